@@ -1,0 +1,129 @@
+"""One tree of errors: each class says whose fault it was, with a code, a type and an HTTP status.
+
+The JSON body is `{"error": {"code", "message", "type"}}` with llama-server's types (and the extra keys that an error
+carries); `slug` is the word that a stream's error event uses, since there the status line has already been sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class SRBError(Exception):
+    """Base of every error that a client may see."""
+
+    slug: ClassVar[str] = "internal_error"
+    type: ClassVar[str] = "server_error"
+    http_status: ClassVar[int] = 500
+    retry_after: ClassVar[int | None] = None
+
+    def __init__(self, message: str, **extra: Any) -> None:
+        """Keep `message` for people and `extra` (JSON values) as further keys of the error object."""
+        super().__init__(message)
+        self.message = message
+        self.extra = extra
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON body of a response that carries this error."""
+        return {"error": {"code": self.http_status, "message": self.message, "type": self.type, **self.extra}}
+
+
+class InvalidRequest(SRBError):
+    """The request is wrong; `param`, where given, names the field at fault."""
+
+    slug, type, http_status = "invalid_request", "invalid_request_error", 400
+
+
+class ContextExceeded(InvalidRequest):
+    """The prompt alone does not fit; carries `n_prompt_tokens` and `n_ctx`."""
+
+    slug, type = "context_exceeded", "exceed_context_size_error"
+
+
+class Unauthorized(SRBError):
+    slug, type, http_status = "unauthorized", "authentication_error", 401
+
+
+class Forbidden(SRBError):
+    slug, type, http_status = "forbidden", "permission_error", 403
+
+
+class NotFound(SRBError):
+    slug, type, http_status = "not_found", "not_found_error", 404
+
+
+class MethodNotAllowed(InvalidRequest):
+    slug, http_status = "method_not_allowed", 405
+
+
+class BodyTooLarge(InvalidRequest):
+    slug, http_status = "body_too_large", 413
+
+
+class QueueFull(SRBError):
+    slug, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
+
+
+class NotSupported(SRBError):
+    slug, type, http_status = "not_supported", "not_supported_error", 501
+
+
+class Unavailable(SRBError):
+    """The server cannot answer now but will later: loading, restarting or shutting down."""
+
+    slug, type, http_status, retry_after = "unavailable", "unavailable_error", 503, 1
+
+
+class EngineLoading(Unavailable):
+    slug = "loading"
+
+
+class EngineRestarted(Unavailable):
+    slug = "engine_restarted"
+
+
+class ShuttingDown(Unavailable):
+    slug = "shutting_down"
+
+
+class ModelLoadFailed(Unavailable):
+    slug, retry_after = "model_load_failed", None
+
+
+class DecodeFailed(SRBError):
+    """llama.cpp could not compute a step that this request was part of."""
+
+    slug = "decode_failed"
+
+
+class GrammarDeadEnd(SRBError):
+    """The grammar allows no further token for this branch."""
+
+    slug = "grammar_dead_end"
+
+
+class ProtocolError(SRBError):
+    """A frame on the engine's socket was not understood; the connection that sent it is closed."""
+
+    slug = "protocol_error"
+
+
+class ConfigError(SRBError):
+    """A setting is unknown or has a bad value; fatal at start."""
+
+    slug = "config_error"
+
+
+def _tree(cls: type[SRBError]) -> dict[str, type[SRBError]]:
+    found = {cls.slug: cls}
+    for sub in cls.__subclasses__():
+        found.update(_tree(sub))
+    return found
+
+
+_BY_SLUG = _tree(SRBError)
+
+
+def from_slug(slug: str, message: str, extra: dict[str, Any] | None = None) -> SRBError:
+    """Rebuild an error that crossed the engine's socket; an unknown `slug` becomes a plain SRBError."""
+    return _BY_SLUG.get(slug, SRBError)(message, **(extra or {}))

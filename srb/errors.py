@@ -71,7 +71,8 @@ class NotSupported(SRBError):
 class Unavailable(SRBError):
     """The server cannot answer now but will later: loading, restarting or shutting down."""
 
-    slug, type, http_status, retry_after = "unavailable", "unavailable_error", 503, 1
+    slug, type, http_status = "unavailable", "unavailable_error", 503
+    retry_after: ClassVar[int | None] = 1
 
 
 class EngineLoading(Unavailable):

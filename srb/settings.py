@@ -64,27 +64,38 @@ class Settings(BaseModel):
     alias: str = Field("", description="name of the model in answers; empty: the file's name")
     n_ctx: int = Field(8192, ge=0, description="KV cells shared by all branches; 0: the model's training context")
     n_batch: int = Field(2048, ge=1, description="most tokens computed in one step")
-    n_ubatch: int = Field(512, ge=1, description="tokens computed at once within a step; also one prompt's share of a step")
+    n_ubatch: int = Field(
+        512, ge=1, description="tokens computed at once within a step; also one prompt's share of a step"
+    )
     n_seq_max: int = Field(
-        0, ge=0, le=256, description="sequences that exist at once; 0: 256, or 32 where each costs memory (recurrent models)"
+        0,
+        ge=0,
+        le=256,
+        description="sequences that exist at once; 0: 256, or 32 where each costs memory (recurrent models)",
     )
     n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
     threads: int = Field(0, ge=0, description="threads for one-token steps; 0: one per usable core")
     threads_batch: int = Field(0, ge=0, description="threads for all other steps; 0: as threads")
     flash_attn: Literal["auto", "on", "off"] = Field("auto", description="flash attention")
     cache_type_k: CacheType = Field("f16", description="number format of the keys in the KV store")
-    cache_type_v: CacheType = Field("f16", description="number format of the values; a quantized one needs flash attention")
+    cache_type_v: CacheType = Field(
+        "f16", description="number format of the values; a quantized one needs flash attention"
+    )
     mmap: bool = Field(True, description="map the model file instead of reading it")
     mlock: bool = Field(False, description="lock the model in memory")
     main_gpu: int = Field(0, ge=0, description="the GPU used where only one can be")
-    split_mode: Literal["none", "layer", "row", "tensor"] = Field("layer", description="how several GPUs share the model")
+    split_mode: Literal["none", "layer", "row", "tensor"] = Field(
+        "layer", description="how several GPUs share the model"
+    )
     tensor_split: Annotated[str, AfterValidator(_proportions)] = Field(
         "", description="share of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait; more are answered 429")
-    engine_managed: bool = Field(True, description="start the engine with the web server; false: it runs by itself (systemd)")
+    engine_managed: bool = Field(
+        True, description="start the engine with the web server; false: it runs by itself (systemd)"
+    )
     runtime_dir: str = Field(
         "", description="folder of the engine's socket and lock, mode 0700; empty: one for this user and port"
     )

@@ -73,15 +73,11 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class BranchSpec:
-    """One branch to be made: `seed` is real (0 … 2³²−1); `max_tokens` −1 means until the end of text or context.
-
-    `suffix` continues the prompt for this branch alone.
-    """
+    """One branch to be made: `seed` is real (0 … 2³²−2); `max_tokens` −1 means until the end of text or context."""
 
     seed: int
     max_tokens: int = -1
     stop: tuple[str, ...] = ()
-    suffix: str = ""
     sampling: SamplingParams = field(default_factory=SamplingParams)
 
 
@@ -295,22 +291,23 @@ def _generate_to_row(command: Generate) -> list[Any]:
             groups.append((spec, [spec.seed]))
     rows = []
     for spec, seeds in groups:
-        changed = {k: getattr(spec.sampling, k) for k, v in _SAMPLING_DEFAULTS.items() if getattr(spec.sampling, k) != v}
-        rows.append([seeds, spec.max_tokens, spec.stop, spec.suffix, changed])
+        given = {name: getattr(spec.sampling, name) for name in _SAMPLING_DEFAULTS}
+        changed = {name: value for name, value in given.items() if value != _SAMPLING_DEFAULTS[name]}
+        rows.append([seeds, spec.max_tokens, spec.stop, changed])
     return [command.request_id, command.prompt, rows, command.add_special, command.cache_prompt]
 
 
 def _generate_from_row(values: Sequence[Any]) -> Generate:
     request_id, prompt, rows, add_special, cache_prompt = values
     branches: list[BranchSpec] = []
-    for seeds, max_tokens, stop, suffix, changed in rows:
+    for seeds, max_tokens, stop, changed in rows:
         for name in ("dry_sequence_breakers", "samplers"):
             if name in changed:
                 changed[name] = tuple(changed[name])
         if "logit_bias" in changed:
             changed["logit_bias"] = tuple((token, bias) for token, bias in changed["logit_bias"])
         sampling = SamplingParams(**changed)
-        branches += [BranchSpec(seed, max_tokens, tuple(stop), suffix, sampling) for seed in seeds]
+        branches += [BranchSpec(seed, max_tokens, tuple(stop), sampling) for seed in seeds]
     return Generate(request_id, tuple(prompt), tuple(branches), add_special, cache_prompt)
 
 

@@ -1,0 +1,420 @@
+"""The engine: requests go in, events come out, one llama.cpp decode a step.
+
+`step` reads as the definition of continuous batching: schedule, decode, commit, start. The core does no I/O and has no
+clock of its own; all of it but `prepare` belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from srb.engine.grammar import check_grammar
+from srb.engine.kv_store import KVStore
+from srb.engine.model import Batch, DecodeStatus, Model, Sampler
+from srb.engine.probs import token_probs
+from srb.engine.request import Branch, BranchState, Prefix, Request
+from srb.engine.scheduler import Run, Scheduler, StepPlan
+from srb.engine.text import Emission, Prob
+from srb.errors import ContextExceeded, DecodeFailed, GrammarDeadEnd, InvalidRequest, QueueFull, SRBError
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, FinishReason, Generate, Rejected
+
+FATAL_WINDOW = 60.0  # seconds: a second fatal decode within them means that the context cannot be trusted
+MAX_LOGIT_BIAS = 1024
+
+
+class EngineFault(Exception):
+    """The context is broken beyond repair: the process should exit and be started again."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has been done since the start; tokens and seconds, for /metrics."""
+
+    requests_total: int = 0
+    prompt_tokens_total: int = 0
+    prompt_seconds_total: float = 0.0
+    tokens_predicted_total: int = 0
+    tokens_predicted_seconds_total: float = 0.0
+    n_decode_total: int = 0
+    n_tokens_max: int = 0
+    branches_paused_total: int = 0
+    decode_failures_total: int = 0
+
+
+class Engine:
+    """Continuous batching of requests with many branches each, over one Model."""
+
+    def __init__(self, model: Model, *, max_queue: int, clock: Callable[[], float]) -> None:
+        """Serve `model`; at most `max_queue` requests wait. `clock` gives seconds and only ever grows."""
+        self.model = model
+        self._max_queue = max_queue
+        self._clock = clock
+        self._store = KVStore(model)
+        self._scheduler = Scheduler(model, self._store)
+        self._requests: dict[str, Request] = {}  # in the order of arrival
+        self._counters = Counters()
+        self._last_fatal = float("-inf")
+
+    # ---- any thread
+
+    def prepare(self, command: Generate) -> Request:
+        """Tokenize, validate and build the samplers of a request, off the decode thread.
+
+        Raise InvalidRequest or ContextExceeded; whoever gets a Request back must submit or close it.
+        """
+        prompt = self._tokenize(command)
+        if len(prompt) >= self.model.n_ctx_seq:
+            raise ContextExceeded(
+                f"the prompt has {len(prompt)} tokens and the context holds {self.model.n_ctx_seq}, "
+                "of which at least one must be left for the answer",
+                n_prompt_tokens=len(prompt),
+                n_ctx=self.model.n_ctx_seq,
+            )
+        samplers: list[Sampler] = []
+        try:
+            for spec in command.branches:
+                if not samplers or spec.sampling is not command.branches[0].sampling:
+                    self._check_sampling(spec.sampling.logit_bias, spec.sampling.grammar)
+                samplers.append(self.model.new_sampler(spec.sampling, spec.seed, prompt))
+        except SRBError:
+            for sampler in samplers:
+                sampler.close()
+            raise
+        return Request(command.request_id, prompt, zip(command.branches, samplers, strict=True))
+
+    # ---- the decode thread
+
+    def submit(self, request: Request) -> list[Event]:
+        """Queue a request: Accepted, or Rejected when the queue is full or the id is in use."""
+        error: SRBError | None = None
+        if request.request_id in self._requests:
+            error = InvalidRequest("request_id is in use")
+        elif sum(other.is_queued for other in self._requests.values()) >= self._max_queue:
+            error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+        if error:
+            request.close()
+            return [Rejected(request.request_id, error.slug, error.message, error.extra)]
+        self._counters.requests_total += 1
+        self._requests[request.request_id] = request
+        return [Accepted(request.request_id, len(request.prefix.tokens))]
+
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
+        """End a request or one branch of it with `cancelled`; unknown ones have ended already."""
+        request = self._requests.get(request_id)
+        if request is None:
+            return []
+        events: list[Event] = []
+        for branch in request.branches:
+            if branch.state is not BranchState.ENDED and index in (None, branch.index):
+                self._end(branch, FinishReason.CANCELLED, events)
+        self._finish_ended(events)
+        return events
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._requests)
+
+    def step(self) -> list[Event]:
+        """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
+        began = self._clock()
+        events: list[Event] = []
+        plan = self._scheduler.schedule(list(self._requests.values()))
+        self._make_room(plan)
+        self._compute(plan.runs, events)
+        self._start_branches(events)
+        self._finish_ended(events)
+        self._account(plan, self._clock() - began)
+        return events
+
+    def fail_all(self, error: SRBError) -> list[Event]:
+        """End everything at once with `error`."""
+        return [event for request in list(self._requests.values()) for event in self._fail(request, error)]
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        branches = [branch for request in self._requests.values() for branch in request.branches]
+        queued = sum(request.is_queued for request in self._requests.values())
+        return asdict(self._counters) | {
+            "requests_processing": len(self._requests) - queued,
+            "requests_deferred": queued,
+            "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
+            "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
+            "kv_cells_used": self._store.used_cells,
+            "kv_cells": self.model.n_ctx,
+            "sequences_used": self.model.n_seq_max - self._store.free_ids,
+            "sequences": self.model.n_seq_max,
+        }
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between two steps; cheap enough for tests after every operation and for idle times."""
+        self._store.check_invariants(self._requests.values())
+        for request in self._requests.values():
+            assert not request.is_over, f"{request!r} is over and was not finished"
+            for branch in request.branches:
+                assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
+                assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+
+    def close(self) -> None:
+        """Free every sampler and the model."""
+        for request in self._requests.values():
+            request.close()
+        self._requests.clear()
+        self.model.close()
+
+    # ---- prepare
+
+    def _tokenize(self, command: Generate) -> list[int]:
+        tokens: list[int] = []
+        for place, part in enumerate(command.prompt):
+            if isinstance(part, str):
+                tokens += self.model.tokenize(part, command.add_special and place == 0, parse_special=True)
+            elif 0 <= part < self.model.n_vocab:
+                tokens.append(part)
+            else:
+                raise InvalidRequest(f"prompt: token id {part} is not in the vocabulary ({self._id_range})")
+        if not tokens:
+            raise InvalidRequest("prompt: has no tokens; give at least one character")
+        return tokens
+
+    @property
+    def _id_range(self) -> str:
+        return f"0 to {self.model.n_vocab - 1}"
+
+    def _check_sampling(self, logit_bias: Sequence[tuple[int | str, float | None]], grammar: str) -> None:
+        """Refuse what native code would abort on."""
+        if len(logit_bias) > MAX_LOGIT_BIAS:
+            raise InvalidRequest(f"logit_bias: has {len(logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
+        for token, _ in logit_bias:
+            if isinstance(token, int) and not 0 <= token < self.model.n_vocab:
+                raise InvalidRequest(f"logit_bias: token id {token} is not in the vocabulary ({self._id_range})")
+        if grammar:
+            check_grammar(grammar)
+
+    # ---- step: make room, decode
+
+    def _make_room(self, plan: StepPlan) -> None:
+        for branch in plan.pauses:
+            self._pause(branch)
+        for request in plan.drops:
+            self._store.release(request.prefix)
+        for run in plan.runs:
+            if isinstance(run.span, Prefix) and run.span.seq_id is None:
+                self._store.open(run.span)
+                if run.span.request.started_at is None:
+                    run.span.request.started_at = self._clock()
+
+    def _pause(self, branch: Branch) -> None:
+        """Give a branch's sequence up under pressure; its tokens are computed again when there is room."""
+        branch.move(BranchState.WAITING)
+        self._store.release(branch)
+        self._counters.branches_paused_total += 1
+
+    def _compute(self, runs: list[Run], events: list[Event]) -> None:
+        """Decode `runs` in one batch and commit them, or less of them where llama.cpp does not take the whole."""
+        if not runs:
+            return
+        batch = Batch()
+        rows = [
+            batch.add(
+                span.seq_id,
+                span.start + span.num_computed,
+                span.tokens[span.num_computed : span.num_computed + run.count],
+                run.completes,
+            )
+            for run in runs
+            if (span := run.span).seq_id is not None
+        ]
+        self._counters.n_decode_total += 1
+        match self.model.decode(batch):
+            case DecodeStatus.OK:
+                self._commit(runs, rows, events)
+            case DecodeStatus.NO_ROOM:
+                self._compute_less(runs, events)
+            case DecodeStatus.INVALID:
+                self._compute_apart(runs, events)
+            case DecodeStatus.FATAL:
+                self._recover(events)
+
+    def _compute_less(self, runs: list[Run], events: list[Event]) -> None:
+        """Shrink a batch that found no cells: decodes before prompts, fewer tokens, then fewer branches."""
+        decodes = [run for run in runs if isinstance(run.span, Branch) and run.count == 1]
+        first = runs[0]
+        if decodes and len(decodes) < len(runs):
+            self._compute(decodes, events)
+        elif len(decodes) > 1:
+            kept = len(decodes) // 2
+            for run in decodes[kept:]:
+                assert isinstance(run.span, Branch)
+                self._pause(run.span)
+            self._compute(decodes[:kept], events)
+        elif len(runs) > 1 or first.count > 1:
+            self._compute([Run(first.span, max(1, first.count // 2))], events)
+        elif isinstance(first.span, Branch):
+            self._end(first.span, FinishReason.LIMIT, events, truncated=True)
+        else:
+            events += self._fail(first.span.request, DecodeFailed("the KV store has no room for this prompt"))
+
+    def _compute_apart(self, runs: list[Run], events: list[Event]) -> None:
+        """Find the request that made a batch invalid: it fails, the others go on."""
+        self._counters.decode_failures_total += 1
+        by_request: dict[str, list[Run]] = {}
+        for run in runs:
+            by_request.setdefault(run.span.request.request_id, []).append(run)
+        if len(by_request) == 1:
+            events += self._fail(runs[0].span.request, DecodeFailed("llama.cpp refused this request's tokens"))
+            return
+        for own in by_request.values():
+            self._compute(own, events)
+
+    def _recover(self, events: list[Event]) -> None:
+        """After a failed computation: end what was running, empty the KV store, and see whether it works again."""
+        self._counters.decode_failures_total += 1
+        now = self._clock()
+        repeated = now - self._last_fatal < FATAL_WINDOW
+        self._last_fatal = now
+        for request in list(self._requests.values()):
+            if not request.is_queued:
+                events += self._fail(request, DecodeFailed("the computation failed; the request may be sent again"))
+        self.model.clear()
+        if repeated:
+            raise EngineFault("the computation failed twice within a minute")
+        test = Batch()
+        test.add(0, 0, [0], want_logits=True)
+        if self.model.decode(test) is not DecodeStatus.OK:
+            raise EngineFault("the computation failed, and so did a self-test after it")
+        self.model.clear()
+
+    # ---- step: commit
+
+    def _commit(self, runs: list[Run], rows: list[int], events: list[Event]) -> None:
+        """Record what was computed; every span that has caught up gets its next token."""
+        completed = [run.completes for run in runs]
+        for run in runs:
+            self._store.computed(run.span, run.count)
+        for run, row, complete in zip(runs, rows, completed, strict=True):
+            span = run.span
+            if isinstance(span, Branch):
+                if complete:
+                    self._sample(span, row, events)
+                continue
+            self._counters.prompt_tokens_total += run.count
+            if complete:
+                # Kept, so that branches that begin later than others need nothing computed again.
+                span.logits = self.model.logits(row).copy()
+                span.request.prefix_done_at = span.request.prefix_done_at or self._clock()
+
+    def _start_branches(self, events: list[Event]) -> None:
+        """Fork computed prefixes while there is room; each new branch samples its own first token."""
+        for branch in self._scheduler.startable(list(self._requests.values())):
+            self._store.fork(branch)
+            branch.move(BranchState.RUNNING)
+            if branch.spec.max_tokens == 0:
+                self._end(branch, FinishReason.LIMIT, events)
+            elif not branch.tokens:
+                self._sample(branch, None, events)
+
+    def _sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
+        """Choose a branch's next token from a row of the last decode, or from its prefix's logits where row is None."""
+        prefix_logits = branch.request.prefix.logits
+        try:
+            if row is not None:
+                token = branch.sampler.sample(row)
+            else:
+                assert prefix_logits is not None
+                token = branch.sampler.sample_from(prefix_logits)
+        except GrammarDeadEnd as error:
+            self._end(branch, FinishReason.ERROR, events, error=error)
+            return
+        if self.model.is_eog(token):
+            self._end(branch, FinishReason.EOS, events)
+            return
+        prob: Prob | None = None
+        if branch.spec.sampling.n_probs >= 0:
+            logits = self.model.logits(row) if row is not None else prefix_logits
+            assert logits is not None
+            prob = token_probs(self.model, logits, token, branch.spec.sampling.n_probs)
+            branch.logprob_sum += prob["logprob"]
+        self._append(branch, token, prob, events)
+
+    def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
+        branch.tokens.append(token)
+        self._counters.tokens_predicted_total += 1
+        emission = branch.text.push(token, self.model.piece(token), prob)
+        self._show(branch, emission, events)
+        if emission.stop:
+            self._end(branch, FinishReason.WORD, events, stop=emission.stop)
+        elif len(branch.tokens) == branch.spec.max_tokens:
+            self._end(branch, FinishReason.LIMIT, events)
+        elif branch.end >= self.model.n_ctx_seq:
+            self._end(branch, FinishReason.LIMIT, events, truncated=True)
+
+    def _show(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
+        if emission.text or emission.tokens:
+            probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
+            events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
+
+    # ---- ends
+
+    def _end(
+        self,
+        branch: Branch,
+        reason: FinishReason,
+        events: list[Event],
+        *,
+        stop: str = "",
+        truncated: bool = False,
+        error: SRBError | None = None,
+    ) -> None:
+        """End one branch, whatever its siblings do: its text is completed, its sequence and cells are free at once."""
+        if not stop:
+            emission = branch.text.finish()
+            self._show(branch, emission, events)
+            if emission.stop:
+                reason, stop = FinishReason.WORD, emission.stop
+        self._store.release(branch)
+        branch.move(BranchState.ENDED)
+        branch.sampler.close()
+        length = len(branch.tokens)
+        self._counters.n_tokens_max = max(self._counters.n_tokens_max, branch.end)
+        logprob = branch.logprob_sum / length if length and branch.spec.sampling.n_probs >= 0 else None
+        slug, message = (error.slug, error.message) if error else ("", "")
+        events.append(
+            BranchEnded(
+                branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, slug, message
+            )
+        )
+
+    def _finish_ended(self, events: list[Event]) -> None:
+        """Say Done, once, for each request whose branches have all ended."""
+        for request in [request for request in self._requests.values() if request.is_over]:
+            self._store.release(request.prefix)
+            del self._requests[request.request_id]
+            now = self._clock()
+            started = now if request.started_at is None else request.started_at
+            prefix_done = now if request.prefix_done_at is None else request.prefix_done_at
+            events.append(
+                Done(
+                    request.request_id,
+                    prompt_tokens=len(request.prefix.tokens),
+                    cached_tokens=0,
+                    completion_tokens=sum(len(branch.tokens) for branch in request.branches),
+                    prompt_ms=(prefix_done - started) * 1000,
+                    predicted_ms=(now - prefix_done) * 1000,
+                )
+            )
+
+    def _fail(self, request: Request, error: SRBError) -> list[Event]:
+        for span in (request.prefix, *request.branches):
+            self._store.release(span)
+        request.close()
+        del self._requests[request.request_id]
+        return [Failed(request.request_id, error.slug, error.message)]
+
+    def _account(self, plan: StepPlan, seconds: float) -> None:
+        """Divide a step's time between prompts and decoding by their tokens."""
+        total = sum(run.count for run in plan.runs)
+        prompt = sum(run.count for run in plan.runs if isinstance(run.span, Prefix))
+        if total:
+            self._counters.prompt_seconds_total += seconds * prompt / total
+            self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total

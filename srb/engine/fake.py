@@ -1,0 +1,190 @@
+"""A model without weights: strict and deterministic, for tests and for trying the server without a GGUF.
+
+The next token's logits are a hash of everything that is visible to the sequence, so a wrong fork, position or
+eviction changes the text; whatever llama.cpp would abort on raises here. Cells are shared by forks and counted so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from srb.engine.model import Batch, DecodeStatus, Logits
+from srb.errors import GrammarDeadEnd
+from srb.protocol import ModelInfo, SamplingParams
+
+_WORDS = [
+    *("the", "a", "one", "old", "young", "small", "grey", "quiet", "house", "river", "boat", "door", "letter", "lamp"),
+    *("garden", "keeper", "girl", "fox", "king", "said", "found", "left", "kept", "opened", "lost", "remembered"),
+    *("and", "but", "then", "because", "until", "under", "over", "near", "with", "never", "always", ",", ".", "?", "!"),
+]
+_PIECES = [b"", b"", *(word.encode() if word in ",.?!" else f" {word}".encode() for word in _WORDS)]
+_FIRST_BYTE = len(_PIECES)
+BOS, EOS = 0, 1
+
+
+class FakeModel:
+    """A Model whose vocabulary is BOS, EOS, forty words and the 256 bytes.
+
+    Decodes fail on demand: statuses put into `failures` are returned, one a decode, instead of computing.
+    """
+
+    def __init__(
+        self, n_ctx: int = 512, n_seq_max: int = 16, n_batch: int = 64, n_ubatch: int = 16, n_ctx_seq: int | None = None
+    ) -> None:
+        self.n_ctx = n_ctx
+        self.n_ctx_seq = n_ctx_seq or n_ctx
+        self.n_batch = max(n_batch, n_seq_max)
+        self.n_ubatch = n_ubatch
+        self.n_seq_max = n_seq_max
+        self.n_vocab = _FIRST_BYTE + 256
+        self.failures: deque[DecodeStatus] = deque()
+        self.n_decodes = 0
+        self.n_tokens_decoded = 0
+        self._sequences: dict[int, list[_Cell]] = {seq_id: [] for seq_id in range(n_seq_max)}
+        self._rows: dict[int, Logits] = {}
+        self.open_samplers = 0
+        self.is_closed = False
+
+    def info(self, alias: str) -> ModelInfo:
+        return ModelInfo(
+            alias=alias,
+            path="",
+            description="fake",
+            architecture="fake",
+            memory="attention",
+            n_vocab=self.n_vocab,
+            vocab_type=0,
+            n_ctx=self.n_ctx,
+            n_ctx_seq=self.n_ctx_seq,
+            n_ctx_train=self.n_ctx_seq,
+            n_embd=0,
+            n_params=0,
+            size=0,
+            n_seq_max=self.n_seq_max,
+            chat_template="",
+            bos_token="<s>",
+            eos_token="</s>",
+            has_fill_in_the_middle=False,
+            build_info="fake",
+        )
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        tokens = [BOS] if add_special else []
+        data = text.encode()
+        while data:
+            whole = [i for i, piece in enumerate(_PIECES) if piece and data.startswith(piece)]
+            token = max(whole, key=lambda i: len(_PIECES[i]), default=_FIRST_BYTE + data[0])
+            tokens.append(token)
+            data = data[max(1, len(self.piece(token))) :]
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        return _PIECES[token] if token < _FIRST_BYTE else bytes([token - _FIRST_BYTE])
+
+    def is_eog(self, token: int) -> bool:
+        return token == EOS
+
+    def new_sampler(self, params: SamplingParams, seed: int, history: Sequence[int]) -> FakeSampler:
+        self.open_samplers += 1
+        return FakeSampler(self, params, seed)
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        if not 0 < len(batch) <= self.n_batch:
+            raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
+        self._rows.clear()
+        if self.failures and (status := self.failures.popleft()) is not DecodeStatus.OK:
+            return status
+        if self.used_cells + len(batch) > self.n_ctx:
+            return DecodeStatus.NO_ROOM
+        self.n_decodes += 1
+        self.n_tokens_decoded += len(batch)
+        entries = zip(batch.tokens, batch.positions, batch.seq_ids, batch.wanted, strict=True)
+        for row, (token, position, seq_id, wanted) in enumerate(entries):
+            cells = self._sequences[seq_id]  # KeyError: a sequence id out of range
+            if position != len(cells):
+                raise AssertionError(f"position {position} in sequence {seq_id}, which holds {len(cells)}")
+            if not 0 <= token < self.n_vocab:
+                raise AssertionError(f"token {token} is not in the vocabulary")
+            cells.append(_Cell(token, cells[-1] if cells else None))
+            if wanted:
+                self._rows[row] = self._next_logits(cells[-1].visible)
+        return DecodeStatus.OK
+
+    def logits(self, row: int) -> Logits:
+        return self._rows[row]  # KeyError: no logits were asked for, where llama.cpp aborts
+
+    def fork(self, source: int, target: int) -> None:
+        if self._sequences[target]:
+            raise AssertionError(f"sequence {target} is not empty")
+        self._sequences[target] = list(self._sequences[source])
+
+    def remove(self, seq_id: int) -> None:
+        self._sequences[seq_id] = []
+
+    def clear(self) -> None:
+        for seq_id in self._sequences:
+            self._sequences[seq_id] = []
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    @property
+    def used_cells(self) -> int:
+        return len({id(cell) for cells in self._sequences.values() for cell in cells})
+
+    def _next_logits(self, visible: bytes) -> Logits:
+        noise = np.random.default_rng(list(visible)).random(self.n_vocab, dtype=np.float32) * 4
+        noise[2:_FIRST_BYTE] += 4.0  # words are likelier than bytes
+        noise[BOS] = -np.inf
+        return noise
+
+
+class _Cell:
+    """One computed token; `visible` is the hash of it and all that was before it in its sequence."""
+
+    __slots__ = ("visible",)
+
+    def __init__(self, token: int, before: _Cell | None) -> None:
+        past: bytes = before.visible if before else b""
+        self.visible: bytes = hashlib.blake2b(past + token.to_bytes(4, "big"), digest_size=16).digest()
+
+
+class FakeSampler:
+    """Samples by temperature alone; honours logit_bias and ignore_eos. A grammar allows one token, then nothing."""
+
+    def __init__(self, model: FakeModel, params: SamplingParams, seed: int) -> None:
+        self._model = model
+        self._params = params
+        self._random = random.Random(seed)
+        self._sampled = 0
+        self._is_open = True
+
+    def sample(self, row: int) -> int:
+        return self.sample_from(self._model.logits(row))
+
+    def sample_from(self, logits: Logits) -> int:
+        if not self._is_open:
+            raise AssertionError("the sampler is closed")
+        if self._params.grammar and self._sampled:
+            raise GrammarDeadEnd("the grammar allows no token here")
+        self._sampled += 1
+        scores = logits.astype(np.float64)
+        for token, bias in self._params.logit_bias:
+            if isinstance(token, int):
+                scores[token] += -np.inf if bias is None else bias
+        if self._params.ignore_eos:
+            scores[EOS] = -np.inf
+        if self._params.temperature <= 0:
+            return int(scores.argmax())
+        weights = np.exp((scores - scores.max()) / self._params.temperature)
+        return int(np.searchsorted(np.cumsum(weights), self._random.random() * weights.sum(), side="right"))
+
+    def close(self) -> None:
+        if self._is_open:
+            self._model.open_samplers -= 1
+        self._is_open = False

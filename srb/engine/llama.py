@@ -1,0 +1,498 @@
+"""llama.cpp behind the Model protocol: the only file that imports llama_cpp.
+
+What llama.cpp answers with abort() is checked before the call here: batch sizes, sequence ids, rows without logits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugger and hangs
+
+import llama_cpp as C
+
+from srb.engine.model import Batch, DecodeStatus, Logits
+from srb.engine.sampling import Stage, chain, remembered_tokens
+from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
+from srb.protocol import ModelInfo, SamplingParams
+from srb.settings import Settings
+
+log = logging.getLogger("srb.llama")
+
+MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
+RECURRENT_SEQUENCES = 32  # where every sequence has a state of its own, allocated at the start
+
+_CACHE_TYPES = {
+    name: getattr(C, f"GGML_TYPE_{name.upper()}")
+    for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+}
+_FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
+_SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
+_LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
+_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+assert _TOKEN_DATA.itemsize == ctypes.sizeof(C.llama_token_data)
+
+
+class _NativeLog:
+    """llama.cpp's own log: warnings and errors go to ours; the last error explains a load that failed."""
+
+    _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level, less none and debug
+
+    def __init__(self) -> None:
+        self.last_error = ""
+        self._level = logging.DEBUG
+        self._callback = C.llama_log_callback(self._write)
+        C.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _write(self, level: int, text: bytes, _data: Any) -> None:
+        if level != 5:  # a continuation keeps the level of what it continues
+            self._level = self._LEVELS.get(level, logging.DEBUG)
+        message = text.decode("utf-8", "replace").strip()
+        if self._level == logging.ERROR and message:
+            self.last_error = message
+        if message.strip("."):
+            # What llama.cpp warns of concerns its developers as often as ours; a person sees its errors.
+            log.log(logging.DEBUG if self._level == logging.WARNING else self._level, "%s", message)
+
+
+_native_log = _NativeLog()
+
+
+def _usable_cores() -> int:
+    """Return the physical cores this process may run on: a second hardware thread of a core makes decoding slower."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
+    return len(cores)
+
+
+class LlamaModel:
+    """One GGUF model with one context, whose unified KV store all sequences share."""
+
+    def __init__(self, model: Any, context: Any, settings: Settings) -> None:
+        self._model = model
+        self._context = context
+        self._settings = settings
+        self._vocab = C.llama_model_get_vocab(model)
+        self._memory = C.llama_get_memory(context)
+        self.n_vocab: int = C.llama_vocab_n_tokens(self._vocab)
+        self.n_ctx: int = C.llama_n_ctx(context)
+        self.n_ctx_train: int = C.llama_model_n_ctx_train(model)
+        self.n_ctx_seq: int = min(self.n_ctx, self.n_ctx_train) if self.n_ctx_train > 0 else self.n_ctx
+        self.n_batch: int = C.llama_n_batch(context)
+        self.n_ubatch: int = C.llama_n_ubatch(context)
+        self.n_seq_max: int = C.llama_n_seq_max(context)
+        self._pieces: dict[int, bytes] = {}
+        self._wanted: set[int] = set()  # rows of the last decode that have logits
+        self._batch = _NativeBatch(self.n_batch)
+        self._candidates = _Candidates(self.n_vocab)
+
+    @classmethod
+    def load(cls, settings: Settings) -> LlamaModel:
+        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+        path = settings.model_path
+        if not path.is_file():
+            raise ModelLoadFailed(f"model: there is no file {path}")
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise ModelLoadFailed(f"model: {path} is not a GGUF file")
+        C.llama_backend_init()
+        params, _keep_alive = _model_params(settings)
+        model = C.llama_model_load_from_file(str(path).encode(), params)
+        if not model:
+            raise ModelLoadFailed(f"model: {path} cannot be loaded: {_native_log.last_error or 'no reason given'}")
+        try:
+            if not C.llama_model_has_decoder(model):
+                raise ModelLoadFailed(f"model: {path} is an encoder and cannot continue a text")
+            context = C.llama_init_from_model(model, _context_params(settings, model))
+            if not context:
+                reason = _native_log.last_error or "no reason given"
+                raise ModelLoadFailed(f"model: no context of {settings.n_ctx} cells for {path}: {reason}")
+        except ModelLoadFailed:
+            C.llama_model_free(model)
+            raise
+        return cls(model, context, settings)
+
+    # ---- any thread
+
+    def info(self, alias: str) -> ModelInfo:
+        """Describe the model; `alias` is its name in answers."""
+        return ModelInfo(
+            alias=alias,
+            path=str(self._settings.model_path),
+            description=_string(C.llama_model_desc, self._model),
+            architecture=self._metadata("general.architecture"),
+            memory=self.memory_kind,
+            n_vocab=self.n_vocab,
+            vocab_type=C.llama_vocab_type(self._vocab),
+            n_ctx=self.n_ctx,
+            n_ctx_seq=self.n_ctx_seq,
+            n_ctx_train=self.n_ctx_train,
+            n_embd=C.llama_model_n_embd(self._model),
+            n_params=C.llama_model_n_params(self._model),
+            size=C.llama_model_size(self._model),
+            n_seq_max=self.n_seq_max,
+            chat_template=self._metadata("tokenizer.chat_template"),
+            bos_token=self._token_text(C.llama_vocab_bos(self._vocab)),
+            eos_token=self._token_text(C.llama_vocab_eos(self._vocab)),
+            has_fill_in_the_middle=min(
+                C.llama_vocab_fim_pre(self._vocab),
+                C.llama_vocab_fim_suf(self._vocab),
+                C.llama_vocab_fim_mid(self._vocab),
+            )
+            >= 0,
+            build_info=f"llama-cpp-python {C.__version__}",
+        )
+
+    @property
+    def memory_kind(self) -> str:
+        return _memory_kind(self._model)
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the token ids of `text`, with BOS or EOS where the vocabulary wants them and `add_special` is set."""
+        data = text.encode("utf-8")
+        room = len(data) + 8
+        while True:
+            tokens = (C.llama_token * room)()
+            count = C.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
+            if count >= 0:
+                return list(tokens[:count])
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """Return a token's bytes; control tokens have none."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._read_piece(token, special=False)
+        return piece
+
+    def is_eog(self, token: int) -> bool:
+        return token in self._eog_tokens
+
+    def new_sampler(self, params: SamplingParams, seed: int, history: Sequence[int]) -> LlamaSampler:
+        """Build a branch's sampler; `history` are the prompt's tokens, which penalties look at.
+
+        Raise InvalidRequest for a grammar that llama.cpp cannot parse.
+        """
+        return LlamaSampler(self, params, seed, history)
+
+    # ---- the decode thread's alone
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        """Compute a batch of 1 to n_batch tokens."""
+        if not 0 < len(batch) <= self.n_batch:
+            raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
+        if not all(0 <= seq_id < self.n_seq_max for seq_id in batch.seq_ids):
+            raise AssertionError("a sequence id out of range")
+        self._wanted = {row for row, wanted in enumerate(batch.wanted) if wanted}
+        code = C.llama_decode(self._context, self._batch.fill(batch))
+        if code == 0:
+            return DecodeStatus.OK
+        self._wanted = set()
+        log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), _native_log.last_error)
+        return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
+
+    def logits(self, row: int) -> Logits:
+        """Return a wanted row of the last decode, shape (n_vocab,); a view that the next decode overwrites."""
+        self._check_row(row)
+        return np.ctypeslib.as_array(C.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
+
+    def fork(self, source: int, target: int) -> None:
+        """Let `target`, which is empty, share all cells of `source`."""
+        C.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def remove(self, seq_id: int) -> None:
+        """Forget a whole sequence; cells that others share stay."""
+        C.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+
+    def clear(self) -> None:
+        C.llama_memory_clear(self._memory, True)
+
+    def close(self) -> None:
+        """Free the context and the model; may be called again."""
+        if self._context:
+            C.llama_free(self._context)
+            C.llama_model_free(self._model)
+            self._context = self._model = None
+
+    # ---- for the samplers
+
+    @property
+    def vocab(self) -> Any:
+        return self._vocab
+
+    @property
+    def candidates(self) -> _Candidates:
+        """The decode thread's scratch array."""
+        return self._candidates
+
+    def sample_row(self, sampler: Any, row: int) -> int:
+        """Sample and accept from a row of the last decode, wholly in native code."""
+        self._check_row(row)
+        return int(C.llama_sampler_sample(sampler, self._context, row))
+
+    @cached_property
+    def eog_token_list(self) -> list[int]:
+        return sorted(self._eog_tokens)
+
+    # ---- private
+
+    @cached_property
+    def _eog_tokens(self) -> frozenset[int]:
+        is_eog, vocab = C.llama_vocab_is_eog, self._vocab
+        return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
+
+    def _check_row(self, row: int) -> None:
+        if row not in self._wanted:
+            raise AssertionError(f"row {row} of the last decode has no logits")
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
+        room = 32
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            size = C.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
+            if size >= 0:
+                return buffer.raw[:size]
+            room = -size
+
+    def _token_text(self, token: int) -> str:
+        return self._read_piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def _metadata(self, key: str) -> str:
+        return _string(C.llama_model_meta_val_str, self._model, key.encode())
+
+
+class _NativeBatch:
+    """A llama_batch of fixed room, filled through numpy views; every token belongs to exactly one sequence."""
+
+    def __init__(self, room: int) -> None:
+        self._tokens = np.zeros(room, np.int32)
+        self._positions = np.zeros(room, np.int32)
+        self._seq_ids = np.zeros(room, np.int32)
+        self._wanted = np.zeros(room, np.int8)
+        self._counts = np.ones(room, np.int32)
+        # seq_id is an array of pointers, the i-th to the i-th of _seq_ids.
+        step = self._seq_ids.itemsize
+        self._pointers = (self._seq_ids.ctypes.data + step * np.arange(room, dtype=np.uint64)).astype(np.uint64)
+        as_pointer = ctypes.cast
+        self._native = C.llama_batch(
+            n_tokens=0,
+            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(C.llama_token)),
+            embd=None,
+            pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(C.llama_pos)),
+            n_seq_id=as_pointer(self._counts.ctypes.data, ctypes.POINTER(ctypes.c_int32)),
+            seq_id=as_pointer(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(C.llama_seq_id))),
+            logits=as_pointer(self._wanted.ctypes.data, ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def fill(self, batch: Batch) -> Any:
+        count = len(batch)
+        self._tokens[:count] = batch.tokens
+        self._positions[:count] = batch.positions
+        self._seq_ids[:count] = batch.seq_ids
+        self._wanted[:count] = batch.wanted
+        self._native.n_tokens = count
+        return self._native
+
+
+class _Candidates:
+    """A llama_token_data_array over the whole vocabulary, for sampling from logits that Python holds."""
+
+    def __init__(self, n_vocab: int) -> None:
+        self._ids = np.arange(n_vocab, dtype=np.int32)
+        self._data = np.zeros(n_vocab, _TOKEN_DATA)
+        self._array = C.llama_token_data_array()
+
+    def fill(self, logits: Logits) -> Any:
+        """Return the array by reference, holding every token with its logit."""
+        self._data["id"] = self._ids
+        self._data["logit"] = logits
+        self._data["p"] = 0.0
+        return self._point(self._data)
+
+    def single(self, token: int) -> tuple[Any, np.ndarray[Any, Any]]:
+        """Return an array of one token with logit 1, and its storage."""
+        data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
+        return self._point(data), data
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no token is left with a chance."""
+        return not np.isfinite(self._data["logit"][: self._array.size]).any()
+
+    @property
+    def selected(self) -> int:
+        if not 0 <= self._array.selected < self._array.size:
+            raise AssertionError("the sampler chain chose no token")
+        return int(self._array.data[self._array.selected].id)
+
+    def _point(self, data: np.ndarray[Any, Any]) -> Any:
+        self._array.data = ctypes.cast(data.ctypes.data, ctypes.POINTER(C.llama_token_data))
+        self._array.size = len(data)
+        self._array.selected = -1
+        self._array.sorted = False
+        return ctypes.byref(self._array)
+
+
+class LlamaSampler:
+    """A llama.cpp sampler chain and, beside it, a grammar, as llama-server has them."""
+
+    def __init__(self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int]) -> None:
+        self._model = model
+        self._grammar = _grammar(model, params.grammar) if params.grammar else None
+        self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_params(no_perf=True))
+        for native in (_logit_bias(model, params), *(_build(model, stage) for stage in chain(params, seed))):
+            if native:
+                C.llama_sampler_chain_add(self._chain, native)
+        remembered = remembered_tokens(params)
+        for token in history[-remembered:] if remembered else ():
+            C.llama_sampler_accept(self._chain, token)
+
+    def sample(self, row: int) -> int:
+        if self._grammar is None:
+            return self._model.sample_row(self._chain, row)
+        return self.sample_from(self._model.logits(row))
+
+    def sample_from(self, logits: Logits) -> int:
+        candidates = self._model.candidates
+        C.llama_sampler_apply(self._chain, candidates.fill(logits))
+        token = candidates.selected
+        if self._grammar is not None:
+            if not self._grammar_allows(token):
+                token = self._sample_within_grammar(logits)
+            C.llama_sampler_accept(self._grammar, token)
+        C.llama_sampler_accept(self._chain, token)
+        return token
+
+    def close(self) -> None:
+        for native in (self._chain, self._grammar):
+            if native:
+                C.llama_sampler_free(native)
+        self._chain = self._grammar = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _grammar_allows(self, token: int) -> bool:
+        array, data = self._model.candidates.single(token)
+        C.llama_sampler_apply(self._grammar, array)
+        return bool(np.isfinite(data["logit"][0]))
+
+    def _sample_within_grammar(self, logits: Logits) -> int:
+        """Choose again, with the grammar applied to the whole vocabulary first: slower, so only when it is needed."""
+        candidates = self._model.candidates
+        array = candidates.fill(logits)
+        C.llama_sampler_apply(self._grammar, array)
+        if candidates.is_exhausted:
+            raise GrammarDeadEnd("the grammar allows no token here")
+        C.llama_sampler_apply(self._chain, array)
+        token = candidates.selected
+        if not self._grammar_allows(token):  # the chain's biases may leave only what the grammar forbids
+            raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
+        return token
+
+
+def _build(model: LlamaModel, stage: Stage) -> Any:
+    """Return the native sampler of a stage."""
+    vocab, args = model.vocab, stage.args
+    match stage.name:
+        case "penalties":
+            return C.llama_sampler_init_penalties(model.n_vocab, *args)
+        case "mirostat":
+            return C.llama_sampler_init_mirostat(model.n_vocab, *args)
+        case "infill":
+            return C.llama_sampler_init_infill(vocab)
+        case "dry":
+            breakers = [breaker.encode() for breaker in args[4]]
+            native = (ctypes.c_char_p * len(breakers))(*breakers)
+            return C.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
+        case name:
+            return getattr(C, f"llama_sampler_init_{name}")(*args)
+
+
+def _grammar(model: LlamaModel, text: str) -> Any:
+    native = C.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
+    if not native:
+        raise InvalidRequest(f"grammar: cannot be parsed ({_native_log.last_error or 'it needs a rule named root'})")
+    return native
+
+
+def _logit_bias(model: LlamaModel, params: SamplingParams) -> Any:
+    """Return the sampler of the user's biases and the vocabulary's suppressed tokens, or None where there are none."""
+    biases: list[tuple[int, float]] = []
+    for token, bias in params.logit_bias:
+        value = float("-inf") if bias is None else bias
+        tokens = [token] if isinstance(token, int) else model.tokenize(token, add_special=False, parse_special=False)
+        biases += ((each, value) for each in tokens)
+    if params.ignore_eos:
+        biases += ((token, float("-inf")) for token in model.eog_token_list)
+    count = ctypes.c_int32()
+    suppressed = C.llama_vocab_get_suppress_tokens(model.vocab, ctypes.byref(count))
+    biases += ((suppressed[i], float("-inf")) for i in range(count.value))
+    if not biases:
+        return None
+    native = (C.llama_logit_bias * len(biases))(*biases)
+    return C.llama_sampler_init_logit_bias(model.n_vocab, len(biases), native)
+
+
+def _model_params(settings: Settings) -> tuple[Any, Any]:
+    """Return llama_model_params, and what must outlive the call that takes them."""
+    params = C.llama_model_default_params()
+    params.n_gpu_layers = settings.n_gpu_layers
+    params.split_mode = _SPLIT_MODES[settings.split_mode]
+    params.main_gpu = settings.main_gpu
+    params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
+    shares = None
+    if settings.tensor_split:
+        given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
+        shares = (ctypes.c_float * C.llama_max_devices())(*given[: C.llama_max_devices()])
+        params.tensor_split = shares
+    return params, shares
+
+
+def _context_params(settings: Settings, model: Any) -> Any:
+    kind = _memory_kind(model)
+    most = MAX_SEQUENCES if kind in ("attention", "sliding_window") else RECURRENT_SEQUENCES
+    threads = settings.threads or _usable_cores()
+    params = C.llama_context_default_params()
+    params.n_ctx = settings.n_ctx
+    params.n_seq_max = max(2, settings.n_seq_max or most)  # a prefix and a branch
+    params.n_batch = max(settings.n_batch, params.n_seq_max)  # every running branch has its place in every step
+    params.n_ubatch = min(settings.n_ubatch, params.n_batch)
+    params.n_outputs_max = params.n_seq_max
+    params.n_threads = threads
+    params.n_threads_batch = settings.threads_batch or threads
+    params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attn]
+    params.type_k = _CACHE_TYPES[settings.cache_type_k]
+    params.type_v = _CACHE_TYPES[settings.cache_type_v]
+    params.kv_unified = True  # otherwise the cells are divided among the sequences, and a partial fork aborts
+    params.no_perf = True
+    return params
+
+
+def _memory_kind(model: Any) -> str:
+    if C.llama_model_is_recurrent(model):
+        return "recurrent"
+    if C.llama_model_is_hybrid(model):
+        return "hybrid"
+    return "sliding_window" if C.llama_model_n_swa(model) > 0 else "attention"
+
+
+def _string(function: Any, *args: Any) -> str:
+    """Call one of llama.cpp's functions that write a string into a buffer and return its whole length."""
+    room = 256
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        size = function(*args, buffer, room)
+        if size < room:
+            return buffer.raw[: max(size, 0)].decode("utf-8", "replace")
+        room = size + 1

@@ -1,0 +1,90 @@
+"""The seam: what the engine asks of a model. `llama` and `fake` implement it, and one contract suite tests both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from srb.protocol import ModelInfo, SamplingParams
+
+Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
+
+
+class DecodeStatus(Enum):
+    """What became of a batch; only OK computes anything, and only FATAL leaves the KV store in doubt."""
+
+    OK = auto()
+    NO_ROOM = auto()  # no cells for it: send less, or free some
+    INVALID = auto()  # the batch itself is wrong
+    FATAL = auto()  # the computation failed
+
+
+class Batch:
+    """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence."""
+
+    __slots__ = ("positions", "seq_ids", "tokens", "wanted")
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.seq_ids: list[int] = []
+        self.wanted: list[int] = []  # 1 where logits are to be computed
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, seq_id: int, position: int, tokens: Sequence[int], want_logits: bool) -> int:
+        """Append `tokens` at `position` … of `seq_id`; return the row of the last one (its logits, where wanted)."""
+        count = len(tokens)
+        self.tokens += tokens
+        self.positions += range(position, position + count)
+        self.seq_ids += [seq_id] * count
+        self.wanted += [0] * (count - 1)
+        self.wanted.append(1 if want_logits else 0)
+        return len(self.tokens) - 1
+
+
+class Sampler(Protocol):
+    """One branch's sampler chain, with its random state and its memory of past tokens."""
+
+    def sample(self, row: int) -> int:
+        """Choose and accept a token from a wanted row of the last decode. Raise GrammarDeadEnd when none is allowed."""
+        ...
+
+    def sample_from(self, logits: Logits) -> int:
+        """As `sample`, from logits that were kept."""
+        ...
+
+    def close(self) -> None:
+        """Free what the chain holds; may be called again."""
+        ...
+
+
+class Model(Protocol):
+    """A loaded model and its KV store. One thread calls what is below the line; the rest is safe from any thread."""
+
+    n_ctx: int  # cells, shared by all sequences
+    n_ctx_seq: int  # longest one sequence may grow
+    n_batch: int  # most tokens in one decode
+    n_ubatch: int
+    n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
+    n_vocab: int
+
+    def info(self, alias: str) -> ModelInfo: ...
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
+    def piece(self, token: int) -> bytes: ...
+    def is_eog(self, token: int) -> bool: ...
+    def new_sampler(self, params: SamplingParams, seed: int, history: Sequence[int]) -> Sampler: ...
+
+    # ---- the decode thread's alone
+
+    def decode(self, batch: Batch) -> DecodeStatus: ...
+    def logits(self, row: int) -> Logits: ...
+    def fork(self, source: int, target: int) -> None: ...
+    def remove(self, seq_id: int) -> None: ...
+    def clear(self) -> None: ...
+    def close(self) -> None: ...

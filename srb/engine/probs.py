@@ -1,0 +1,35 @@
+"""Log-probabilities of chosen and likely tokens, from raw logits: before temperature, penalties and truncation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from srb.engine.model import Logits, Model
+
+
+def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> dict[str, Any]:
+    """Return {"id", "token", "bytes", "logprob", "top_logprobs": the `n_top` most likely, likeliest first}."""
+    largest = logits.max()
+    logprobs = logits - (largest + np.log(np.exp(logits - largest).sum()))
+    n_top = min(n_top, len(logits))
+    if n_top:
+        top = np.argpartition(logprobs, len(logprobs) - n_top)[-n_top:]
+        top = top[np.argsort(logprobs[top], kind="stable")[::-1]]
+    else:
+        top = np.empty(0, dtype=np.int64)
+    return _entry(model, token, logprobs[token]) | {
+        "top_logprobs": [_entry(model, int(other), logprobs[other]) for other in top]
+    }
+
+
+def _entry(model: Model, token: int, logprob: np.float32) -> dict[str, Any]:
+    piece = model.piece(token)
+    return {
+        "id": token,
+        "token": piece.decode("utf-8", "replace"),
+        "bytes": list(piece),
+        # JSON has no infinity; this is what a probability of zero in 32 bits comes to.
+        "logprob": max(float(logprob), -1e9),
+    }

@@ -1,0 +1,82 @@
+"""From what the user asked to the sampler chain that llama.cpp is told to build: its stages, in llama.cpp's order.
+
+A pure description, so that the same seed and parameters give what llama-server gives and a test can read why. Stages
+that would change nothing are left out. Source: `common_sampler_init` in llama.cpp's common/sampling.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from srb.protocol import SamplingParams
+
+MIROSTAT_CANDIDATES = 100  # the m of mirostat 1, fixed in llama.cpp
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One sampler: the name of its `llama_sampler_init_…` and the arguments after the vocabulary."""
+
+    name: str
+    args: tuple[Any, ...]
+
+
+def chain(params: SamplingParams, seed: int) -> list[Stage]:
+    """Return the stages after logit bias and grammar, which need a vocabulary; the last one chooses a token."""
+    if params.mirostat == 1:
+        chooser = Stage("mirostat", (seed, params.mirostat_tau, params.mirostat_eta, MIROSTAT_CANDIDATES))
+        return [Stage("temp", (params.temperature,)), chooser]
+    if params.mirostat == 2:
+        chooser = Stage("mirostat_v2", (seed, params.mirostat_tau, params.mirostat_eta))
+        return [Stage("temp", (params.temperature,)), chooser]
+    stages = [stage for name in params.samplers if (stage := _STAGES[name](params, seed))]
+    if "adaptive_p" in params.samplers:
+        return [*stages, Stage("adaptive_p", (params.adaptive_target, params.adaptive_decay, seed))]
+    return [*stages, Stage("dist", (seed,))]
+
+
+def remembered_tokens(params: SamplingParams) -> int:
+    """Return how many past tokens the chain looks at: as much of the prompt as a new sampler has to be shown."""
+    stages = {stage.name: stage for stage in chain(params, 0)}
+    return max(
+        params.repeat_last_n if "penalties" in stages else 0,
+        params.dry_penalty_last_n if "dry" in stages else 0,
+    )
+
+
+def _penalties(p: SamplingParams, _seed: int) -> Stage | None:
+    if p.repeat_last_n == 0 or (p.repeat_penalty, p.frequency_penalty, p.presence_penalty) == (1.0, 0.0, 0.0):
+        return None
+    return Stage("penalties", (p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty))
+
+
+def _dry(p: SamplingParams, _seed: int) -> Stage | None:
+    if p.dry_multiplier == 0.0 or p.dry_base < 1.0 or p.dry_penalty_last_n == 0:
+        return None
+    args = (p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, p.dry_sequence_breakers)
+    return Stage("dry", args)
+
+
+def _xtc(p: SamplingParams, seed: int) -> Stage | None:
+    if p.xtc_probability <= 0.0 or p.xtc_threshold > 0.5:
+        return None
+    return Stage("xtc", (p.xtc_probability, p.xtc_threshold, p.min_keep, seed))
+
+
+_STAGES: dict[str, Callable[[SamplingParams, int], Stage | None]] = {
+    "penalties": _penalties,
+    "dry": _dry,
+    "top_n_sigma": lambda p, _: Stage("top_n_sigma", (p.top_n_sigma,)) if p.top_n_sigma > 0 else None,
+    "top_k": lambda p, _: Stage("top_k", (p.top_k,)) if p.top_k > 0 else None,
+    "typ_p": lambda p, _: Stage("typical", (p.typical_p, p.min_keep)) if p.typical_p < 1 else None,
+    "top_p": lambda p, _: Stage("top_p", (p.top_p, p.min_keep)) if p.top_p < 1 else None,
+    "min_p": lambda p, _: Stage("min_p", (p.min_p, p.min_keep)) if p.min_p > 0 else None,
+    "xtc": _xtc,
+    "temperature": lambda p, _: Stage("temp_ext", (p.temperature, p.dynatemp_range, p.dynatemp_exponent)),
+    "infill": lambda _p, _s: Stage("infill", ()),
+    "adaptive_p": lambda _p, _s: None,  # chooses a token, so it stands last wherever it was named
+}
+
+SAMPLER_NAMES = frozenset(_STAGES)

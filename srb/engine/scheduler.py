@@ -1,0 +1,147 @@
+"""Decides what the next step computes. Everything here reads; the engine acts on the plan.
+
+The order is that of arrival: decode tokens of all running branches come first, then prompts in chunks, oldest first, as
+far as the batch and the free cells reach. Under pressure the youngest give way: branches are paused, then whole prompts
+dropped, to be computed again when there is room. The oldest request always goes on, so nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from srb.engine.kv_store import KVStore
+from srb.engine.model import Model
+from srb.engine.request import Branch, BranchState, Prefix, Request
+
+HEADROOM = 16  # cells kept free per running branch before more is begun, so that beginners do not push each other out
+
+
+@dataclass(slots=True)
+class Run:
+    """Compute `count` pending tokens of a span in this step."""
+
+    span: Prefix | Branch
+    count: int
+
+    @property
+    def completes(self) -> bool:
+        """Whether the span's last known token is computed, so that its logits are wanted."""
+        return self.count == self.span.pending
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """One step: `pauses` and `drops` first, which free cells, then one decode of all `runs`."""
+
+    pauses: list[Branch] = field(default_factory=list)
+    drops: list[Request] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def decodes(self) -> list[Run]:
+        return [run for run in self.runs if isinstance(run.span, Branch)]
+
+
+class Scheduler:
+    def __init__(self, model: Model, store: KVStore) -> None:
+        self._model = model
+        self._store = store
+
+    def schedule(self, requests: Sequence[Request]) -> StepPlan:
+        """Plan a step for `requests`, oldest first."""
+        plan = StepPlan()
+        running = list(_running(requests))
+        free = self._relieve(plan, requests, running)
+        budget = self._model.n_batch
+        for branch in running:
+            if branch.pending == 1 and budget and free:
+                plan.runs.append(Run(branch, 1))
+                budget -= 1
+                free -= 1
+        if plan.runs:  # running branches wait for this step, so no prompt may make it long
+            budget = min(budget, self._model.n_ubatch)
+        headroom = HEADROOM * len(running)
+        promised = 0  # cells that older spans will still need
+        for span in self._to_prefill(requests, running):
+            begins = span.seq_id is None and span.request is not requests[0]
+            if begins and span.pending + promised + headroom > free:
+                break  # nobody overtakes: a long prompt gets its turn when enough has ended
+            count = min(span.pending, budget, free)
+            if count <= 0:
+                break
+            plan.runs.append(Run(span, count))
+            budget -= count
+            free -= count
+            promised += span.pending - count
+        return plan
+
+    def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
+        """Yield branches that may fork their computed prefix now; the caller starts each before asking for the next.
+
+        Requests with the fewest running branches come first, so that a large one leaves room for others. The last
+        sequence ids are kept for requests that have not begun.
+        """
+        opened = [request for request in requests if request.prefix.seq_id is not None]
+        running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
+        waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
+        for_beginners = 2 if any(request.is_queued for request in requests) else 0
+        ready = [request for request in opened if request.prefix.is_complete]
+        while candidates := [request for request in ready if waiting[request.request_id]]:
+            request = min(candidates, key=lambda request: running[request.request_id])
+            branch = waiting[request.request_id].pop(0)
+            total = sum(running.values())
+            needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
+            kept_back = for_beginners + _without_branch(running) if running[request.request_id] else 0
+            if self._store.free_ids <= kept_back or self._store.free_cells < needed:
+                return
+            running[request.request_id] += 1
+            yield branch
+
+    def _relieve(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
+        """Pause the youngest until every running branch can take a step; return the free cells after that."""
+        free = self._store.free_cells
+        for request in reversed(requests):
+            is_oldest = request is requests[0]
+            own = [branch for branch in running if branch.request is request]
+            while own and free < len(running) and not (is_oldest and len(own) == 1):
+                branch = own.pop()
+                running.remove(branch)
+                plan.pauses.append(branch)
+                free += branch.num_computed
+            needed = len(running) or _next_need(requests[0])
+            if free < needed and not own and not is_oldest and request.prefix.seq_id is not None:
+                plan.drops.append(request)
+                free += request.prefix.num_computed
+        return free
+
+    def _to_prefill(self, requests: Sequence[Request], running: list[Branch]) -> Iterator[Prefix | Branch]:
+        """Yield resumed branches that catch up, then prompts in the order of arrival."""
+        yield from (branch for branch in running if branch.pending > 1)
+        # An opened prompt without a running branch needs one more sequence id; none may be lent past that.
+        free_ids = self._store.free_ids - sum(
+            request.prefix.seq_id is not None and not request.in_state(BranchState.RUNNING) for request in requests
+        )
+        for request in requests:
+            prefix = request.prefix
+            if prefix.is_complete:
+                continue
+            if prefix.seq_id is None:
+                if free_ids < 2:
+                    return
+                free_ids -= 2
+            yield prefix
+
+
+def _running(requests: Iterable[Request]) -> Iterator[Branch]:
+    return (branch for request in requests for branch in request.in_state(BranchState.RUNNING))
+
+
+def _without_branch(running: dict[str, int]) -> int:
+    return sum(count == 0 for count in running.values())
+
+
+def _next_need(request: Request) -> int:
+    """Cells that a request with no running branch needs to get one."""
+    waiting = request.in_state(BranchState.WAITING)
+    return request.prefix.pending + (waiting[0].pending if waiting else 0) + 1

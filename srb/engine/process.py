@@ -1,0 +1,158 @@
+"""The engine process: take the lock, listen, load the model, pump frames and steps until told to stop.
+
+`python -m srb.engine.process` takes its settings from the environment. The supervisor starts it, or systemd does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import orjson
+
+from srb import logs
+from srb.engine.connection import Listener
+from srb.engine.lifeline import die_with_parent
+from srb.engine.loop import DecodeLoop, EngineCore, Intake, Stop
+from srb.engine.runtime import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL, EngineLock
+from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
+from srb.gguf import FAKE_MODEL
+from srb.protocol import ModelInfo, Ready
+from srb.settings import Settings
+
+log = logging.getLogger("srb.engine")
+
+# The decode thread waits at most this long for the GIL when a reader or writer thread is busy with it (JSON, tokens);
+# Python's 5 ms are as long as a whole decode step of a small model.
+_SWITCH_SECONDS = 0.0005
+_FLUSH_SECONDS = 1.0  # for the last events, when told to stop
+_STOP_SECONDS = 3.0  # from SIGTERM to a forced exit, where a decode hangs; the supervisor's deadline is later
+
+LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # the core, its model's facts, how to free it
+
+
+class Reporter:
+    """Tells the supervisor how the engine is, one line of JSON each time, on a pipe that it gave us."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def tell(self, state: str, message: str = "") -> None:
+        if self._fd is not None:
+            with contextlib.suppress(OSError):  # the supervisor is gone: its death has its own signal
+                os.write(self._fd, orjson.dumps({"state": state, "message": message}) + b"\n")
+
+
+def load_engine(settings: Settings) -> LoadedEngine:
+    """Load the model and build the core. Raise ModelLoadFailed."""
+    from srb.engine.core import Engine
+    from srb.engine.model import Model
+
+    model: Model
+    if settings.model == FAKE_MODEL:
+        from srb.engine.fake import FakeModel
+
+        model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch)
+    else:
+        # Here and not above: importing llama_cpp takes longer than listening, and the tests of all else do without.
+        from srb.engine.llama import LlamaModel
+
+        model = LlamaModel.load(settings)
+    engine = Engine(model, max_queue=settings.max_queue, clock=time.monotonic)
+    return engine, model.info(settings.model_alias), engine.close
+
+
+def serve(settings: Settings, report: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:
+    """Serve web workers until SIGTERM; return the exit status."""
+    lock = EngineLock(settings.runtime_path)
+    if not lock.acquire(wait=False):
+        log.info("another engine runs in %s; waiting for it to leave", settings.runtime_path)
+        lock.acquire(wait=True)
+    try:
+        report.tell("starting", "the model is being loaded")
+        intake = Intake()
+        listener = Listener(settings.socket_path, intake.take, intake.lost)
+        listener.start()
+        try:
+            engine, info, free = load(settings)
+        except ModelLoadFailed as error:
+            report.tell("failed", error.message)
+            print(f"srb: {error.message}", file=sys.stderr, flush=True)
+            return EXIT_MODEL
+        # Only now: while a model loads, the main thread runs no signal handler, and there is nothing to end cleanly.
+        stop_on_signal(intake)
+        intake.open(engine)
+        listener.announce(Ready(info.as_dict()))
+        report.tell("running")
+        loop = DecodeLoop(engine, intake.inbox)
+        try:
+            loop.run()
+        except Exception:
+            log.exception("the engine stops and has to be started again")
+            return EXIT_FAULT
+        intake.shut()
+        loop.fail_all(ShuttingDown("the server is shutting down"))
+        listener.close(_FLUSH_SECONDS)
+        free()
+        return 0
+    finally:
+        lock.release()
+
+
+def stop_on_signal(intake: Intake) -> None:
+    """Let SIGTERM and SIGINT end the decode loop, and the process soon after where the loop does not come round.
+
+    The handler runs between two bytecodes of the main thread, so never while a native call hangs. The byte that Python
+    writes to the wake-up descriptor comes from the real signal handler, and a thread that waits for it can still act.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+
+    def enforce() -> None:
+        os.read(read_end, 1)
+        time.sleep(_STOP_SECONDS)
+        os._exit(EXIT_FAULT)
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: intake.inbox.put(Stop()))
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    threading.Thread(target=enforce, name="stop", daemon=True).start()
+
+
+def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine] = load_engine) -> int:
+    """Run the engine process; `load` is another one in tests."""
+    parser = argparse.ArgumentParser(prog="python -m srb.engine.process", description="The engine of an SRB server.")
+    parser.add_argument("--parent", type=int, help="pid of the supervisor; the engine ends when it does")
+    parser.add_argument("--report", type=int, help="descriptor of the pipe that tells the supervisor how it goes")
+    options = parser.parse_args(argv)
+    if options.parent is not None:
+        die_with_parent(options.parent)
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # or an abort in native code forks a debugger and hangs
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    report = Reporter(options.report)
+    try:
+        settings = Settings.load()
+        logs.configure(settings.log_level)
+        return serve(settings, report, load)
+    except ConfigError as error:
+        report.tell("failed", error.message)
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)
+        return EXIT_CONFIG
+
+
+def exit_now(status: int) -> None:
+    """End without destructors and atexit: after a fault they may hang or abort in native code."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    exit_now(main())

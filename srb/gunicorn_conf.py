@@ -1,0 +1,146 @@
+"""gunicorn's configuration, all of it from Settings, and the hooks that start and stop the engine's supervisor.
+
+The checkout's gunicorn.conf.py imports these names; an installed package is served with `-c python:srb.gunicorn_conf`.
+What is wrong with the settings, the model's file or the port is said here, in one line, before anything is started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from gunicorn.glogging import Logger as GunicornLogger
+
+from srb import logs
+from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL
+from srb.errors import ConfigError, ModelLoadFailed
+from srb.gguf import check_model_file
+from srb.settings import Settings
+from srb.welcome import first_screen
+
+_EXIT_PORT = 1
+_SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
+_GRACE_SECONDS = 3  # gunicorn's workers look only once a second whether they should end, and whether they may
+
+
+class Logger(GunicornLogger):  # type: ignore[misc]
+    """gunicorn's own lines in the format of all others."""
+
+    error_fmt = logs.FORMAT
+    datefmt = logs.DATE_FORMAT
+
+
+def _fail(status: int, message: str) -> None:
+    print(f"srb: {message}", file=sys.stderr, flush=True)
+    sys.exit(status)
+
+
+def _load() -> Settings:
+    """Return the settings, after looking at what would fail later and less clearly."""
+    try:
+        settings = Settings.load()
+        if settings.engine_managed:
+            check_model_file(settings)
+    except ConfigError as error:
+        _fail(EXIT_CONFIG, error.message)
+    except ModelLoadFailed as error:
+        _fail(EXIT_MODEL, error.message)
+    if settings.port == 0 and not settings.runtime_dir:
+        # The folder is named after the port, which is not known yet: a second such server would wait for this one.
+        os.environ["SRB_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="srb-")
+        settings = Settings.load()
+    return settings
+
+
+_settings = _load()
+_supervisor: subprocess.Popen[bytes] | None = None
+_supervisor_died = False
+
+bind = f"[{_settings.host}]:{_settings.port}" if ":" in _settings.host else f"{_settings.host}:{_settings.port}"
+workers = _settings.workers
+worker_class = "gevent"
+worker_connections = _settings.worker_connections
+timeout = 60  # seconds without a sign of life after which a worker is replaced; streams do not count, they yield
+graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS
+keepalive = _settings.keepalive
+proc_name = "srb"
+preload_app = False  # neither CUDA nor ggml's threads survive a fork
+logger_class = Logger
+loglevel = {"info": "warning"}.get(_settings.log_level, _settings.log_level)  # gunicorn's info is about itself
+accesslog = None
+control_socket_disable = True  # it would lie in the home folder, shared by all servers of this user
+if os.path.isdir("/dev/shm"):
+    worker_tmp_dir = "/dev/shm"  # the heartbeat file: on a busy disk, touching it can block the worker
+
+
+def on_starting(server: Any) -> None:
+    """Fail at once where gunicorn would try for five seconds to bind a port that is taken."""
+    if "LISTEN_FDS" in os.environ or "GUNICORN_FD" in os.environ:
+        return  # the sockets are systemd's or, in an upgrade, the old server's
+    for address in server.cfg.address:
+        if isinstance(address, tuple):
+            _check_address(*address[:2])
+
+
+def _check_address(host: str, port: int) -> None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        taken = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        _fail(_EXIT_PORT, f"port {port} {taken} (on {host}; choose another with --port or SRB_PORT)")
+
+
+def when_ready(server: Any) -> None:
+    """Start the supervisor, which shows the first screen when the model is loaded."""
+    global _supervisor
+    url = _public_url(server.LISTENERS)
+    if not _settings.engine_managed:
+        print(first_screen(url, _settings), flush=True)
+        return
+    command = [sys.executable, "-m", "srb.engine.supervisor", "--parent", str(os.getpid()), "--url", url]
+    # A session of its own: Ctrl-C reaches the arbiter alone, which ends the streams first and the engine last.
+    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _public_url(listeners: list[Any]) -> str:
+    name = listeners[0].getsockname()
+    if not isinstance(name, tuple):
+        return f"http+unix://{name}"
+    host, port = str(name[0]), name[1]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _on_child(server: Any, signum: int, frame: Any) -> None:
+    """Let gunicorn see to its workers; without the supervisor nobody keeps the engine, so then end."""
+    global _supervisor_died
+    server.signal_chld(signum, frame)
+    if _supervisor is not None and not _supervisor_died and _supervisor.poll() is not None:
+        _supervisor_died = True
+        server.signal(signal.SIGTERM, frame)
+
+
+def on_exit(server: Any) -> None:
+    """Stop the supervisor, and with it the engine, after the workers have ended."""
+    if _supervisor is None:
+        return
+    if _supervisor_died:
+        _fail(1, "the engine's supervisor died; the server was stopped")
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _supervisor.terminate()
+    try:
+        _supervisor.wait(_SUPERVISOR_SECONDS)
+    except subprocess.TimeoutExpired:
+        _supervisor.kill()
+        _supervisor.wait()

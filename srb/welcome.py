@@ -1,0 +1,18 @@
+"""What a person sees when the server is ready: where it is, what it serves, and one command to try."""
+
+from __future__ import annotations
+
+from srb.settings import Settings
+
+_SCREEN = """
+  SRB is ready: {model}, {n} continuations of a prompt unless a request says otherwise.
+
+    page    {url}/
+    try it  curl -N {url}/v1/completions -H 'Content-type: application/json' -d '{{"prompt": "Once upon a time,"}}'
+    stop    Ctrl-C
+"""
+
+
+def first_screen(url: str, settings: Settings) -> str:
+    """Return the text; `url` is where the web server really listens."""
+    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=url)

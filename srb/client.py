@@ -1,0 +1,308 @@
+"""The worker's end of the engine's socket: one EngineClient per worker process, one Mailbox per HTTP call.
+
+Everything here is gevent-cooperative by itself (gevent's sockets, not the patched standard ones), so it behaves the
+same in a worker, in a test and in a script. One greenlet keeps the connection and reads; one per connection writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+import gevent
+import gevent.event
+import gevent.queue
+import gevent.socket
+import orjson
+
+from srb.errors import EngineLoading, ModelLoadFailed, ProtocolError, ShuttingDown, SRBError, Unavailable
+from srb.framing import FrameSocket
+from srb.protocol import (
+    TERMINAL,
+    VERSION,
+    Accepted,
+    Cancel,
+    Command,
+    Done,
+    Failed,
+    Generate,
+    GetStats,
+    Hello,
+    ModelInfo,
+    Ready,
+    Rejected,
+    Stats,
+    decode,
+    encode,
+)
+from srb.settings import Settings
+
+log = logging.getLogger("srb.client")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between attempts to connect
+FIRST_LOOK = 0.5  # seconds that a worker's very first requests wait to learn whether the engine is there
+STATS_DEADLINE = 2.0  # seconds
+
+
+class Mailbox:
+    """What the engine sent for the requests of one HTTP call, in order, until each has had its terminal event.
+
+    One greenlet takes. `prompt_tokens` holds, by request id, what each Accepted said; `ended` the terminal events.
+    """
+
+    def __init__(self, request_ids: Iterable[str]) -> None:
+        self.prompt_tokens: dict[str, int] = {}
+        self.ended: list[Done | Failed | Rejected] = []
+        self._requests = tuple(request_ids)
+        self._events: list[Any] = []
+        self._wake = gevent.event.Event()
+
+    def __repr__(self) -> str:
+        state = f"{len(self.prompt_tokens)} accepted, {len(self.ended)} ended, {len(self._events)} events waiting"
+        return f"<Mailbox of {len(self._requests)} requests: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """True when every request has had its terminal event; `take` may still have events to give."""
+        return len(self.ended) == len(self._requests)
+
+    def put(self, event: Any) -> None:
+        if type(event) is Accepted:
+            self.prompt_tokens[event.request_id] = event.prompt_tokens
+        else:
+            self._events.append(event)
+            if isinstance(event, TERMINAL):
+                self.ended.append(event)
+        self._wake.set()
+
+    def take(self, timeout: float | None = None) -> list[Any]:
+        """Wait for events and return all there are; an empty list means `timeout` seconds of silence."""
+        if not self._events:
+            self._wake.clear()
+            self._wake.wait(timeout)
+        events, self._events = self._events, []
+        return events
+
+    def wait_accepted(self) -> None:
+        """Return when the engine has accepted every request; raise the SRBError of the first that was refused."""
+        while len(self.prompt_tokens) < len(self._requests):
+            refusal = next((event for event in self.ended if not isinstance(event, Done)), None)
+            if refusal is not None:
+                raise refusal.error
+            self._wake.clear()
+            self._wake.wait()
+
+
+class _Connection:
+    """One connection to the engine, with the greenlet that writes: a sender never waits for a full socket."""
+
+    def __init__(self, path: str) -> None:
+        sock = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(path)
+        except BaseException:
+            sock.close()
+            raise
+        self._frames = FrameSocket(sock)
+        self._outbox: Any = gevent.queue.SimpleQueue()
+        self._writer = gevent.spawn(self._write)
+
+    def receive(self) -> list[Any]:
+        return decode(self._frames.receive())
+
+    def send(self, payload: bytes) -> None:
+        self._outbox.put(payload)
+
+    def _write(self) -> None:
+        try:
+            while True:
+                self._frames.send(self._outbox.get())
+        except OSError:
+            self._frames.close()  # wakes the reader, which ends every request
+
+    def close(self) -> None:
+        self._writer.kill(block=False)
+        self._frames.close()
+
+
+class EngineClient:
+    """Send commands to the engine and spread its events over mailboxes; connect lazily and for ever again.
+
+    When the connection is lost, each request still open gets exactly one `Failed("engine_restarted")`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._socket_path = str(settings.socket_path)
+        self._status_path = settings.runtime_path / "status.json"
+        self._connection: _Connection | None = None  # set while the engine is ready for requests
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._keeper: Any = None
+        self._looked = gevent.event.Event()  # set when the first attempt to reach the engine has had its answer
+        self._closed = False
+        self.model: ModelInfo | None = None  # of the engine last seen; stays while it restarts
+
+    def __repr__(self) -> str:
+        state = "ready" if self._connection else "waiting"
+        return f"<EngineClient {state} {self._socket_path}: {len(self._mailboxes)} requests open>"
+
+    def check_ready(self) -> ModelInfo:
+        """Return the loaded model's facts; raise EngineLoading, ModelLoadFailed or ShuttingDown where there is none."""
+        self._ready_connection()
+        assert self.model is not None  # set before the connection is
+        return self.model
+
+    def submit(self, *commands: Generate) -> Mailbox:
+        """Send the requests of one HTTP call and wait until all are accepted; their events come to one mailbox.
+
+        Raise the SRBError of the first refusal; the other requests of the call are cancelled then.
+        """
+        payloads = [encode([command]) for command in commands]
+        connection = self._ready_connection()
+        mailbox = Mailbox(command.request_id for command in commands)
+        for command, payload in zip(commands, payloads, strict=True):
+            self._mailboxes[command.request_id] = mailbox
+            connection.send(payload)
+        try:
+            mailbox.wait_accepted()
+        except BaseException:
+            for command in commands:
+                self.cancel(command.request_id)
+            raise
+        return mailbox
+
+    def cancel(self, request_id: str, index: int | None = None) -> None:
+        """End a request, or with `index` one branch of it; an id that has ended already is ignored."""
+        if index is None:
+            self.abandon(request_id, "cancelled", "the request was cancelled")
+        elif request_id in self._mailboxes:
+            self._send(Cancel(request_id, index))
+
+    def abandon(self, request_id: str, slug: str, message: str) -> None:
+        """Cancel a request and give its mailbox the terminal event at once, whatever the engine still sends."""
+        mailbox = self._mailboxes.pop(request_id, None)
+        if mailbox is not None:
+            self._send(Cancel(request_id))
+            mailbox.put(Failed(request_id, slug, message))
+
+    def stats(self, deadline: float = STATS_DEADLINE) -> dict[str, float]:
+        """Return the engine's counters and gauges; raise Unavailable after `deadline` seconds without an answer."""
+        connection = self._ready_connection()
+        request_id = uuid4().hex
+        mailbox = self._mailboxes[request_id] = Mailbox([request_id])
+        try:
+            connection.send(encode([GetStats(request_id)]))
+            answer = next(iter(mailbox.take(deadline)), None)
+        finally:
+            self._mailboxes.pop(request_id, None)
+        if isinstance(answer, Stats):
+            return answer.values
+        raise answer.error if answer else Unavailable("The engine did not answer in time")
+
+    def close(self) -> None:
+        """End every open request with `shutting_down` and stay disconnected; may be called again."""
+        self._closed = True
+        for request_id in list(self._mailboxes):
+            self.abandon(request_id, ShuttingDown.slug, "The server is shutting down")
+        if self._keeper is not None:
+            self._keeper.kill()
+
+    # The connection -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect, if that has not begun; called by itself at the first use, and never at import."""
+        if self._keeper is None and not self._closed:
+            self._keeper = gevent.spawn(self._keep_connected)
+
+    def _ready_connection(self) -> _Connection:
+        self.start()
+        if self._connection is None and not self._looked.wait(FIRST_LOOK):
+            self._looked.set()
+        if self._connection is None:
+            raise self._why_not_ready()
+        return self._connection
+
+    def _why_not_ready(self) -> SRBError:
+        if self._closed:
+            return ShuttingDown("The server is shutting down")
+        try:
+            status = orjson.loads(self._status_path.read_bytes())
+            if status["state"] == "failed":
+                return ModelLoadFailed(status["message"])
+        except (OSError, ValueError, TypeError, KeyError):
+            pass  # no supervisor, or none that has written yet
+        return EngineLoading("Loading model")
+
+    def _keep_connected(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                connection = _Connection(self._socket_path)
+            except OSError:
+                self._looked.set()
+            else:
+                if self._serve(connection):
+                    pause = FIRST_PAUSE
+            gevent.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _serve(self, connection: _Connection) -> bool:
+        """Read one connection to its end; return whether the engine at its other end spoke our version."""
+        greeted = False
+        try:
+            events = connection.receive()
+            greeted = self._check_hello(events)
+            while greeted:
+                self._deliver(connection, events)
+                gevent.sleep(0)  # a reader that always finds data would starve the writers of responses
+                events = connection.receive()
+        except ProtocolError as error:
+            log.error("closing the engine's connection: %s", error.message)
+        except (EOFError, OSError) as error:
+            log.info("the engine's connection has ended: %s", error)
+        finally:
+            self._connection = None
+            self._looked.set()
+            connection.close()
+            self._fail_all()
+        return greeted
+
+    def _check_hello(self, events: list[Any]) -> bool:
+        hello = events.pop(0) if events else None
+        if isinstance(hello, Hello) and hello.version == VERSION:
+            log.debug("connected to engine %d", hello.pid)
+            return True
+        log.error("the engine speaks another protocol than version %d: %r", VERSION, hello)
+        return False
+
+    def _deliver(self, connection: _Connection, events: list[Any]) -> None:
+        for event in events:
+            if type(event) is Ready:
+                self._make_ready(connection, event)
+                continue
+            mailbox = self._mailboxes.get(event.request_id)
+            if mailbox is None:
+                continue  # its end crossed a cancel
+            if isinstance(event, TERMINAL):
+                del self._mailboxes[event.request_id]
+            mailbox.put(event)
+
+    def _make_ready(self, connection: _Connection, event: Ready) -> None:
+        try:
+            self.model = ModelInfo(**event.model)
+        except TypeError as error:
+            raise ProtocolError(f"not the facts of a model: {error}") from error
+        self._connection = connection
+        self._looked.set()
+        log.info("the engine is ready: %s", self.model.alias)
+
+    def _fail_all(self) -> None:
+        mailboxes, self._mailboxes = self._mailboxes, {}
+        for request_id, mailbox in mailboxes.items():
+            mailbox.put(Failed(request_id, "engine_restarted", "The engine was restarted; please try again"))
+
+    def _send(self, command: Command) -> None:
+        if self._connection is not None:
+            self._connection.send(encode([command]))

@@ -1,0 +1,100 @@
+"""The Flask application: `create_app` puts routes, limits, CORS and JSON errors together.
+
+Nothing connects or starts here: the first request does, in the worker process where it arrives.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from srb.client import EngineClient
+from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
+from srb.settings import Settings
+from srb.web import routes
+from srb.web.replies import json_reply
+from srb.web.state import Web
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+log = logging.getLogger("srb.web")
+
+_BY_STATUS: dict[int | None, SRBError] = {
+    404: NotFound("File Not Found"),
+    405: MethodNotAllowed("Method Not Allowed"),
+}
+
+
+class Application(Flask):
+    """Flask that takes `//v1//models/` for `/v1/models`: clients join URLs carelessly, and few follow a redirect."""
+
+    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = re.sub("/{2,}", "/", environ.get("PATH_INFO", ""))
+        environ["PATH_INFO"] = path.rstrip("/") or "/"
+        return super().wsgi_app(environ, start_response)
+
+
+def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
+    """Make the application of one worker; without arguments, settings come from the file and the environment."""
+    settings = settings or Settings.load()
+    app = Application(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.extensions["srb"] = Web(settings, client or EngineClient(settings))
+    app.before_request(_answer_preflight)
+    app.after_request(_allow_every_origin)
+    app.register_error_handler(SRBError, _error_reply)
+    app.register_error_handler(HTTPException, _http_error_reply)
+    app.register_error_handler(Exception, _unexpected_error_reply)
+    for blueprint in routes.BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    return app
+
+
+def _answer_preflight() -> Response | None:
+    return Response(status=200) if request.method == "OPTIONS" else None
+
+
+def _allow_every_origin(response: Response) -> Response:
+    """Let any page use the server, also one opened from a file (its origin is `null`); errors carry this too."""
+    asked = request.headers
+    response.headers["Access-Control-Allow-Origin"] = asked.get("Origin", "*")
+    if "Origin" in asked:
+        response.headers["Access-Control-Allow-Credentials"] = "true"
+        response.headers.add("Vary", "Origin")
+    if request.method == "OPTIONS":
+        response.headers["Access-Control-Allow-Methods"] = "GET, POST, DELETE, OPTIONS"
+        response.headers["Access-Control-Allow-Headers"] = asked.get("Access-Control-Request-Headers", "*")
+        if "Access-Control-Request-Private-Network" in asked:
+            response.headers["Access-Control-Allow-Private-Network"] = "true"
+    return response
+
+
+def _error_reply(error: SRBError) -> Response:
+    response = json_reply(error.body(), error.http_status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _http_error_reply(error: HTTPException) -> Any:
+    """Say Werkzeug's errors in our words; what they carry for the client (Allow, …) stays."""
+    if error.response is not None or error.code is None or error.code < 400:
+        return error
+    if error.code == 413:
+        limit = request.max_content_length
+        return _error_reply(BodyTooLarge(f"The body is larger than {limit} bytes"))
+    response = _error_reply(_BY_STATUS.get(error.code) or InvalidRequest(error.description or error.name))
+    if error.code == 405 and (allowed := getattr(error, "valid_methods", None)):
+        response.headers["Allow"] = ", ".join(sorted(allowed))
+    return response
+
+
+def _unexpected_error_reply(error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.path, exc_info=error)
+    return _error_reply(SRBError("Internal error"))

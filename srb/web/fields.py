@@ -1,0 +1,189 @@
+"""The types of request fields, where a field has more than one form: each has a function from JSON to one form.
+
+They raise ValueError with words that fit behind "Field 'x': ". Numbers are checked, not converted: a bool is not an
+int and "3" is not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import orjson
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+
+INT32_MAX = 2**31 - 1
+UINT32_MAX = 2**32 - 1
+FLOAT32_MAX = 3.4e38  # llama.cpp's floats; more would become infinite on the way there
+
+MAX_STOPS = 256
+MAX_BIASES = 1024
+MAX_BREAKERS = 128
+MAX_GRAMMAR = 64 * 1024  # bytes
+
+Prompt = tuple[str | int, ...]
+
+# llama.cpp's names, by every spelling that it or a client uses; the letters are those of --sampler-seq.
+SAMPLERS = {
+    "penalties": "penalties", "e": "penalties",
+    "dry": "dry", "d": "dry",
+    "top_n_sigma": "top_n_sigma", "top-n-sigma": "top_n_sigma", "s": "top_n_sigma",
+    "top_k": "top_k", "top-k": "top_k", "k": "top_k",
+    "typ_p": "typ_p", "typ-p": "typ_p", "typ": "typ_p", "typical": "typ_p", "typical_p": "typ_p", "typical-p": "typ_p",
+    "y": "typ_p",
+    "top_p": "top_p", "top-p": "top_p", "nucleus": "top_p", "p": "top_p",
+    "min_p": "min_p", "min-p": "min_p", "m": "min_p",
+    "xtc": "xtc", "x": "xtc",
+    "temperature": "temperature", "temp": "temperature", "t": "temperature",
+    "infill": "infill", "i": "infill",
+    "adaptive_p": "adaptive_p", "adaptive-p": "adaptive_p", "a": "adaptive_p",
+}  # fmt: skip
+
+
+def known_as(*names: str) -> Any:
+    """Declare an optional field known by `names` (the first present one counts)."""
+    return Field(None, validation_alias=AliasChoices(*names))
+
+
+def between(least: float, most: float) -> AfterValidator:
+    """Refuse a number outside [least, most] in llama-server's words."""
+
+    def check(value: float) -> float:
+        check_between(value, least, most)
+        return value
+
+    return AfterValidator(check)
+
+
+def check_between(value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"Value must be between {least} <= value <= {most}, but got {value}")
+
+
+def clamped(least: float, most: float) -> AfterValidator:
+    """Move a number into [least, most], where llama-server does so silently."""
+    return AfterValidator(lambda value: min(max(value, least), most))
+
+
+Natural = Annotated[int, between(0, INT32_MAX)]
+NaturalOrMinusOne = Annotated[int, between(-1, INT32_MAX)]
+Real = Annotated[float, between(-FLOAT32_MAX, FLOAT32_MAX)]
+NotNegative = Annotated[Real, clamped(0.0, FLOAT32_MAX)]
+Fraction = Annotated[Real, clamped(0.0, 1.0)]
+
+
+def parse_prompts(value: Any) -> list[Prompt]:
+    """Return the prompts of a body's `prompt`: a string, an array of token ids and strings, or a list of those.
+
+    A list of strings alone is several prompts; a list that holds a number is one prompt.
+    """
+    if isinstance(value, str):
+        prompts = [_one_prompt([value])]
+    elif not isinstance(value, list):
+        raise ValueError("must be a string, an array of token ids and strings, or a list of those")
+    elif any(isinstance(item, list) for item in value) or all(isinstance(item, str) for item in value):
+        prompts = [_one_prompt(item if isinstance(item, list) else [item]) for item in value]
+    else:
+        prompts = [_one_prompt(value)]
+    if not prompts:
+        raise ValueError("must not be empty")
+    return prompts
+
+
+def _one_prompt(parts: list[Any]) -> Prompt:
+    for part in parts:
+        if type(part) is not str and not is_token(part):
+            raise ValueError(f"a prompt holds strings and token ids, but got {shown(part)}")
+    kept = tuple(part for part in parts if part != "")
+    if not kept:
+        raise ValueError("must not be empty")
+    return kept
+
+
+def is_token(value: Any) -> bool:
+    """Whether `value` may be a token id; only the engine knows the vocabulary's size."""
+    return type(value) is int and 0 <= value <= INT32_MAX
+
+
+def shown(value: Any) -> str:
+    """Return a short form of a JSON value for an error message."""
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def _strings(value: Any, most: int) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of strings")
+    if len(value) > most:
+        raise ValueError(f"has {len(value)} entries; at most {most} are taken")
+    return tuple(value)
+
+
+def _parse_stop(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (str, list)):
+        raise ValueError("must be a string or a list of strings")
+    strings = [value] if isinstance(value, str) else value
+    return tuple(dict.fromkeys(stop for stop in _strings(strings, MAX_STOPS) if stop))
+
+
+def _parse_breakers(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise ValueError("must be a list of strings, or one written as JSON") from None
+    breakers = _strings(value, MAX_BREAKERS)
+    if not breakers:
+        raise ValueError("must not be empty")
+    return breakers
+
+
+def _parse_samplers(value: Any) -> tuple[str, ...]:
+    names: Iterable[Any]
+    if isinstance(value, str):
+        names = value
+    elif isinstance(value, list):
+        names = (name for name in value if isinstance(name, str) and len(name) > 1)
+    else:
+        raise ValueError("must be a list of names or a string of letters")
+    return tuple(dict.fromkeys(SAMPLERS[name] for name in names if name in SAMPLERS))
+
+
+def _parse_logit_bias(value: Any) -> tuple[tuple[int | str, float | None], ...]:
+    pairs: list[Any]
+    if isinstance(value, dict):
+        pairs = [(int(key) if key.isascii() and key.isdigit() else key, bias) for key, bias in value.items()]
+    elif isinstance(value, list):
+        pairs = [tuple(pair) if isinstance(pair, list) else () for pair in value]
+    else:
+        raise ValueError("must be an object or a list of [token, bias] pairs")
+    if len(pairs) > MAX_BIASES:
+        raise ValueError(f"has {len(pairs)} entries; at most {MAX_BIASES} are taken")
+    return tuple(_bias(*pair) for pair in pairs if len(pair) == 2 and _is_bias(*pair))
+
+
+def _is_bias(token: Any, bias: Any) -> bool:
+    """Whether an entry has the right types; llama-server skips those that have not."""
+    return type(token) in (int, str) and token != "" and (bias is False or type(bias) in (int, float))
+
+
+def _bias(token: int | str, bias: float) -> tuple[int | str, float | None]:
+    if isinstance(token, int) and not is_token(token):
+        raise ValueError(f"{shown(token)} is not a token id")
+    check_between(bias, -FLOAT32_MAX, FLOAT32_MAX)
+    return token, None if bias is False else float(bias)
+
+
+def _check_grammar(value: str) -> str:
+    if len(value.encode()) > MAX_GRAMMAR:
+        raise ValueError(f"is longer than {MAX_GRAMMAR} bytes")
+    return value
+
+
+Stop = Annotated[tuple[str, ...], BeforeValidator(_parse_stop)]
+Breakers = Annotated[tuple[str, ...], BeforeValidator(_parse_breakers)]
+Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers)]
+LogitBias = Annotated[tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias)]
+Grammar = Annotated[str, AfterValidator(_check_grammar)]

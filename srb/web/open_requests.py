@@ -1,0 +1,150 @@
+"""The generating HTTP calls of this worker that are open, and the greenlet that notices when a client has left.
+
+A client that leaves is noticed within a second whatever its request is doing: queued, in prefill, streaming or
+collecting for one answer. Leaving means that the socket is closed (or half closed) by the peer.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gevent
+
+from srb.client import EngineClient, Mailbox
+from srb.errors import ShuttingDown
+from srb.protocol import Done, Generate
+from srb.settings import Settings
+
+log = logging.getLogger("srb.web")
+
+SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
+SHUTDOWN_MARGIN = 2.0  # seconds before graceful_timeout at which streams end themselves
+
+
+class OpenRequest:
+    """One HTTP call with its commands and mailbox; `close()` releases whatever of it is still held."""
+
+    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], sock: Any) -> None:
+        self.commands = tuple(commands)
+        self.mailbox = Mailbox(())
+        self._registry = registry
+        self._socket = sock
+        self._began = time.monotonic()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        ids = ", ".join(command.request_id for command in self.commands)
+        return f"<OpenRequest {ids} {'closed' if self._closed else 'open'}: {self.mailbox!r}>"
+
+    def client_left(self) -> bool:
+        """Look, without waiting and without reading, whether the peer has closed the connection."""
+        raw = getattr(self._socket, "_sock", self._socket)  # below gevent's socket, whose recv would wait
+        try:
+            return raw is not None and raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
+    def abandon(self, slug: str, message: str) -> None:
+        for command in self.commands:
+            self._registry.client.abandon(command.request_id, slug, message)
+
+    def close(self) -> None:
+        """Cancel what has not ended, leave the registry and log the line of this call; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._registry.forget(self)
+        self.abandon("cancelled", "the response was closed")
+        if self._socket is not None:
+            self._socket.settimeout(None)  # as it was: the connection may carry another request
+        self._log_end()
+
+    def _log_end(self) -> None:
+        done = [event for event in self.mailbox.ended if isinstance(event, Done)]
+        failed = [event.slug for event in self.mailbox.ended if not isinstance(event, Done)]
+        log.info(
+            "%s: %s, %d branches, %d prompt tokens, %d new tokens, %.0f ms",
+            self.commands[0].request_id,
+            failed[0] if failed else "done" if done else "refused",
+            sum(len(command.branches) for command in self.commands),
+            sum(self.mailbox.prompt_tokens.values()),
+            sum(event.completion_tokens for event in done),
+            (time.monotonic() - self._began) * 1000,
+        )
+
+
+class OpenRequests:
+    """The registry of open calls: opens them, watches their clients, ends them when the worker stops."""
+
+    def __init__(self, client: EngineClient, settings: Settings) -> None:
+        self.client = client
+        self._settings = settings
+        self._open: set[OpenRequest] = set()
+        self._watchdog: Any = None
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __repr__(self) -> str:
+        return f"<OpenRequests {len(self)} open{', closing' if self._closing else ''}>"
+
+    def open(self, commands: Sequence[Generate], environ: Mapping[str, Any]) -> OpenRequest:
+        """Submit the commands of one call, watched from before the engine has answered.
+
+        Raise the engine's refusal, or ShuttingDown once `shut_down` was called.
+        """
+        if self._closing:
+            raise ShuttingDown("The server is shutting down")
+        sock = environ.get("gunicorn.socket")
+        if sock is not None:
+            self._limit_waiting(sock)
+        request = OpenRequest(self, commands, sock)
+        self._open.add(request)
+        self._watch()
+        try:
+            request.mailbox = self.client.submit(*commands)
+        except BaseException:
+            request.close()
+            raise
+        return request
+
+    def forget(self, request: OpenRequest) -> None:
+        self._open.discard(request)
+
+    def shut_down(self, grace: float | None = None) -> None:
+        """Refuse new calls now and end the open ones with `shutting_down` after `grace` seconds.
+
+        Without `grace` they get the graceful_timeout less a margin, so that their end still reaches the client. May be
+        called from a signal handler, and again with a shorter grace.
+        """
+        self._closing = True
+        if grace is None:
+            grace = max(0.0, self._settings.graceful_timeout - SHUTDOWN_MARGIN)
+        gevent.spawn_later(grace, self._end_all)
+
+    def _end_all(self) -> None:
+        for request in list(self._open):
+            request.abandon(ShuttingDown.slug, "The server is shutting down")
+
+    def _limit_waiting(self, sock: Any) -> None:
+        """Let a write fail that made no progress for write_timeout, also towards a peer that vanished silently."""
+        sock.settimeout(self._settings.write_timeout)
+        if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.write_timeout * 1000)
+
+    def _watch(self) -> None:
+        if self._watchdog is None or self._watchdog.dead:
+            self._watchdog = gevent.spawn(self._scan_while_open)
+
+    def _scan_while_open(self) -> None:
+        while self._open:
+            gevent.sleep(SCAN_INTERVAL)
+            for request in [request for request in self._open if request.client_left()]:
+                request.abandon("cancelled", "the client has left")

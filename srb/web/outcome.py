@@ -1,0 +1,107 @@
+"""What a call has come to when it is answered at once: its branches gathered, its usage and timings summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.errors import SRBError, from_slug
+from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason
+from srb.web.open_requests import OpenRequest
+
+
+@dataclass(slots=True)
+class BranchOutcome:
+    """One branch: its text, the ids and (where asked for) probabilities of its tokens, and how it ended."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    probs: list[dict[str, Any]] = field(default_factory=list)
+    ended: BranchEnded | None = None
+
+    @property
+    def error(self) -> SRBError | None:
+        """Why this branch failed, or None."""
+        if self.ended is None or self.ended.reason != FinishReason.ERROR:
+            return None
+        return from_slug(self.ended.slug, self.ended.message)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A whole call: `branches` has those of the first request, then those of the second, …; one Done per request."""
+
+    branches: list[BranchOutcome]
+    done: list[Done]
+
+
+def gather(request: OpenRequest) -> Outcome:
+    """Wait until every branch of the call has ended, and close it.
+
+    Raise the SRBError of a request that failed, or of the first branch where every branch failed.
+    """
+    firsts = first_choices(request)
+    branches = [BranchOutcome() for command in request.commands for _ in command.branches]
+    try:
+        while not request.mailbox.done:
+            for event in request.mailbox.take():
+                if isinstance(event, Delta):
+                    branch = branches[firsts[event.request_id] + event.index]
+                    branch.text += event.text
+                    branch.tokens += event.tokens
+                    branch.probs += event.probs or ()
+                elif isinstance(event, BranchEnded):
+                    branches[firsts[event.request_id] + event.index].ended = event
+                elif isinstance(event, Failed):
+                    raise event.error
+    finally:
+        request.close()
+    errors = [branch.error for branch in branches if branch.error]
+    if len(errors) == len(branches):
+        raise errors[0]
+    return Outcome(branches, [event for event in request.mailbox.ended if isinstance(event, Done)])
+
+
+def first_choices(request: OpenRequest) -> dict[str, int]:
+    """Map each request id of the call to the index of its first branch among all branches of the call."""
+    firsts, count = {}, 0
+    for command in request.commands:
+        firsts[command.request_id] = count
+        count += len(command.branches)
+    return firsts
+
+
+def usage(done: Iterable[Done]) -> dict[str, Any]:
+    """Return OpenAI's usage object, summed over the branches; a shared prompt counts once."""
+    done = list(done)
+    prompt = sum(event.prompt_tokens for event in done)
+    completion = sum(event.completion_tokens for event in done)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(event.cached_tokens for event in done)},
+    }
+
+
+def timings(done: Iterable[Done]) -> dict[str, float]:
+    """Return llama-server's timings object; its counts and rates are over all branches together."""
+    done = list(done)
+    cached = sum(event.cached_tokens for event in done)
+    return {
+        "cache_n": cached,
+        **_rates("prompt", sum(event.prompt_tokens for event in done) - cached, sum(event.prompt_ms for event in done)),
+        **_rates(
+            "predicted", sum(event.completion_tokens for event in done), sum(event.predicted_ms for event in done)
+        ),
+    }
+
+
+def _rates(name: str, count: int, milliseconds: float) -> dict[str, float]:
+    return {
+        f"{name}_n": count,
+        f"{name}_ms": round(milliseconds, 3),
+        f"{name}_per_token_ms": round(milliseconds / count, 3) if count else 0.0,
+        f"{name}_per_second": round(count * 1000 / milliseconds, 3) if milliseconds else 0.0,
+    }

@@ -1,0 +1,47 @@
+"""The openai dialect of text completions, and the choice between it and the srb dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.web import openai_shapes
+from srb.web.outcome import gather
+from srb.web.replies import json_reply
+from srb.web.routes import srb
+from srb.web.schemas import CompletionBody, read_body
+from srb.web.state import web
+from srb.web.streaming import stream_response
+
+routes = Blueprint("openai", __name__)
+
+
+@routes.post("/v1/completions")
+def completions() -> Response:
+    body = read_body(request)
+    if is_srb(body, web().settings.completions_format):
+        return srb.answer(body)
+    return answer(body)
+
+
+def is_srb(body: dict[str, Any], completions_format: str) -> bool:
+    """Decide the dialect of a body: the setting, then the body's `format`, then what OpenAI clients always send."""
+    if completions_format != "auto":
+        return completions_format == "srb"
+    if body.get("format") in ("srb", "openai"):
+        return bool(body["format"] == "srb")
+    return "model" not in body and "stream" not in body
+
+
+def answer(body: dict[str, Any]) -> Response:
+    """Answer a completion body in this dialect; several prompts become several requests with one list of choices."""
+    asked = CompletionBody.parse(body)
+    commands = asked.commands(web().settings, n=1, max_tokens=-1)
+    opened = web().requests.open(commands, request.environ)
+    model = web().client.model
+    assert model is not None  # the engine has accepted the request, so it has told us its model
+    if not asked.stream:
+        return json_reply(openai_shapes.completion(opened, model, gather(opened)))
+    renderer = openai_shapes.CompletionRenderer(opened, model, asked.stream_options.include_usage)
+    return stream_response(opened, renderer, web().settings.sse_ping_interval)

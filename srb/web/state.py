@@ -1,0 +1,37 @@
+"""What the routes share in one worker process, found under `app.extensions["srb"]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from flask import current_app
+
+from srb.client import EngineClient
+from srb.settings import Settings
+from srb.web.open_requests import OpenRequests
+
+
+@dataclass
+class Web:
+    """One worker's settings, its client of the engine and its open calls."""
+
+    settings: Settings
+    client: EngineClient
+    requests: OpenRequests = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.requests = OpenRequests(self.client, self.settings)
+
+    def start(self) -> None:
+        """Connect to the engine now instead of at the first request; for a worker that has just been forked."""
+        self.client.start()
+
+    def shut_down(self, grace: float | None = None) -> None:
+        """Refuse new generating calls and end the open ones in time; see OpenRequests.shut_down."""
+        self.requests.shut_down(grace)
+
+
+def web() -> Web:
+    """Return the Web of the application that is handling the current request."""
+    return cast(Web, current_app.extensions["srb"])

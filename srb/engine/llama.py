@@ -30,10 +30,9 @@ log = logging.getLogger("srb.llama")
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 RECURRENT_SEQUENCES = 32  # where every sequence has a state of its own, allocated at the start
 
-_CACHE_TYPES = {
-    name: getattr(C, f"GGML_TYPE_{name.upper()}")
-    for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-}
+_CACHE_TYPES = {  # enum ggml_type
+    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
+}  # fmt: skip
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)

@@ -1,0 +1,223 @@
+"""Write GGUF files with random weights and real shapes: tiny ones for tests, larger ones to measure speed with.
+
+Weights do not change speed, and tests need a model's mechanics, not its sense. `python -m tools.random_gguf OUT` writes
+the 110M-parameter llama that `make bench` uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf.quants import quantize
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model; `window` is for sliding attention, `state` for the recurrent kind."""
+
+    dim: int = 64
+    layers: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    ffn: int = 128
+    vocab: int = 512
+    context: int = 512
+    window: int = 32
+    state: int = 8
+    q8: bool = False
+    seed: int = 0
+
+
+TINY = Shape()
+BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
+
+_WORDS = (
+    " the",
+    " a",
+    " old",
+    " sea",
+    " and",
+    " was",
+    " said",
+    " then",
+    " king",
+    " girl",
+    " boat",
+    " door",
+    ",",
+    ".",
+    "\n",
+)
+
+
+class _Writer:
+    """A GGUFWriter that fills tensors with noise from one generator."""
+
+    def __init__(self, path: Path, arch: str, shape: Shape) -> None:
+        self.gguf = gguf.GGUFWriter(path, arch)
+        self.shape = shape
+        self._random = np.random.default_rng(shape.seed)
+        self.gguf.add_name(f"random-{arch}")
+        self.gguf.add_context_length(shape.context)
+        self.gguf.add_embedding_length(shape.dim)
+        self.gguf.add_block_count(shape.layers)
+        self.gguf.add_vocab_size(shape.vocab)
+        self._add_tokenizer()
+
+    def matrix(self, name: str, *dims: int, scale: float = 0.0) -> None:
+        """Add a weight of `dims` (numpy order: rows first), by default scaled to keep activations near one."""
+        noise = self._random.standard_normal(dims, dtype=np.float32) * (scale or dims[-1] ** -0.5)
+        if self.shape.q8 and dims[-1] % 32 == 0:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            self.gguf.add_tensor(name + ".weight", quantize(noise, kind), raw_dtype=kind)
+        else:
+            self.gguf.add_tensor(name + ".weight", noise)
+
+    def vector(self, name: str, values: np.ndarray, suffix: str = ".weight") -> None:
+        self.gguf.add_tensor(name + suffix, values.astype(np.float32))
+
+    def ones(self, name: str, size: int) -> None:
+        self.vector(name, np.ones(size))
+
+    def close(self) -> None:
+        self.gguf.write_header_to_file()
+        self.gguf.write_kv_data_to_file()
+        self.gguf.write_tensors_to_file()
+        self.gguf.close()
+
+    def _add_tokenizer(self) -> None:
+        """A sentencepiece-like vocabulary: three control tokens, 256 bytes, a few words, and fillers."""
+        types = gguf.TokenType
+        entries = [("<unk>", 0.0, types.UNKNOWN), ("<s>", 0.0, types.CONTROL), ("</s>", 0.0, types.CONTROL)]
+        entries += [(f"<0x{byte:02X}>", 0.0, types.BYTE) for byte in range(256)]
+        letters = [chr(code) for code in range(33, 127)] + ["▁"]
+        words = [*letters, *(word.replace(" ", "▁") for word in _WORDS)]
+        fillers = (f"▁w{number}" for number in range(self.shape.vocab))
+        seen = {text for text, _, _ in entries}
+        for text in (*words, *fillers):
+            if len(entries) == self.shape.vocab:
+                break
+            if text not in seen:
+                seen.add(text)
+                entries.append((text, -float(len(entries)), types.NORMAL))
+        self.gguf.add_tokenizer_model("llama")
+        self.gguf.add_token_list([text for text, _, _ in entries])
+        self.gguf.add_token_scores([score for _, score, _ in entries])
+        self.gguf.add_token_types([kind for _, _, kind in entries])
+        self.gguf.add_unk_token_id(0)
+        self.gguf.add_bos_token_id(1)
+        self.gguf.add_eos_token_id(2)
+        self.gguf.add_add_bos_token(True)
+
+
+def write_llama(path: Path, shape: Shape = TINY) -> Path:
+    """Write a llama: attention in every layer."""
+    out = _Writer(path, "llama", shape)
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    for layer in range(shape.layers):
+        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads)
+        _add_feed_forward(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
+def write_gemma2(path: Path, shape: Shape = TINY) -> Path:
+    """Write a gemma2: every second layer attends within a sliding window."""
+    out = _Writer(path, "gemma2", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_attn_logit_softcapping(50.0)
+    out.gguf.add_final_logit_softcapping(30.0)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=0.05)
+    out.ones("output_norm", shape.dim)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        _add_feed_forward(out, prefix)
+        out.ones(prefix + "post_attention_norm", shape.dim)
+        out.ones(prefix + "post_ffw_norm", shape.dim)
+    out.close()
+    return path
+
+
+def write_mamba(path: Path, shape: Shape = TINY) -> Path:
+    """Write a mamba: no attention, one state for each sequence."""
+    out = _Writer(path, "mamba", shape)
+    inner, rank, kernel = 2 * shape.dim, max(1, shape.dim // 16), 4
+    out.gguf.add_feed_forward_length(0)
+    out.gguf.add_head_count(0)
+    out.gguf.add_layer_norm_rms_eps(1e-5)
+    out.gguf.add_ssm_conv_kernel(kernel)
+    out.gguf.add_ssm_inner_size(inner)
+    out.gguf.add_ssm_state_size(shape.state)
+    out.gguf.add_ssm_time_step_rank(rank)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        out.ones(prefix + "attn_norm", shape.dim)
+        out.matrix(prefix + "ssm_in", 2 * inner, shape.dim)
+        out.matrix(prefix + "ssm_conv1d", inner, kernel)
+        out.vector(prefix + "ssm_conv1d", np.zeros(inner), ".bias")
+        out.matrix(prefix + "ssm_x", rank + 2 * shape.state, inner)
+        out.matrix(prefix + "ssm_dt", inner, rank)
+        out.vector(prefix + "ssm_dt", np.full(inner, -2.0), ".bias")
+        out.vector(prefix + "ssm_a", -np.tile(np.arange(1.0, shape.state + 1), (inner, 1)), "")
+        out.vector(prefix + "ssm_d", np.ones(inner), "")
+        out.matrix(prefix + "ssm_out", shape.dim, inner)
+    out.close()
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, Shape], Path]] = {"llama": write_llama, "gemma2": write_gemma2, "mamba": write_mamba}
+
+
+def _add_attention_keys(out: _Writer) -> None:
+    out.gguf.add_feed_forward_length(out.shape.ffn)
+    out.gguf.add_head_count(out.shape.heads)
+    out.gguf.add_head_count_kv(out.shape.kv_heads)
+    out.gguf.add_layer_norm_rms_eps(1e-5)
+
+
+def _add_attention(out: _Writer, prefix: str, head_dim: int) -> None:
+    shape = out.shape
+    out.ones(prefix + "attn_norm", shape.dim)
+    out.matrix(prefix + "attn_q", shape.heads * head_dim, shape.dim)
+    out.matrix(prefix + "attn_k", shape.kv_heads * head_dim, shape.dim)
+    out.matrix(prefix + "attn_v", shape.kv_heads * head_dim, shape.dim)
+    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+
+
+def _add_feed_forward(out: _Writer, prefix: str) -> None:
+    out.ones(prefix + "ffn_norm", out.shape.dim)
+    out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
+    out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
+    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Write the 110M-parameter random-weight llama that the benchmark uses."
+    )
+    parser.add_argument("out", type=Path)
+    path = parser.parse_args().out
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_llama(path, BENCH_110M)
+    print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

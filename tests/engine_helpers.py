@@ -1,0 +1,97 @@
+"""Driving an Engine over a FakeModel in tests: requests in, texts out, invariants checked after every step."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.engine.core import Engine
+from srb.engine.fake import FakeModel
+from srb.protocol import TERMINAL, BranchEnded, BranchSpec, Delta, Event, Generate, SamplingParams
+
+
+@dataclass
+class Outcome:
+    """What one request's events amount to."""
+
+    texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
+    tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[int, BranchEnded] = field(default_factory=dict)
+    terminal: list[Any] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def take(self, event: Any) -> None:
+        assert not self.terminal, f"{event} after the terminal event"
+        self.events.append(event)
+        if isinstance(event, Delta):
+            assert event.index not in self.ends, f"{event} after its branch ended"
+            self.texts[event.index] += event.text
+            self.tokens[event.index] += event.tokens
+        elif isinstance(event, BranchEnded):
+            assert event.index not in self.ends, f"{event}: a branch ends once"
+            self.ends[event.index] = event
+        elif isinstance(event, TERMINAL):
+            self.terminal.append(event)
+
+
+class Driver:
+    """An engine, its fake model, a clock that ticks once a reading, and the outcomes so far."""
+
+    def __init__(self, model: FakeModel | None = None, max_queue: int = 100) -> None:
+        self.model = model or FakeModel()
+        self.now = 0.0
+        self.engine = Engine(self.model, max_queue=max_queue, clock=self._tick)
+        self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
+        self._ids = (f"r{number}" for number in itertools.count())
+
+    def _tick(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def submit(self, prompt: str | Sequence[int], n: int = 1, seed: int = 1, max_tokens: int = 10, **options: Any) -> str:
+        request_id = next(self._ids)
+        stop = tuple(options.pop("stop", ()))
+        spec = [BranchSpec(seed + i, max_tokens, stop, SamplingParams(**options)) for i in range(n)]
+        parts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+        request = self.engine.prepare(Generate(request_id, parts, tuple(spec)))
+        self.take(self.engine.submit(request))
+        return request_id
+
+    def take(self, events: Sequence[Any]) -> None:
+        for event in events:
+            self.outcomes[event.request_id].take(event)
+        self.engine.check_invariants()
+
+    def step(self) -> None:
+        self.take(self.engine.step())
+
+    def cancel(self, request_id: str, index: int | None = None) -> None:
+        self.take(self.engine.cancel(request_id, index))
+
+    def run(self, limit: int = 5000) -> None:
+        """Step until nothing is left; a limit stands for a hang."""
+        for _ in range(limit):
+            if not self.engine.has_work:
+                return self.check_drained()
+            self.step()
+        raise AssertionError(f"no end after {limit} steps: {self.engine.stats()}")
+
+    def check_drained(self) -> None:
+        """Drained means zero: cells, sequences, samplers; and one terminal event for every request."""
+        stats = self.engine.stats()
+        assert stats["kv_cells_used"] == stats["sequences_used"] == self.model.used_cells == self.model.open_samplers == 0
+        assert all(len(outcome.terminal) == 1 for outcome in self.outcomes.values())
+
+    def result(self, request_id: str) -> Outcome:
+        return self.outcomes[request_id]
+
+
+def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:
+    """The oracle: one branch alone on a roomy model."""
+    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None)))
+    request_id = driver.submit(prompt, 1, seed, max_tokens, **options)
+    driver.run()
+    return driver.result(request_id)

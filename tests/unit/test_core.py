@@ -1,0 +1,285 @@
+"""What the engine promises, over the fake model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from srb.engine.core import EngineFault
+from srb.engine.fake import EOS, FakeModel
+from srb.engine.model import DecodeStatus
+from srb.errors import ContextExceeded, InvalidRequest, ShuttingDown
+from srb.protocol import Done, Failed, FinishReason, Rejected
+from tests.engine_helpers import Driver, solo
+
+PROMPT = "the old king said"
+
+
+def test_each_branch_samples_its_own_first_token() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=8, max_tokens=1))
+    driver.run()
+    assert len({tuple(tokens) for tokens in outcome.tokens.values()}) > 1
+
+
+def test_branch_i_is_the_solo_run_with_seed_plus_i() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=8, seed=40))
+    driver.run()
+    assert [outcome.texts[i] for i in range(8)] == [solo(PROMPT, seed=40 + i).texts[0] for i in range(8)]
+
+
+@pytest.mark.parametrize("n", [1, 8, 40])
+def test_the_prompt_is_computed_once_whatever_n_is(n: int) -> None:
+    driver = Driver()
+    driver.submit(PROMPT, n=n, max_tokens=3)
+    driver.run()
+    prompt_tokens = len(driver.model.tokenize(PROMPT, True, True))
+    assert driver.engine.stats()["prompt_tokens_total"] == prompt_tokens
+    most_decoded = n * 2  # the last token of each branch is never computed
+    assert driver.model.n_tokens_decoded <= prompt_tokens + most_decoded
+
+
+def test_more_branches_than_sequences_run_in_waves() -> None:
+    driver = Driver(FakeModel(n_seq_max=4))
+    outcome = driver.result(driver.submit(PROMPT, n=20, seed=5))
+    driver.run()
+    assert [outcome.texts[i] for i in range(20)] == [solo(PROMPT, seed=5 + i).texts[0] for i in range(20)]
+
+
+def test_two_sequences_are_enough_for_any_number_of_requests() -> None:
+    driver = Driver(FakeModel(n_seq_max=2))
+    ids = [driver.submit(PROMPT, n=3, seed=i) for i in range(5)]
+    driver.run()
+    assert all(driver.result(request_id).texts[2] == solo(PROMPT, seed=i + 2).texts[0] for i, request_id in enumerate(ids))
+
+
+def test_a_request_that_arrives_joins_the_next_step() -> None:
+    driver = Driver()
+    first = driver.submit(PROMPT, n=2, max_tokens=50, ignore_eos=True)
+    driver.step()
+    second = driver.submit("a fox", n=2, max_tokens=2, ignore_eos=True)
+    driver.step()
+    driver.step()
+    assert driver.result(second).terminal
+    assert not driver.result(first).terminal
+
+
+def test_a_long_prompt_is_computed_in_chunks_while_others_go_on() -> None:
+    driver = Driver()  # n_ubatch 16
+    first = driver.submit(PROMPT, n=1, max_tokens=50, ignore_eos=True)
+    driver.step()
+    second = driver.submit([7] * 100, n=1, max_tokens=1)
+    before = len(driver.result(first).tokens[0])
+    for count in range(1, 7):
+        driver.step()
+        assert len(driver.result(first).tokens[0]) == before + count
+        assert not driver.result(second).tokens
+    driver.step()
+    assert driver.result(second).tokens
+
+
+def test_an_ended_branch_frees_its_cells_at_once() -> None:
+    driver = Driver()
+    request_id = driver.submit(PROMPT, n=2, max_tokens=30, ignore_eos=True)
+    for _ in range(10):
+        driver.step()
+    used = driver.engine.stats()["kv_cells_used"]
+    driver.cancel(request_id, 0)
+    assert driver.engine.stats()["kv_cells_used"] == used - 9  # ten tokens, of which the last is not yet computed
+    assert driver.result(request_id).ends[0].reason == FinishReason.CANCELLED
+    driver.run()
+    assert driver.result(request_id).texts[1] == solo(PROMPT, seed=2, max_tokens=30, ignore_eos=True).texts[0]
+
+
+def test_reasons_and_lengths_are_told_per_branch() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=12, max_tokens=40, stop=[" house", "king"]))
+    driver.run()
+    reasons = {end.reason for end in outcome.ends.values()}
+    assert {FinishReason.WORD, FinishReason.LIMIT} <= reasons
+    for index, end in outcome.ends.items():
+        if end.reason == FinishReason.WORD:
+            assert end.stopping_word in (" house", "king")
+            assert end.stopping_word not in outcome.texts[index]
+            assert end.length <= 40
+        elif end.reason == FinishReason.LIMIT:
+            assert end.length == len(outcome.tokens[index]) == 40
+            assert not end.truncated
+
+
+def test_end_of_text_is_not_a_token_of_the_branch() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, max_tokens=40, logit_bias=((EOS, 1000.0),)))
+    driver.run()
+    assert (outcome.ends[0].reason, outcome.ends[0].length, outcome.texts[0]) == (FinishReason.EOS, 0, "")
+
+
+def test_max_tokens_zero_computes_the_prompt_and_nothing_else() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=3, max_tokens=0))
+    driver.run()
+    assert [outcome.ends[i].length for i in range(3)] == [0, 0, 0]
+    assert driver.engine.stats()["prompt_tokens_total"] > 0
+
+
+def test_the_end_of_the_context_ends_that_branch_alone() -> None:
+    driver = Driver(FakeModel(n_ctx=512, n_ctx_seq=24))
+    request_id = driver.submit([5] * 20, n=3, max_tokens=-1, ignore_eos=True)
+    other = driver.submit(PROMPT, max_tokens=12, ignore_eos=True)
+    driver.run()
+    for end in driver.result(request_id).ends.values():
+        assert (end.reason, end.truncated, end.length) == (FinishReason.LIMIT, True, 4)
+    assert driver.result(other).texts[0] == solo(PROMPT, seed=1, max_tokens=12, ignore_eos=True).texts[0]
+
+
+def test_logprobs_are_told_for_every_token() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, max_tokens=10, n_probs=3, ignore_eos=True))
+    driver.run()
+    probs = [prob for event in outcome.events for prob in getattr(event, "probs", None) or []]
+    assert [prob["id"] for prob in probs] == outcome.tokens[0]
+    assert all(len(prob["top_logprobs"]) == 3 for prob in probs)
+    assert outcome.ends[0].logprob == pytest.approx(sum(prob["logprob"] for prob in probs) / 10)
+
+
+def test_out_of_cells_pauses_the_youngest_and_changes_no_text() -> None:
+    driver = Driver(FakeModel(n_ctx=60, n_seq_max=16))
+    ids = [driver.submit(PROMPT, n=4, seed=10 * i, max_tokens=30, ignore_eos=True) for i in range(3)]
+    driver.run()
+    assert driver.engine.stats()["branches_paused_total"] > 0
+    for i, request_id in enumerate(ids):
+        for branch in range(4):
+            expected = solo(PROMPT, seed=10 * i + branch, max_tokens=30, ignore_eos=True)
+            assert driver.result(request_id).texts[branch] == expected.texts[0]
+
+
+def test_a_small_request_is_not_starved_by_a_large_one() -> None:
+    driver = Driver(FakeModel(n_seq_max=8))
+    driver.submit(PROMPT, n=64, max_tokens=20, ignore_eos=True)
+    for _ in range(5):
+        driver.step()
+    small = driver.submit("a fox", n=1, max_tokens=5, ignore_eos=True)
+    for _ in range(40):
+        driver.step()
+    assert driver.result(small).terminal
+
+
+def test_cancel_ends_a_request_once_and_unknown_ids_are_ignored() -> None:
+    driver = Driver()
+    request_id = driver.submit(PROMPT, n=3)
+    driver.step()
+    driver.cancel(request_id)
+    driver.cancel(request_id)
+    driver.cancel("unknown")
+    assert isinstance(driver.result(request_id).terminal[0], Done)
+    driver.check_drained()
+
+
+def test_a_request_is_cancelled_while_it_waits_and_during_prefill() -> None:
+    driver = Driver()
+    waiting = driver.submit(PROMPT)
+    driver.cancel(waiting)
+    prefilling = driver.submit([7] * 200)
+    driver.step()
+    driver.cancel(prefilling)
+    driver.check_drained()
+
+
+def test_a_full_queue_rejects_and_holds_nothing() -> None:
+    driver = Driver(max_queue=2)
+    ids = [driver.submit(PROMPT) for _ in range(3)]
+    rejected = driver.result(ids[2]).terminal[0]
+    assert isinstance(rejected, Rejected)
+    assert rejected.error.http_status == 429
+    driver.run()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "named"),
+    [
+        ([10**9], {}, "prompt"),
+        ([-1], {}, "prompt"),
+        ([5] * 600, {}, "600 tokens"),
+        (PROMPT, {"logit_bias": ((10**9, 1.0),)}, "logit_bias"),
+        (PROMPT, {"logit_bias": ((1, 1.0),) * 2000}, "logit_bias"),
+        (PROMPT, {"grammar": "(" * 200}, "grammar"),
+    ],
+)
+def test_what_native_code_would_abort_on_is_refused_by_name(prompt: Sequence[int], options: dict, named: str) -> None:
+    driver = Driver()
+    with pytest.raises(InvalidRequest, match=named):
+        driver.submit(prompt, n=4, **options)
+    assert driver.model.open_samplers == 0
+
+
+def test_a_prompt_longer_than_the_context_tells_both_numbers() -> None:
+    with pytest.raises(ContextExceeded) as caught:
+        Driver().submit([5] * 600)
+    assert caught.value.extra == {"n_prompt_tokens": 600, "n_ctx": 512}
+
+
+def test_a_grammar_dead_end_ends_its_branch_with_an_error() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=2, grammar='root ::= "a"'))
+    driver.run()
+    assert [(end.reason, end.slug) for end in outcome.ends.values()] == [(FinishReason.ERROR, "grammar_dead_end")] * 2
+
+
+def test_no_room_shrinks_the_batch_and_fails_nobody() -> None:
+    driver = Driver()
+    first = driver.submit(PROMPT, n=4, max_tokens=12, ignore_eos=True)
+    second = driver.submit("a fox", n=2, max_tokens=12, ignore_eos=True)
+    for failing in (1, 0, 1, 2, 1):  # prompts are halved, then branches pause
+        driver.model.failures += [DecodeStatus.NO_ROOM] * failing
+        driver.step()
+    assert driver.engine.stats()["branches_paused_total"] > 0
+    driver.run()
+    for request_id, prompt, n in ((first, PROMPT, 4), (second, "a fox", 2)):
+        expected = [solo(prompt, seed=1 + i, max_tokens=12, ignore_eos=True).texts[0] for i in range(n)]
+        assert [driver.result(request_id).texts[i] for i in range(n)] == expected
+
+
+def test_an_invalid_batch_fails_only_the_request_at_fault() -> None:
+    driver = Driver()
+    healthy = driver.submit(PROMPT, n=2, max_tokens=8, ignore_eos=True)
+    guilty = driver.submit("a fox", n=2, max_tokens=8)
+    driver.model.failures += [DecodeStatus.INVALID, DecodeStatus.OK, DecodeStatus.INVALID]
+    driver.run()
+    assert isinstance(driver.result(guilty).terminal[0], Failed)
+    assert driver.result(healthy).texts[1] == solo(PROMPT, seed=2, max_tokens=8, ignore_eos=True).texts[0]
+
+
+def test_after_a_fatal_decode_the_running_fail_and_the_next_request_works() -> None:
+    driver = Driver()
+    running = driver.submit(PROMPT, n=2, max_tokens=50)
+    driver.step()
+    driver.model.failures.append(DecodeStatus.FATAL)
+    driver.step()
+    assert isinstance(driver.result(running).terminal[0], Failed)
+    after = driver.submit(PROMPT)
+    driver.run()
+    assert driver.result(after).texts[0] == solo(PROMPT, seed=1).texts[0]
+
+
+@pytest.mark.parametrize("failures", [[DecodeStatus.FATAL] * 2, [DecodeStatus.FATAL, DecodeStatus.OK]])
+def test_a_second_fatal_decode_within_a_minute_asks_for_a_restart(failures: list[DecodeStatus]) -> None:
+    driver = Driver()
+    driver.submit(PROMPT)
+    driver.model.failures += failures
+    if failures[1] is DecodeStatus.OK:  # the self-test passes, the next computation does not
+        driver.step()
+        driver.submit(PROMPT)
+        driver.model.failures.append(DecodeStatus.FATAL)
+    with pytest.raises(EngineFault):
+        driver.step()
+
+
+def test_fail_all_gives_every_request_its_terminal_event() -> None:
+    driver = Driver()
+    ids = [driver.submit(PROMPT, n=2) for _ in range(3)]
+    driver.step()
+    driver.take(driver.engine.fail_all(ShuttingDown("the server is shutting down")))
+    assert [driver.result(request_id).terminal[0].slug for request_id in ids] == ["shutting_down"] * 3
+    driver.check_drained()

@@ -1,0 +1,43 @@
+"""The sampler chain is llama.cpp's: same stages, same order, nothing that changes nothing."""
+
+from __future__ import annotations
+
+from srb.engine.sampling import Stage, chain, remembered_tokens
+from srb.protocol import SamplingParams
+
+
+def names(params: SamplingParams) -> list[str]:
+    return [stage.name for stage in chain(params, seed=7)]
+
+
+def test_the_default_chain_leaves_out_what_is_off() -> None:
+    assert names(SamplingParams()) == ["top_k", "top_p", "min_p", "temp_ext", "dist"]
+
+
+def test_everything_switched_on_stands_in_llama_cpps_order() -> None:
+    params = SamplingParams(
+        repeat_penalty=1.1, dry_multiplier=0.8, top_n_sigma=1.0, typical_p=0.9, xtc_probability=0.5, dynatemp_range=0.3
+    )
+    assert names(params) == [
+        "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temp_ext", "dist",
+    ]  # fmt: skip
+
+
+def test_the_users_order_is_kept() -> None:
+    assert names(SamplingParams(samplers=("temperature", "top_k"))) == ["temp_ext", "top_k", "dist"]
+
+
+def test_mirostat_replaces_the_chain() -> None:
+    assert chain(SamplingParams(mirostat=1), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat", (7, 5.0, 0.1, 100))]
+    assert chain(SamplingParams(mirostat=2), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat_v2", (7, 5.0, 0.1))]
+
+
+def test_adaptive_p_chooses_last_wherever_it_is_named() -> None:
+    params = SamplingParams(samplers=("adaptive_p", "min_p"), adaptive_target=0.4)
+    assert chain(params, seed=7) == [Stage("min_p", (0.05, 0)), Stage("adaptive_p", (0.4, 0.9, 7))]
+
+
+def test_only_chains_that_look_back_are_shown_the_prompt() -> None:
+    assert remembered_tokens(SamplingParams()) == 0
+    assert remembered_tokens(SamplingParams(presence_penalty=0.5, repeat_last_n=32)) == 32
+    assert remembered_tokens(SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=100, repeat_penalty=1.2)) == 100

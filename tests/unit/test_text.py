@@ -1,0 +1,100 @@
+"""What a branch's text promises: whole characters, nothing lost, stop strings never shown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srb.engine.text import BranchText, Emission
+
+
+def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Cut `data` into pieces at `cuts`, as an unlucky tokenizer would."""
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def run(pieces: list[bytes], stops: list[str] = ()) -> tuple[str, list[int], str]:  # type: ignore[assignment]
+    """Push all pieces as tokens 0, 1, …; return the shown text, the shown tokens, and the stop string found."""
+    text = BranchText(stops)
+    emissions: list[Emission] = []
+    for token, piece in enumerate(pieces):
+        emissions.append(text.push(token, piece))
+        if emissions[-1].stop:
+            break
+    else:
+        emissions.append(text.finish())
+    shown = "".join(emission.text for emission in emissions)
+    return shown, [token for emission in emissions for token in emission.tokens], emissions[-1].stop
+
+
+@given(st.text(), st.lists(st.integers(min_value=0)))
+def test_any_text_cut_anywhere_comes_out_whole(text: str, cuts: list[int]) -> None:
+    pieces = pieces_of(text.encode(), cuts)
+    shown, tokens, _ = run(pieces)
+    assert shown == text
+    assert tokens == list(range(len(pieces)))
+
+
+@given(st.binary(), st.lists(st.integers(min_value=0)))
+def test_invalid_bytes_become_replacement_characters_and_nothing_is_lost(data: bytes, cuts: list[int]) -> None:
+    shown, tokens, _ = run(pieces_of(data, cuts))
+    assert shown == data.decode("utf-8", "replace")
+    assert tokens == list(range(len(pieces_of(data, cuts))))
+
+
+def test_half_a_character_is_never_shown() -> None:
+    text = BranchText()
+    snowman = "☃".encode()
+    assert text.push(0, snowman[:1]) == Emission()
+    assert text.push(1, snowman[1:2]) == Emission()
+    assert text.push(2, snowman[2:]) == Emission("☃", [0, 1, 2])
+
+
+def test_a_truncated_character_at_the_end_is_one_replacement_character() -> None:
+    assert run(["a☃".encode()[:3]]) == ("a\ufffd", [0], "")
+
+
+@given(st.text(alphabet="abc☃", max_size=40), st.lists(st.integers(min_value=0)), st.lists(st.text("abc☃", min_size=1)))
+def test_text_ends_before_the_stop_string_that_is_complete_first(text: str, cuts: list[int], stops: list[str]) -> None:
+    shown, _, found = run(pieces_of(text.encode(), cuts), stops)
+    ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
+    if not ends:
+        assert (shown, found) == (text, "")
+        return
+    # A token may complete two stop strings at once; then any text up to a stop string that token completes is right.
+    assert found in stops
+    assert shown + found == text[: len(shown + found)]
+    assert len(shown) <= max(at for _, at in ends)
+    assert not any(stop in shown for stop in stops)
+
+
+def test_a_stop_string_split_over_tokens_never_leaks() -> None:
+    text = BranchText(["\n\nEND"])
+    shown = ""
+    for token, piece in enumerate([b"Once", b".\n", b"\nE", b"N"]):
+        shown += text.push(token, piece).text
+        assert shown in ("Once", "Once.")
+    # Token 1 belongs to the text with its first half, ".".
+    assert text.push(4, b"D and more") == Emission("", [1], stop="\n\nEND")
+
+
+def test_what_only_began_like_a_stop_string_is_shown_when_it_turns_out_otherwise() -> None:
+    text = BranchText(["STOP"])
+    assert text.push(0, b"ST") == Emission()
+    assert text.push(1, b"AR") == Emission("STAR", [0, 1])
+    assert text.push(2, b"STO") == Emission()
+    assert text.finish() == Emission("STO", [2])
+
+
+def test_logprob_tokens_concatenate_to_the_text_before_the_stop_string() -> None:
+    text = BranchText(["END"])
+    first = text.push(0, b"the E", {"token": "the E", "bytes": []})
+    last = text.push(1, b"ND", {"token": "ND", "bytes": []})
+    assert first.text + last.text == "the "
+    assert [prob["token"] for prob in first.probs + last.probs] == ["the "]
+    assert last.probs[0]["bytes"] == list(b"the ")
+
+
+def test_tokens_without_text_pass_through() -> None:
+    assert run([b"a", b"", b"b"]) == ("ab", [0, 1, 2], "")

@@ -104,8 +104,6 @@ class Settings(BaseModel):
     def _consistent(self) -> Settings:
         if self.n > self.max_n:
             raise ValueError(f"n ({self.n}) is more than max_n ({self.max_n})")
-        if self.n_ubatch > self.n_batch:
-            raise ValueError(f"n_ubatch ({self.n_ubatch}) is more than n_batch ({self.n_batch})")
         return self
 
     @classmethod

@@ -51,7 +51,9 @@ class Driver:
         self.now += 0.001
         return self.now
 
-    def submit(self, prompt: str | Sequence[int], n: int = 1, seed: int = 1, max_tokens: int = 10, **options: Any) -> str:
+    def submit(
+        self, prompt: str | Sequence[int], n: int = 1, seed: int = 1, max_tokens: int = 10, **options: Any
+    ) -> str:
         request_id = next(self._ids)
         stop = tuple(options.pop("stop", ()))
         spec = [BranchSpec(seed + i, max_tokens, stop, SamplingParams(**options)) for i in range(n)]
@@ -82,7 +84,9 @@ class Driver:
     def check_drained(self) -> None:
         """Drained means zero: cells, sequences, samplers; and one terminal event for every request."""
         stats = self.engine.stats()
-        assert stats["kv_cells_used"] == stats["sequences_used"] == self.model.used_cells == self.model.open_samplers == 0
+        assert (
+            stats["kv_cells_used"] == stats["sequences_used"] == self.model.used_cells == self.model.open_samplers == 0
+        )
         assert all(len(outcome.terminal) == 1 for outcome in self.outcomes.values())
 
     def result(self, request_id: str) -> Outcome:

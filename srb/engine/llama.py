@@ -17,7 +17,7 @@ import numpy as np
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugger and hangs
 
-import llama_cpp as C
+import llama_cpp as lib
 
 from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
@@ -37,7 +37,7 @@ _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-assert _TOKEN_DATA.itemsize == ctypes.sizeof(C.llama_token_data)
+assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
 
 class _NativeLog:
@@ -47,9 +47,10 @@ class _NativeLog:
 
     def __init__(self) -> None:
         self.last_error = ""
+        self.is_muted = False
         self._level = logging.DEBUG
-        self._callback = C.llama_log_callback(self._write)
-        C.llama_log_set(self._callback, ctypes.c_void_p(0))
+        self._callback = lib.llama_log_callback(self._write)
+        lib.llama_log_set(self._callback, ctypes.c_void_p(0))
 
     def _write(self, level: int, text: bytes, _data: Any) -> None:
         if level != 5:  # a continuation keeps the level of what it continues
@@ -57,7 +58,7 @@ class _NativeLog:
         message = text.decode("utf-8", "replace").strip()
         if self._level == logging.ERROR and message:
             self.last_error = message
-        if message.strip("."):
+        if message.strip(".") and not self.is_muted:
             # What llama.cpp warns of concerns its developers as often as ours; a person sees its errors.
             log.log(logging.DEBUG if self._level == logging.WARNING else self._level, "%s", message)
 
@@ -81,15 +82,15 @@ class LlamaModel:
         self._model = model
         self._context = context
         self._settings = settings
-        self._vocab = C.llama_model_get_vocab(model)
-        self._memory = C.llama_get_memory(context)
-        self.n_vocab: int = C.llama_vocab_n_tokens(self._vocab)
-        self.n_ctx: int = C.llama_n_ctx(context)
-        self.n_ctx_train: int = C.llama_model_n_ctx_train(model)
+        self._vocab = lib.llama_model_get_vocab(model)
+        self._memory = lib.llama_get_memory(context)
+        self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
+        self.n_ctx: int = lib.llama_n_ctx(context)
+        self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
         self.n_ctx_seq: int = min(self.n_ctx, self.n_ctx_train) if self.n_ctx_train > 0 else self.n_ctx
-        self.n_batch: int = C.llama_n_batch(context)
-        self.n_ubatch: int = C.llama_n_ubatch(context)
-        self.n_seq_max: int = C.llama_n_seq_max(context)
+        self.n_batch: int = lib.llama_n_batch(context)
+        self.n_ubatch: int = lib.llama_n_ubatch(context)
+        self.n_seq_max: int = lib.llama_n_seq_max(context)
         self._pieces: dict[int, bytes] = {}
         self._wanted: set[int] = set()  # rows of the last decode that have logits
         self._batch = _NativeBatch(self.n_batch)
@@ -104,20 +105,20 @@ class LlamaModel:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise ModelLoadFailed(f"model: {path} is not a GGUF file")
-        C.llama_backend_init()
+        lib.llama_backend_init()
         params, _keep_alive = _model_params(settings)
-        model = C.llama_model_load_from_file(str(path).encode(), params)
+        model = lib.llama_model_load_from_file(str(path).encode(), params)
         if not model:
             raise ModelLoadFailed(f"model: {path} cannot be loaded: {_native_log.last_error or 'no reason given'}")
         try:
-            if not C.llama_model_has_decoder(model):
+            if not lib.llama_model_has_decoder(model):
                 raise ModelLoadFailed(f"model: {path} is an encoder and cannot continue a text")
-            context = C.llama_init_from_model(model, _context_params(settings, model))
+            context = lib.llama_init_from_model(model, _context_params(settings, model))
             if not context:
                 reason = _native_log.last_error or "no reason given"
                 raise ModelLoadFailed(f"model: no context of {settings.n_ctx} cells for {path}: {reason}")
         except ModelLoadFailed:
-            C.llama_model_free(model)
+            lib.llama_model_free(model)
             raise
         return cls(model, context, settings)
 
@@ -128,28 +129,28 @@ class LlamaModel:
         return ModelInfo(
             alias=alias,
             path=str(self._settings.model_path),
-            description=_string(C.llama_model_desc, self._model),
+            description=_string(lib.llama_model_desc, self._model),
             architecture=self._metadata("general.architecture"),
             memory=self.memory_kind,
             n_vocab=self.n_vocab,
-            vocab_type=C.llama_vocab_type(self._vocab),
+            vocab_type=lib.llama_vocab_type(self._vocab),
             n_ctx=self.n_ctx,
             n_ctx_seq=self.n_ctx_seq,
             n_ctx_train=self.n_ctx_train,
-            n_embd=C.llama_model_n_embd(self._model),
-            n_params=C.llama_model_n_params(self._model),
-            size=C.llama_model_size(self._model),
+            n_embd=lib.llama_model_n_embd(self._model),
+            n_params=lib.llama_model_n_params(self._model),
+            size=lib.llama_model_size(self._model),
             n_seq_max=self.n_seq_max,
             chat_template=self._metadata("tokenizer.chat_template"),
-            bos_token=self._token_text(C.llama_vocab_bos(self._vocab)),
-            eos_token=self._token_text(C.llama_vocab_eos(self._vocab)),
+            bos_token=self._token_text(lib.llama_vocab_bos(self._vocab)),
+            eos_token=self._token_text(lib.llama_vocab_eos(self._vocab)),
             has_fill_in_the_middle=min(
-                C.llama_vocab_fim_pre(self._vocab),
-                C.llama_vocab_fim_suf(self._vocab),
-                C.llama_vocab_fim_mid(self._vocab),
+                lib.llama_vocab_fim_pre(self._vocab),
+                lib.llama_vocab_fim_suf(self._vocab),
+                lib.llama_vocab_fim_mid(self._vocab),
             )
             >= 0,
-            build_info=f"llama-cpp-python {C.__version__}",
+            build_info=f"llama-cpp-python {lib.__version__}",
         )
 
     @property
@@ -161,8 +162,8 @@ class LlamaModel:
         data = text.encode("utf-8")
         room = len(data) + 8
         while True:
-            tokens = (C.llama_token * room)()
-            count = C.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
+            tokens = (lib.llama_token * room)()
+            count = lib.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
             if count >= 0:
                 return list(tokens[:count])
             room = -count
@@ -193,7 +194,7 @@ class LlamaModel:
         if not all(0 <= seq_id < self.n_seq_max for seq_id in batch.seq_ids):
             raise AssertionError("a sequence id out of range")
         self._wanted = {row for row, wanted in enumerate(batch.wanted) if wanted}
-        code = C.llama_decode(self._context, self._batch.fill(batch))
+        code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
             return DecodeStatus.OK
         self._wanted = set()
@@ -203,24 +204,24 @@ class LlamaModel:
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,); a view that the next decode overwrites."""
         self._check_row(row)
-        return np.ctypeslib.as_array(C.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
+        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
 
     def fork(self, source: int, target: int) -> None:
         """Let `target`, which is empty, share all cells of `source`."""
-        C.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def remove(self, seq_id: int) -> None:
         """Forget a whole sequence; cells that others share stay."""
-        C.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+        lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
 
     def clear(self) -> None:
-        C.llama_memory_clear(self._memory, True)
+        lib.llama_memory_clear(self._memory, True)
 
     def close(self) -> None:
         """Free the context and the model; may be called again."""
         if self._context:
-            C.llama_free(self._context)
-            C.llama_model_free(self._model)
+            lib.llama_free(self._context)
+            lib.llama_model_free(self._model)
             self._context = self._model = None
 
     # ---- for the samplers
@@ -237,7 +238,7 @@ class LlamaModel:
     def sample_row(self, sampler: Any, row: int) -> int:
         """Sample and accept from a row of the last decode, wholly in native code."""
         self._check_row(row)
-        return int(C.llama_sampler_sample(sampler, self._context, row))
+        return int(lib.llama_sampler_sample(sampler, self._context, row))
 
     @cached_property
     def eog_token_list(self) -> list[int]:
@@ -247,7 +248,7 @@ class LlamaModel:
 
     @cached_property
     def _eog_tokens(self) -> frozenset[int]:
-        is_eog, vocab = C.llama_vocab_is_eog, self._vocab
+        is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
 
     def _check_row(self, row: int) -> None:
@@ -258,7 +259,7 @@ class LlamaModel:
         room = 32
         while True:
             buffer = ctypes.create_string_buffer(room)
-            size = C.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
+            size = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
             if size >= 0:
                 return buffer.raw[:size]
             room = -size
@@ -267,7 +268,7 @@ class LlamaModel:
         return self._read_piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
     def _metadata(self, key: str) -> str:
-        return _string(C.llama_model_meta_val_str, self._model, key.encode())
+        return _string(lib.llama_model_meta_val_str, self._model, key.encode())
 
 
 class _NativeBatch:
@@ -283,13 +284,13 @@ class _NativeBatch:
         step = self._seq_ids.itemsize
         self._pointers = (self._seq_ids.ctypes.data + step * np.arange(room, dtype=np.uint64)).astype(np.uint64)
         as_pointer = ctypes.cast
-        self._native = C.llama_batch(
+        self._native = lib.llama_batch(
             n_tokens=0,
-            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(C.llama_token)),
+            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(lib.llama_token)),
             embd=None,
-            pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(C.llama_pos)),
+            pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(lib.llama_pos)),
             n_seq_id=as_pointer(self._counts.ctypes.data, ctypes.POINTER(ctypes.c_int32)),
-            seq_id=as_pointer(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(C.llama_seq_id))),
+            seq_id=as_pointer(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(lib.llama_seq_id))),
             logits=as_pointer(self._wanted.ctypes.data, ctypes.POINTER(ctypes.c_int8)),
         )
 
@@ -309,7 +310,7 @@ class _Candidates:
     def __init__(self, n_vocab: int) -> None:
         self._ids = np.arange(n_vocab, dtype=np.int32)
         self._data = np.zeros(n_vocab, _TOKEN_DATA)
-        self._array = C.llama_token_data_array()
+        self._array = lib.llama_token_data_array()
 
     def fill(self, logits: Logits) -> Any:
         """Return the array by reference, holding every token with its logit."""
@@ -335,7 +336,7 @@ class _Candidates:
         return int(self._array.data[self._array.selected].id)
 
     def _point(self, data: np.ndarray[Any, Any]) -> Any:
-        self._array.data = ctypes.cast(data.ctypes.data, ctypes.POINTER(C.llama_token_data))
+        self._array.data = ctypes.cast(data.ctypes.data, ctypes.POINTER(lib.llama_token_data))
         self._array.size = len(data)
         self._array.selected = -1
         self._array.sorted = False
@@ -348,13 +349,13 @@ class LlamaSampler:
     def __init__(self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int]) -> None:
         self._model = model
         self._grammar = _grammar(model, params.grammar) if params.grammar else None
-        self._chain = C.llama_sampler_chain_init(C.llama_sampler_chain_params(no_perf=True))
+        self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
         for native in (_logit_bias(model, params), *(_build(model, stage) for stage in chain(params, seed))):
             if native:
-                C.llama_sampler_chain_add(self._chain, native)
+                lib.llama_sampler_chain_add(self._chain, native)
         remembered = remembered_tokens(params)
         for token in history[-remembered:] if remembered else ():
-            C.llama_sampler_accept(self._chain, token)
+            lib.llama_sampler_accept(self._chain, token)
 
     def sample(self, row: int) -> int:
         if self._grammar is None:
@@ -363,37 +364,34 @@ class LlamaSampler:
 
     def sample_from(self, logits: Logits) -> int:
         candidates = self._model.candidates
-        C.llama_sampler_apply(self._chain, candidates.fill(logits))
+        lib.llama_sampler_apply(self._chain, candidates.fill(logits))
         token = candidates.selected
         if self._grammar is not None:
             if not self._grammar_allows(token):
                 token = self._sample_within_grammar(logits)
-            C.llama_sampler_accept(self._grammar, token)
-        C.llama_sampler_accept(self._chain, token)
+            lib.llama_sampler_accept(self._grammar, token)
+        lib.llama_sampler_accept(self._chain, token)
         return token
 
     def close(self) -> None:
         for native in (self._chain, self._grammar):
             if native:
-                C.llama_sampler_free(native)
+                lib.llama_sampler_free(native)
         self._chain = self._grammar = None
-
-    def __del__(self) -> None:
-        self.close()
 
     def _grammar_allows(self, token: int) -> bool:
         array, data = self._model.candidates.single(token)
-        C.llama_sampler_apply(self._grammar, array)
+        lib.llama_sampler_apply(self._grammar, array)
         return bool(np.isfinite(data["logit"][0]))
 
     def _sample_within_grammar(self, logits: Logits) -> int:
         """Choose again, with the grammar applied to the whole vocabulary first: slower, so only when it is needed."""
         candidates = self._model.candidates
         array = candidates.fill(logits)
-        C.llama_sampler_apply(self._grammar, array)
+        lib.llama_sampler_apply(self._grammar, array)
         if candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
-        C.llama_sampler_apply(self._chain, array)
+        lib.llama_sampler_apply(self._chain, array)
         token = candidates.selected
         if not self._grammar_allows(token):  # the chain's biases may leave only what the grammar forbids
             raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
@@ -405,23 +403,27 @@ def _build(model: LlamaModel, stage: Stage) -> Any:
     vocab, args = model.vocab, stage.args
     match stage.name:
         case "penalties":
-            return C.llama_sampler_init_penalties(model.n_vocab, *args)
+            return lib.llama_sampler_init_penalties(model.n_vocab, *args)
         case "mirostat":
-            return C.llama_sampler_init_mirostat(model.n_vocab, *args)
+            return lib.llama_sampler_init_mirostat(model.n_vocab, *args)
         case "infill":
-            return C.llama_sampler_init_infill(vocab)
+            return lib.llama_sampler_init_infill(vocab)
         case "dry":
             breakers = [breaker.encode() for breaker in args[4]]
             native = (ctypes.c_char_p * len(breakers))(*breakers)
-            return C.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
+            return lib.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
         case name:
             return getattr(C, f"llama_sampler_init_{name}")(*args)
 
 
 def _grammar(model: LlamaModel, text: str) -> Any:
-    native = C.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
+    _native_log.is_muted = True  # what a client got wrong is no error of the server's
+    try:
+        native = lib.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
+    finally:
+        _native_log.is_muted = False
     if not native:
-        raise InvalidRequest(f"grammar: cannot be parsed ({_native_log.last_error or 'it needs a rule named root'})")
+        raise InvalidRequest("grammar: is not valid GBNF, or has no rule named root")
     return native
 
 
@@ -435,17 +437,17 @@ def _logit_bias(model: LlamaModel, params: SamplingParams) -> Any:
     if params.ignore_eos:
         biases += ((token, float("-inf")) for token in model.eog_token_list)
     count = ctypes.c_int32()
-    suppressed = C.llama_vocab_get_suppress_tokens(model.vocab, ctypes.byref(count))
+    suppressed = lib.llama_vocab_get_suppress_tokens(model.vocab, ctypes.byref(count))
     biases += ((suppressed[i], float("-inf")) for i in range(count.value))
     if not biases:
         return None
-    native = (C.llama_logit_bias * len(biases))(*biases)
-    return C.llama_sampler_init_logit_bias(model.n_vocab, len(biases), native)
+    native = (lib.llama_logit_bias * len(biases))(*biases)
+    return lib.llama_sampler_init_logit_bias(model.n_vocab, len(biases), native)
 
 
 def _model_params(settings: Settings) -> tuple[Any, Any]:
     """Return llama_model_params, and what must outlive the call that takes them."""
-    params = C.llama_model_default_params()
+    params = lib.llama_model_default_params()
     params.n_gpu_layers = settings.n_gpu_layers
     params.split_mode = _SPLIT_MODES[settings.split_mode]
     params.main_gpu = settings.main_gpu
@@ -453,7 +455,7 @@ def _model_params(settings: Settings) -> tuple[Any, Any]:
     shares = None
     if settings.tensor_split:
         given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
-        shares = (ctypes.c_float * C.llama_max_devices())(*given[: C.llama_max_devices()])
+        shares = (ctypes.c_float * lib.llama_max_devices())(*given[: lib.llama_max_devices()])
         params.tensor_split = shares
     return params, shares
 
@@ -462,7 +464,7 @@ def _context_params(settings: Settings, model: Any) -> Any:
     kind = _memory_kind(model)
     most = MAX_SEQUENCES if kind in ("attention", "sliding_window") else RECURRENT_SEQUENCES
     threads = settings.threads or _usable_cores()
-    params = C.llama_context_default_params()
+    params = lib.llama_context_default_params()
     params.n_ctx = settings.n_ctx
     params.n_seq_max = max(2, settings.n_seq_max or most)  # a prefix and a branch
     params.n_batch = max(settings.n_batch, params.n_seq_max)  # every running branch has its place in every step
@@ -479,11 +481,11 @@ def _context_params(settings: Settings, model: Any) -> Any:
 
 
 def _memory_kind(model: Any) -> str:
-    if C.llama_model_is_recurrent(model):
+    if lib.llama_model_is_recurrent(model):
         return "recurrent"
-    if C.llama_model_is_hybrid(model):
+    if lib.llama_model_is_hybrid(model):
         return "hybrid"
-    return "sliding_window" if C.llama_model_n_swa(model) > 0 else "attention"
+    return "sliding_window" if lib.llama_model_n_swa(model) > 0 else "attention"
 
 
 def _string(function: Any, *args: Any) -> str:

@@ -104,7 +104,9 @@ class EngineWalk(RuleBasedStateMachine):
             )
             if end.reason == FinishReason.CANCELLED:
                 # What was held back is released at the end, so a stop string's beginning may show: compare without.
-                unstopped = solo(submitted.prompt, submitted.seed + index, submitted.max_tokens, n_ctx_seq=self.n_ctx_seq)
+                unstopped = solo(
+                    submitted.prompt, submitted.seed + index, submitted.max_tokens, n_ctx_seq=self.n_ctx_seq
+                )
                 shown = outcome.tokens[index]
                 assert shown == unstopped.tokens[0][: len(shown)]
             elif end.truncated and self.may_fail:

@@ -52,7 +52,9 @@ def test_two_sequences_are_enough_for_any_number_of_requests() -> None:
     driver = Driver(FakeModel(n_seq_max=2))
     ids = [driver.submit(PROMPT, n=3, seed=i) for i in range(5)]
     driver.run()
-    assert all(driver.result(request_id).texts[2] == solo(PROMPT, seed=i + 2).texts[0] for i, request_id in enumerate(ids))
+    assert all(
+        driver.result(request_id).texts[2] == solo(PROMPT, seed=i + 2).texts[0] for i, request_id in enumerate(ids)
+    )
 
 
 def test_a_request_that_arrives_joins_the_next_step() -> None:

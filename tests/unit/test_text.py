@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from srb.engine.text import BranchText, Emission
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     """Cut `data` into pieces at `cuts`, as an unlucky tokenizer would."""
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def run(pieces: list[bytes], stops: list[str] = ()) -> tuple[str, list[int], str]:  # type: ignore[assignment]

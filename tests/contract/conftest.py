@@ -1,0 +1,47 @@
+"""Models that the contract is tested on: the fake, and tiny random GGUFs of three memory kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.llama import LlamaModel
+from srb.engine.model import Model
+from srb.settings import Settings
+from tools.random_gguf import TINY, WRITERS
+
+N_CTX = 256
+
+
+@pytest.fixture(scope="session")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that writes a tiny GGUF of an architecture, once, and returns its path."""
+    folder = tmp_path_factory.mktemp("gguf")
+
+    def write(arch: str) -> Path:
+        path = folder / f"{arch}.gguf"
+        return path if path.exists() else WRITERS[arch](path, TINY)
+
+    return write
+
+
+@pytest.fixture(params=["fake", *WRITERS])
+def model(request: pytest.FixtureRequest, gguf: Callable[[str], Path]) -> Iterator[Model]:
+    made: Model
+    if request.param == "fake":
+        made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64)
+    else:
+        path = str(gguf(request.param))
+        made = LlamaModel.load(Settings(model=path, n_ctx=N_CTX, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def llama(gguf: Callable[[str], Path]) -> Iterator[LlamaModel]:
+    made = LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=N_CTX, n_batch=64, n_seq_max=16, threads=1))
+    yield made
+    made.close()

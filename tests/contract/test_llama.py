@@ -1,0 +1,155 @@
+"""What only llama.cpp can show: its samplers, its grammars, its limits, and files it cannot load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srb.engine.llama import LlamaModel
+from srb.engine.model import Batch, DecodeStatus
+from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
+from srb.protocol import SamplingParams
+from srb.settings import Settings
+from tests.contract.test_model import compute, tokens_of
+
+EVERY_SAMPLER: list[dict[str, Any]] = [
+    {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
+    {"top_k": 0},
+    {"top_k": 3, "min_keep": 2},
+    {"top_p": 0.3},
+    {"min_p": 0.4},
+    {"typical_p": 0.5},
+    {"top_n_sigma": 1.0},
+    {"xtc_probability": 0.9, "xtc_threshold": 0.01},
+    {"repeat_penalty": 1.5, "repeat_last_n": 8},
+    {"frequency_penalty": 1.0, "presence_penalty": -1.0},
+    {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 1, "dry_sequence_breakers": ("\n", "☃")},
+    {"mirostat": 1},
+    {"mirostat": 2, "mirostat_tau": 3.0},
+    {"samplers": ("temperature", "adaptive_p"), "adaptive_target": 0.5},
+    {"samplers": ("infill", "temperature")},
+    {"samplers": ()},
+]
+
+
+@pytest.mark.parametrize("options", EVERY_SAMPLER, ids=lambda options: "-".join(options))
+def test_every_sampler_builds_and_samples_by_its_seed(llama: LlamaModel, options: dict[str, Any]) -> None:
+    tokens = tokens_of(llama)
+    logits = compute(llama, 0, tokens)
+    for seed in range(5):
+        a, b = (llama.new_sampler(SamplingParams(**options), seed, tokens) for _ in range(2))
+        assert [a.sample_from(logits) for _ in range(5)] == [b.sample_from(logits) for _ in range(5)]
+
+
+def test_penalties_look_at_the_prompt(llama: LlamaModel) -> None:
+    tokens = tokens_of(llama)
+    logits = compute(llama, 0, tokens)
+    params = SamplingParams(temperature=0, presence_penalty=2.0, repeat_last_n=1)
+    best = llama.new_sampler(SamplingParams(temperature=0), 0, []).sample_from(logits)
+    level = logits.copy()
+    level[best] = np.sort(logits)[-2] + 1.0
+    assert llama.new_sampler(params, 0, [5]).sample_from(level) == best
+    assert llama.new_sampler(params, 0, [best]).sample_from(level) != best
+
+
+def test_a_string_in_logit_bias_biases_each_of_its_tokens(llama: LlamaModel) -> None:
+    logits = compute(llama, 0, tokens_of(llama))
+    force = SamplingParams(logit_bias=(("king", 1000.0),))
+    assert llama.new_sampler(force, 1, []).sample_from(logits) in llama.tokenize("king", False, False)
+
+
+def test_ignore_eos_forbids_the_end_of_text(llama: LlamaModel) -> None:
+    logits = np.full(llama.n_vocab, -50.0, np.float32)
+    logits[[2, 300]] = 50.0, 0.0
+    assert llama.is_eog(llama.new_sampler(SamplingParams(), 1, []).sample_from(logits))
+    assert llama.new_sampler(SamplingParams(ignore_eos=True), 1, []).sample_from(logits) == 300
+
+
+def test_a_grammar_is_obeyed_to_its_end(llama: LlamaModel) -> None:
+    for seed in range(5):
+        sampler = llama.new_sampler(SamplingParams(grammar='root ::= "yes" | "no"'), seed, [])
+        text, position = b"", 0
+        token = sampler.sample_from(compute(llama, 0, tokens_of(llama)))
+        while not llama.is_eog(token):
+            text += llama.piece(token)
+            position += 1
+            assert position < 10
+            token = sampler.sample_from(np.random.default_rng(position).random(llama.n_vocab, dtype=np.float32))
+        assert text in (b"yes", b"no")
+        llama.remove(0)
+
+
+def test_a_grammar_and_a_bias_with_nothing_in_common_end_in_an_error_not_an_abort(llama: LlamaModel) -> None:
+    every_byte_of_no = tuple((token, None) for token in range(llama.n_vocab) if llama.piece(token)[:1] in (b"n",))
+    sampler = llama.new_sampler(SamplingParams(grammar='root ::= "no"', logit_bias=every_byte_of_no), 1, [])
+    with pytest.raises(GrammarDeadEnd):
+        sampler.sample_from(np.zeros(llama.n_vocab, np.float32))
+
+
+@pytest.mark.parametrize(
+    "grammar", ["root ::= (", "nonsense", "other ::= [a]", "root ::= root [a]", 'root ::= "a" missing']
+)
+def test_a_grammar_that_cannot_be_parsed_is_the_clients_error(llama: LlamaModel, grammar: str) -> None:
+    with pytest.raises(InvalidRequest, match="grammar"):
+        llama.new_sampler(SamplingParams(grammar=grammar), 1, [])
+
+
+def test_more_tokens_than_cells_finds_no_room_and_changes_nothing(llama: LlamaModel) -> None:
+    tokens = tokens_of(llama)
+    compute(llama, 0, tokens[:-1])
+    for position in range(0, 192, 64):
+        compute(llama, 1, [5] * 64, position)
+    batch = Batch()
+    batch.add(2, 0, [5] * 64, want_logits=True)
+    assert llama.decode(batch) is DecodeStatus.NO_ROOM
+    llama.remove(1)
+    warm = compute(llama, 0, tokens[-1:], position=len(tokens) - 1)
+    assert np.allclose(warm, compute(llama, 3, tokens), atol=2e-3)
+
+
+def test_an_invalid_position_is_refused_and_harms_nobody(llama: LlamaModel) -> None:
+    compute(llama, 0, [5, 6, 7])
+    batch = Batch()
+    batch.add(0, 1, [8], want_logits=True)
+    assert llama.decode(batch) is DecodeStatus.INVALID
+    compute(llama, 0, [8], position=3)
+
+
+def test_files_that_cannot_be_loaded_say_why_in_one_line(tmp_path: Path, gguf: Callable[[str], Path]) -> None:
+    whole = gguf("llama").read_bytes()
+    broken = {
+        "text.gguf": b"not a model",
+        "empty.gguf": b"",
+        "header.gguf": whole[:100],
+        "truncated.gguf": whole[: len(whole) // 2],
+        "garbled.gguf": whole[:24] + bytes(255 - byte for byte in whole[24:2000]) + whole[2000:],
+    }
+    for name, data in broken.items():
+        (tmp_path / name).write_bytes(data)
+    for name in [*broken, "missing.gguf"]:
+        with pytest.raises(ModelLoadFailed) as caught:
+            LlamaModel.load(Settings(model=str(tmp_path / name)))
+        assert name in caught.value.message
+        assert "\n" not in caught.value.message
+
+
+def test_an_impossible_context_is_a_load_failure(gguf: Callable[[str], Path]) -> None:
+    settings = Settings(model=str(gguf("llama")), flash_attn="off", cache_type_v="q8_0")
+    with pytest.raises(ModelLoadFailed, match="context"):
+        LlamaModel.load(settings)
+
+
+@pytest.mark.parametrize(
+    ("arch", "memory"), [("llama", "attention"), ("gemma2", "sliding_window"), ("mamba", "recurrent")]
+)
+def test_the_model_describes_itself(gguf: Callable[[str], Path], arch: str, memory: str) -> None:
+    model = LlamaModel.load(Settings(model=str(gguf(arch)), n_ctx=256))
+    info = model.info("alias")
+    assert (info.alias, info.architecture, info.memory) == ("alias", arch, memory)
+    assert (info.n_ctx, info.n_ctx_seq, info.n_ctx_train, info.n_vocab) == (256, 256, 512, 512)
+    assert (info.bos_token, info.eos_token) == ("<s>", "</s>")
+    model.close()

@@ -1,0 +1,167 @@
+"""The contract of srb.engine.model.Model: the same for the fake and for llama.cpp, whatever the kind of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from srb.engine.core import Engine
+from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
+
+TEXT = "the old king said, then a boat ☃"
+TOLERANCE = 2e-3
+
+
+def compute(model: Model, seq_id: int, tokens: list[int], position: int = 0) -> Logits:
+    """Compute `tokens` in one decode and return a copy of the last one's logits."""
+    batch = Batch()
+    row = batch.add(seq_id, position, tokens, want_logits=True)
+    assert model.decode(batch) is DecodeStatus.OK
+    return model.logits(row).copy()
+
+
+def close(a: Logits, b: Logits) -> bool:
+    return bool(np.allclose(a, b, atol=TOLERANCE))
+
+
+def tokens_of(model: Model, text: str = TEXT) -> list[int]:
+    return model.tokenize(text, add_special=True, parse_special=True)
+
+
+def test_pieces_of_a_text_concatenate_to_it(model: Model) -> None:
+    text = b"".join(model.piece(token) for token in tokens_of(model)).decode()
+    assert text.removeprefix(" ") == TEXT
+
+
+def test_special_tokens_are_added_only_when_asked_for(model: Model) -> None:
+    plain = model.tokenize("a", add_special=False, parse_special=False)
+    assert tokens_of(model, "a")[1:] == plain
+    assert model.piece(tokens_of(model, "a")[0]) == b""
+
+
+def test_logits_depend_on_everything_visible(model: Model) -> None:
+    tokens = tokens_of(model)
+    changed = [*tokens[:-3], tokens[-2], tokens[-3], tokens[-1]]
+    assert not close(compute(model, 0, tokens), compute(model, 1, changed))
+
+
+def test_a_prompt_in_chunks_has_the_logits_of_the_whole(model: Model) -> None:
+    tokens = tokens_of(model)
+    whole = compute(model, 0, tokens)
+    compute(model, 1, tokens[:5])
+    assert close(whole, compute(model, 1, tokens[5:], position=5))
+
+
+def test_forked_logits_equal_cold_logits(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:-1])
+    for target in (2, 3):
+        model.fork(1, target)
+    batch = Batch()
+    rows = [batch.add(target, len(tokens) - 1, tokens[-1:], want_logits=True) for target in (2, 3)]
+    assert model.decode(batch) is DecodeStatus.OK
+    assert all(close(cold, model.logits(row)) for row in rows)
+
+
+def test_a_fork_outlives_its_source_and_its_siblings(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:-1])
+    model.fork(1, 2)
+    model.fork(1, 3)
+    model.remove(1)
+    compute(model, 3, [tokens[0]], position=len(tokens) - 1)
+    model.remove(3)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+def test_a_removed_sequence_can_be_used_again(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[::-1])
+    model.remove(1)
+    assert close(cold, compute(model, 1, tokens))
+
+
+def test_clear_empties_every_sequence(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens)
+    model.clear()
+    assert close(cold, compute(model, 1, tokens))
+
+
+def test_what_llama_cpp_would_abort_on_raises_before(model: Model) -> None:
+    with pytest.raises(AssertionError):
+        model.decode(Batch())
+    too_long = Batch()
+    too_long.add(0, 0, [5] * (model.n_batch + 1), want_logits=True)
+    with pytest.raises(AssertionError):
+        model.decode(too_long)
+    no_such_sequence = Batch()
+    no_such_sequence.add(model.n_seq_max, 0, [5], want_logits=True)
+    with pytest.raises((AssertionError, KeyError)):
+        model.decode(no_such_sequence)
+    compute(model, 0, [5, 6])
+    with pytest.raises((AssertionError, KeyError)):
+        model.logits(0)
+
+
+def test_kept_logits_sample_the_same_token_as_the_row(model: Model) -> None:
+    tokens = tokens_of(model)
+    batch = Batch()
+    row = batch.add(0, 0, tokens, want_logits=True)
+    model.decode(batch)
+    kept = model.logits(row).copy()
+    for seed in range(20):
+        from_row = model.new_sampler(SamplingParams(), seed, tokens)
+        from_kept = model.new_sampler(SamplingParams(), seed, tokens)
+        assert from_row.sample(row) == from_kept.sample_from(kept)
+
+
+def test_seeds_decide_the_token_and_temperature_zero_takes_the_likeliest(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    sampled = {model.new_sampler(SamplingParams(), seed, []).sample_from(logits) for seed in range(30)}
+    again = {model.new_sampler(SamplingParams(), seed, []).sample_from(logits) for seed in range(30)}
+    assert sampled == again
+    assert len(sampled) > 3
+    greedy = {model.new_sampler(SamplingParams(temperature=0), seed, []).sample_from(logits) for seed in range(5)}
+    assert greedy == {int(logits.argmax())}
+
+
+def test_logit_bias_forces_and_forbids(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    greedy = SamplingParams(temperature=0)
+    best = model.new_sampler(greedy, 0, []).sample_from(logits)
+    forbid = SamplingParams(temperature=0, logit_bias=((best, None),))
+    assert model.new_sampler(forbid, 0, []).sample_from(logits) != best
+    force = SamplingParams(logit_bias=((7, 1000.0),))
+    assert {model.new_sampler(force, seed, []).sample_from(logits) for seed in range(5)} == {7}
+
+
+def test_a_sampler_closes_twice(model: Model) -> None:
+    sampler = model.new_sampler(SamplingParams(), 0, [])
+    sampler.close()
+    sampler.close()
+
+
+def generate(model: Model, seeds: list[int], max_tokens: int = 12) -> list[list[int]]:
+    """Run one request through an engine and return each branch's tokens."""
+    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
+    specs = tuple(BranchSpec(seed, max_tokens, sampling=SamplingParams(ignore_eos=True)) for seed in seeds)
+    engine.submit(engine.prepare(Generate("r", (TEXT,), specs)))
+    tokens: list[list[int]] = [[] for _ in seeds]
+    while engine.has_work:
+        for event in engine.step():
+            if isinstance(event, Delta):
+                tokens[event.index] += event.tokens
+        engine.check_invariants()
+    return tokens
+
+
+def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> None:
+    together = generate(model, list(range(50, 58)))
+    assert len({tuple(tokens) for tokens in together}) == 8
+    assert together == [generate(model, [seed])[0] for seed in range(50, 58)]

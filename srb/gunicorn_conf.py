@@ -122,6 +122,23 @@ def _public_url(listeners: list[Any]) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def post_worker_init(worker: Any) -> None:
+    """Connect to the engine, and let SIGTERM end the streams before gunicorn would cut them."""
+    web = worker.wsgi.extensions["srb"]
+    web.start()
+
+    def end_streams(signum: int, frame: Any) -> None:
+        web.shut_down()
+        worker.handle_exit(signum, frame)
+
+    signal.signal(signal.SIGTERM, end_streams)
+
+
+def worker_int(worker: Any) -> None:
+    """End the streams at once: on SIGINT and SIGQUIT gunicorn's workers leave a tenth of a second later."""
+    worker.wsgi.extensions["srb"].shut_down(0)
+
+
 def _on_child(server: Any, signum: int, frame: Any) -> None:
     """Let gunicorn see to its workers; without the supervisor nobody keeps the engine, so then end."""
     global _supervisor_died

@@ -413,7 +413,7 @@ def _build(model: LlamaModel, stage: Stage) -> Any:
             native = (ctypes.c_char_p * len(breakers))(*breakers)
             return lib.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
         case name:
-            return getattr(C, f"llama_sampler_init_{name}")(*args)
+            return getattr(lib, f"llama_sampler_init_{name}")(*args)
 
 
 def _grammar(model: LlamaModel, text: str) -> Any:

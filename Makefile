@@ -1,0 +1,73 @@
+# make serve                      start the server with the bundled model
+# make serve MODEL=path PORT=8080 … with another model, on another port
+# make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
+# make test | lint | bench        check and measure
+# make model                      train the bundled model again, from nothing
+# make clean                      remove .venv and what tools left behind
+
+PYTHON ?= python3
+MODEL ?=
+PORT ?=
+
+BIN := .venv/bin
+# The vision projector's library is not used here, and it is a third of llama.cpp's build.
+CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+ifeq ($(GPU),cuda)
+CMAKE_ARGS += -DGGML_CUDA=on
+else ifeq ($(GPU),vulkan)
+CMAKE_ARGS += -DGGML_VULKAN=on
+else ifeq ($(GPU),rocm)
+CMAKE_ARGS += -DGGML_HIP=on
+else ifeq ($(GPU),metal)
+CMAKE_ARGS += -DGGML_METAL=on
+else ifneq ($(GPU),)
+$(error GPU=$(GPU) is not known; say cuda, vulkan, rocm or metal)
+endif
+# Another GPU= means another build of llama.cpp, not the wheel that pip keeps from the last one.
+PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
+export CMAKE_ARGS
+ifneq ($(shell command -v ccache),)
+export CMAKE_C_COMPILER_LAUNCHER := ccache
+export CMAKE_CXX_COMPILER_LAUNCHER := ccache
+endif
+
+.PHONY: help install dev serve test lint bench model clean
+
+help:
+	@sed -n 's/^# //p;/^$$/q' Makefile
+
+install: .venv/.installed$(addprefix -,$(GPU))
+dev: .venv/.installed-dev
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+# The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
+.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml | $(BIN)/python
+	$(if $(GPU),$(BIN)/pip install $(PIP_FLAGS) --no-deps llama-cpp-python==$(shell sed -n 's/.*llama-cpp-python==//p' setup.cfg))
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed$(addprefix -,$(GPU))
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+serve: install
+	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
+
+test: dev
+	$(BIN)/pytest
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: dev
+	$(BIN)/python -m bench
+
+model: install
+	$(BIN)/python -m tools.storyteller
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

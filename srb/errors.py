@@ -48,6 +48,12 @@ class Forbidden(SRBError):
     slug, type, http_status = "forbidden", "permission_error", 403
 
 
+class Cancelled(SRBError):
+    """The client has left or the request was cancelled; nobody reads the answer (the status is nginx's)."""
+
+    slug, type, http_status = "cancelled", "cancelled_error", 499
+
+
 class NotFound(SRBError):
     slug, type, http_status = "not_found", "not_found_error", 404
 

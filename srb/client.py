@@ -18,7 +18,16 @@ import gevent.queue
 import gevent.socket
 import orjson
 
-from srb.errors import EngineLoading, ModelLoadFailed, ProtocolError, ShuttingDown, SRBError, Unavailable
+from srb.errors import (
+    Cancelled,
+    EngineLoading,
+    EngineRestarted,
+    ModelLoadFailed,
+    ProtocolError,
+    ShuttingDown,
+    SRBError,
+    Unavailable,
+)
 from srb.framing import FrameSocket
 from srb.protocol import (
     TERMINAL,
@@ -176,16 +185,16 @@ class EngineClient:
     def cancel(self, request_id: str, index: int | None = None) -> None:
         """End a request, or with `index` one branch of it; an id that has ended already is ignored."""
         if index is None:
-            self.abandon(request_id, "cancelled", "the request was cancelled")
+            self.abandon(request_id, Cancelled("The request was cancelled"))
         elif request_id in self._mailboxes:
             self._send(Cancel(request_id, index))
 
-    def abandon(self, request_id: str, slug: str, message: str) -> None:
+    def abandon(self, request_id: str, reason: SRBError) -> None:
         """Cancel a request and give its mailbox the terminal event at once, whatever the engine still sends."""
         mailbox = self._mailboxes.pop(request_id, None)
         if mailbox is not None:
             self._send(Cancel(request_id))
-            mailbox.put(Failed(request_id, slug, message))
+            mailbox.put(Failed(request_id, reason.slug, reason.message))
 
     def stats(self, deadline: float = STATS_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges; raise Unavailable after `deadline` seconds without an answer."""
@@ -205,7 +214,7 @@ class EngineClient:
         """End every open request with `shutting_down` and stay disconnected; may be called again."""
         self._closed = True
         for request_id in list(self._mailboxes):
-            self.abandon(request_id, ShuttingDown.slug, "The server is shutting down")
+            self.abandon(request_id, ShuttingDown("The server is shutting down"))
         if self._keeper is not None:
             self._keeper.kill()
 
@@ -301,7 +310,7 @@ class EngineClient:
     def _fail_all(self) -> None:
         mailboxes, self._mailboxes = self._mailboxes, {}
         for request_id, mailbox in mailboxes.items():
-            mailbox.put(Failed(request_id, "engine_restarted", "The engine was restarted; please try again"))
+            mailbox.put(Failed(request_id, EngineRestarted.slug, "The engine was restarted; please try again"))
 
     def _send(self, command: Command) -> None:
         if self._connection is not None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from srb import logs
 from srb.client import EngineClient
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
 from srb.settings import Settings
 from srb.web import routes
 from srb.web.replies import json_reply
-from srb.web.state import Web
+from srb.web.state import Web, web
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -41,10 +42,15 @@ class Application(Flask):
 
 
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
-    """Make the application of one worker; without arguments, settings come from the file and the environment."""
-    settings = settings or Settings.load()
+    """Make the application of one worker.
+
+    Without `settings` it is a whole process's: they come from the file and the environment, and set up its logging.
+    """
+    if settings is None:
+        settings = Settings.load()
+        logs.configure(settings.log_level)
     app = Application(__name__, static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body that has the one byte more is refused
     app.extensions["srb"] = Web(settings, client or EngineClient(settings))
     app.before_request(_answer_preflight)
     app.after_request(_allow_every_origin)
@@ -87,7 +93,7 @@ def _http_error_reply(error: HTTPException) -> Any:
     if error.response is not None or error.code is None or error.code < 400:
         return error
     if error.code == 413:
-        limit = request.max_content_length
+        limit = web().settings.max_body_bytes
         return _error_reply(BodyTooLarge(f"The body is larger than {limit} bytes"))
     response = _error_reply(_BY_STATUS.get(error.code) or InvalidRequest(error.description or error.name))
     if error.code == 405 and (allowed := getattr(error, "valid_methods", None)):

@@ -15,14 +15,13 @@ from typing import Any
 import gevent
 
 from srb.client import EngineClient, Mailbox
-from srb.errors import ShuttingDown
+from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.protocol import Done, Generate
 from srb.settings import Settings
 
 log = logging.getLogger("srb.web")
 
 SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
-SHUTDOWN_MARGIN = 2.0  # seconds before graceful_timeout at which streams end themselves
 
 
 class OpenRequest:
@@ -50,9 +49,9 @@ class OpenRequest:
         except OSError:
             return True
 
-    def abandon(self, slug: str, message: str) -> None:
+    def abandon(self, reason: SRBError) -> None:
         for command in self.commands:
-            self._registry.client.abandon(command.request_id, slug, message)
+            self._registry.client.abandon(command.request_id, reason)
 
     def close(self) -> None:
         """Cancel what has not ended, leave the registry and log the line of this call; may be called again."""
@@ -60,10 +59,19 @@ class OpenRequest:
             return
         self._closed = True
         self._registry.forget(self)
-        self.abandon("cancelled", "the response was closed")
+        self.abandon(Cancelled("The response was closed"))
         if self._socket is not None:
-            self._socket.settimeout(None)  # as it was: the connection may carry another request
+            self._let_go(self._socket)
         self._log_end()
+
+    def _let_go(self, sock: Any) -> None:
+        """Give the connection back as it was; a worker that stops must not wait for another request on it."""
+        sock.settimeout(None)
+        if self._registry.closing:
+            try:
+                sock.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # the client was faster
 
     def _log_end(self) -> None:
         done = [event for event in self.mailbox.ended if isinstance(event, Done)]
@@ -87,20 +95,20 @@ class OpenRequests:
         self._settings = settings
         self._open: set[OpenRequest] = set()
         self._watchdog: Any = None
-        self._closing = False
+        self.closing = False
 
     def __len__(self) -> int:
         return len(self._open)
 
     def __repr__(self) -> str:
-        return f"<OpenRequests {len(self)} open{', closing' if self._closing else ''}>"
+        return f"<OpenRequests {len(self)} open{', closing' if self.closing else ''}>"
 
     def open(self, commands: Sequence[Generate], environ: Mapping[str, Any]) -> OpenRequest:
         """Submit the commands of one call, watched from before the engine has answered.
 
         Raise the engine's refusal, or ShuttingDown once `shut_down` was called.
         """
-        if self._closing:
+        if self.closing:
             raise ShuttingDown("The server is shutting down")
         sock = environ.get("gunicorn.socket")
         if sock is not None:
@@ -121,17 +129,17 @@ class OpenRequests:
     def shut_down(self, grace: float | None = None) -> None:
         """Refuse new calls now and end the open ones with `shutting_down` after `grace` seconds.
 
-        Without `grace` they get the graceful_timeout less a margin, so that their end still reaches the client. May be
-        called from a signal handler, and again with a shorter grace.
+        Without `grace` they get graceful_timeout; the WSGI server has to wait a little longer, so that their end still
+        reaches the clients. May be called from a signal handler, and again with a shorter grace.
         """
-        self._closing = True
+        self.closing = True
         if grace is None:
-            grace = max(0.0, self._settings.graceful_timeout - SHUTDOWN_MARGIN)
+            grace = self._settings.graceful_timeout
         gevent.spawn_later(grace, self._end_all)
 
     def _end_all(self) -> None:
         for request in list(self._open):
-            request.abandon(ShuttingDown.slug, "The server is shutting down")
+            request.abandon(ShuttingDown("The server is shutting down"))
 
     def _limit_waiting(self, sock: Any) -> None:
         """Let a write fail that made no progress for write_timeout, also towards a peer that vanished silently."""
@@ -147,4 +155,4 @@ class OpenRequests:
         while self._open:
             gevent.sleep(SCAN_INTERVAL)
             for request in [request for request in self._open if request.client_left()]:
-                request.abandon("cancelled", "the client has left")
+                request.abandon(Cancelled("The client has left"))

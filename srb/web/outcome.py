@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from srb.client import Mailbox
 from srb.errors import SRBError, from_slug
 from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason
 from srb.web.open_requests import OpenRequest
@@ -44,23 +45,29 @@ def gather(request: OpenRequest) -> Outcome:
     firsts = first_choices(request)
     branches = [BranchOutcome() for command in request.commands for _ in command.branches]
     try:
-        while not request.mailbox.done:
-            for event in request.mailbox.take():
-                if isinstance(event, Delta):
-                    branch = branches[firsts[event.request_id] + event.index]
-                    branch.text += event.text
-                    branch.tokens += event.tokens
-                    branch.probs += event.probs or ()
-                elif isinstance(event, BranchEnded):
-                    branches[firsts[event.request_id] + event.index].ended = event
-                elif isinstance(event, Failed):
-                    raise event.error
+        for event in _until_done(request.mailbox):
+            if isinstance(event, Delta):
+                branch = branches[firsts[event.request_id] + event.index]
+                branch.text += event.text
+                branch.tokens += event.tokens
+                branch.probs += event.probs or ()
+            elif isinstance(event, BranchEnded):
+                branches[firsts[event.request_id] + event.index].ended = event
+            elif isinstance(event, Failed):
+                raise event.error
     finally:
         request.close()
     errors = [branch.error for branch in branches if branch.error]
     if len(errors) == len(branches):
         raise errors[0]
     return Outcome(branches, [event for event in request.mailbox.ended if isinstance(event, Done)])
+
+
+def _until_done(mailbox: Mailbox) -> Iterator[Any]:
+    while True:
+        yield from mailbox.take()
+        if mailbox.done:
+            return
 
 
 def first_choices(request: OpenRequest) -> dict[str, int]:

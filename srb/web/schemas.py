@@ -14,6 +14,7 @@ from uuid import uuid4
 import orjson
 from flask import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import InvalidRequest, NotSupported
 from srb.protocol import BranchSpec, Generate, SamplingParams
@@ -49,10 +50,10 @@ ProbCount = Annotated[int, between(0, MAX_N_PROBS)]
 def read_body(request: Request) -> dict[str, Any]:
     """Return the request's JSON object without its null fields, whatever its Content-Type says.
 
-    Raise InvalidRequest for anything else than one JSON object; Werkzeug raises 413 past max_body_bytes, while reading.
+    Raise InvalidRequest for anything else than one JSON object, and Werkzeug's 413 beyond max_body_bytes.
     """
     try:
-        body = orjson.loads(request.get_data(cache=False))
+        body = orjson.loads(_read(request))
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
@@ -64,6 +65,19 @@ def _positive(value: float) -> float:
     if value <= 0:
         raise ValueError(f"must be more than 0, but got {value}")
     return value
+
+
+def _read(request: Request) -> bytes:
+    """Werkzeug reads at most max_content_length bytes, and says 413 only where the length was announced."""
+    try:
+        data = request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as error:  # the WSGI server's own, about chunks that are none
+        raise InvalidRequest(f"The body could not be read: {error}") from None
+    if request.max_content_length is not None and len(data) >= request.max_content_length:
+        raise RequestEntityTooLarge
+    return data
 
 
 class StreamOptions(BaseModel):

@@ -1,0 +1,301 @@
+"""EngineClient over a real Unix socket, with a scripted engine at the other end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gevent
+import gevent.socket
+import orjson
+import pytest
+
+from srb.client import EngineClient, Mailbox
+from srb.errors import EngineLoading, EngineRestarted, InvalidRequest, ModelLoadFailed, ShuttingDown, Unavailable
+from srb.framing import FrameSocket
+from srb.protocol import (
+    VERSION,
+    Accepted,
+    BranchSpec,
+    Cancel,
+    Delta,
+    Done,
+    Failed,
+    Generate,
+    GetStats,
+    Hello,
+    Ready,
+    Rejected,
+    Stats,
+    decode,
+    encode,
+)
+from srb.settings import Settings
+from srb.web.scripted import MODEL
+
+Answer = Callable[["Engine", Any], None]
+
+
+class Engine:
+    """Listens where the engine would; greets each connection and hands every command to `answer`."""
+
+    def __init__(self, path: Path, answer: Answer, greeting: list[Any] | None = None) -> None:
+        self.received: list[Any] = []
+        self.greeting = [Hello(VERSION, 1), Ready(MODEL.as_dict())] if greeting is None else greeting
+        self.connections = 0
+        self._answer = answer
+        self._frames: FrameSocket | None = None
+        path.unlink(missing_ok=True)
+        self._listener = gevent.socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._serving = gevent.spawn(self._serve)
+
+    def send(self, *events: Any) -> None:
+        assert self._frames is not None
+        self._frames.send(encode(events))
+
+    def hang_up(self) -> None:
+        assert self._frames is not None
+        self._frames.close()
+
+    def close(self) -> None:
+        self._serving.kill()
+        self._listener.close()
+        if self._frames is not None:
+            self._frames.close()
+
+    def _serve(self) -> None:
+        while True:
+            sock, _ = self._listener.accept()
+            self.connections += 1
+            self._frames = FrameSocket(sock)
+            self.send(*self.greeting)
+            try:
+                while True:
+                    for command in decode(self._frames.receive()):
+                        self.received.append(command)
+                        self._answer(self, command)
+            except (EOFError, OSError):
+                self._frames.close()
+
+
+def accept(engine: Engine, command: Any) -> None:
+    if isinstance(command, Generate):
+        engine.send(Accepted(command.request_id, 3))
+
+
+def say_nothing(engine: Engine, command: Any) -> None:
+    pass
+
+
+def generate(request_id: str = "r1") -> Generate:
+    return Generate(request_id, ("Once",), (BranchSpec(1), BranchSpec(2)))
+
+
+def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    with gevent.Timeout(seconds):
+        while not condition():
+            gevent.sleep(0.005)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(runtime_dir=str(tmp_path))
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[EngineClient]:
+    client = EngineClient(settings)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def engine_at(settings: Settings) -> Iterator[Callable[..., Engine]]:
+    engines: list[Engine] = []
+
+    def start(answer: Answer = accept, **options: Any) -> Engine:
+        engines.append(Engine(settings.socket_path, answer, **options))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.close()
+
+
+def test_nothing_connects_before_the_first_use(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at()
+    gevent.sleep(0.05)
+    assert engine.connections == 0
+    assert client.check_ready() == MODEL
+    assert engine.connections == 1
+
+
+def test_without_an_engine_a_request_is_told_that_the_model_loads(client: EngineClient) -> None:
+    with pytest.raises(EngineLoading, match=r"^Loading model$"):
+        client.submit(generate())
+
+
+def test_an_engine_that_has_not_loaded_yet_is_loading(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at(greeting=[Hello(VERSION, 1)])
+    with pytest.raises(EngineLoading):
+        client.submit(generate())
+    engine.send(Ready(MODEL.as_dict()))
+    eventually(lambda: client.model)
+    assert client.submit(generate()).prompt_tokens == {"r1": 3}
+
+
+def test_a_model_that_failed_to_load_is_said_with_the_supervisors_words(
+    client: EngineClient, settings: Settings
+) -> None:
+    status = {"state": "failed", "message": "story.gguf is not a GGUF file"}
+    (settings.runtime_path / "status.json").write_bytes(orjson.dumps(status))
+    with pytest.raises(ModelLoadFailed, match="is not a GGUF file"):
+        client.submit(generate())
+
+
+def test_an_engine_of_another_version_is_not_used(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at(greeting=[Hello(VERSION + 1, 1), Ready(MODEL.as_dict())])
+    with pytest.raises(EngineLoading):
+        client.submit(generate())
+    assert engine.received == []
+
+
+def test_garbage_from_the_engine_closes_the_connection_and_a_new_one_is_made(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    engine = engine_at()
+    mailbox = client.submit(generate())
+    assert engine._frames is not None
+    engine._frames.send(b"not a frame")
+    assert [event.slug for event in mailbox.take(5)] == ["engine_restarted"]
+    eventually(lambda: engine.connections == 2)
+    eventually(lambda: client._connection)
+    client.submit(generate("r2"))
+
+
+def test_a_refusal_is_raised_with_its_class_and_extras(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    def refuse(engine: Engine, command: Any) -> None:
+        engine.send(Rejected(command.request_id, "context_exceeded", "too long", {"n_prompt_tokens": 9, "n_ctx": 8}))
+
+    engine_at(refuse)
+    with pytest.raises(InvalidRequest) as refusal:
+        client.submit(generate())
+    assert refusal.value.body()["error"]["type"] == "exceed_context_size_error"
+    assert refusal.value.extra == {"n_prompt_tokens": 9, "n_ctx": 8}
+
+
+def test_when_one_prompt_of_a_call_is_refused_the_others_are_cancelled(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    def refuse_the_second(engine: Engine, command: Any) -> None:
+        if command.request_id == "r2":
+            engine.send(Rejected("r2", "queue_full", "full", {}))
+        else:
+            accept(engine, command)
+
+    engine = engine_at(refuse_the_second)
+    with pytest.raises(Exception, match="full"):
+        client.submit(generate("r1"), generate("r2"))
+    eventually(lambda: Cancel("r1") in engine.received)
+    assert Cancel("r2") not in engine.received
+
+
+def test_everything_queued_is_taken_at_once_and_in_order(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    engine = engine_at()
+    mailbox = client.submit(generate())
+    events = [Delta("r1", 0, " a", [1]), Delta("r1", 1, " b", [2]), Done("r1", 3, 0, 2, 1.0, 1.0)]
+    engine.send(*events)
+    eventually(lambda: mailbox.done)
+    assert mailbox.take() == events
+
+
+def test_events_of_unknown_requests_are_dropped(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at()
+    mailbox = client.submit(generate())
+    engine.send(Delta("gone", 0, " a", [1]), Done("gone", 3, 0, 2, 1.0, 1.0), Delta("r1", 0, " b", [1]))
+    assert mailbox.take(5) == [Delta("r1", 0, " b", [1])]
+
+
+def test_an_abandoned_request_ends_at_once_and_the_engine_is_told_once(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    engine = engine_at()
+    mailbox = client.submit(generate())
+    client.cancel("r1")
+    client.cancel("r1")
+    assert [event.slug for event in mailbox.take(5)] == ["cancelled"]
+    client.cancel("r9", index=0)  # unknown: not sent
+    client.submit(generate("r2"))
+    client.cancel("r2", index=1)
+    eventually(lambda: Cancel("r2", 1) in engine.received)
+    assert [command for command in engine.received if isinstance(command, Cancel)] == [Cancel("r1"), Cancel("r2", 1)]
+
+
+def test_every_open_request_ends_exactly_once_when_the_engine_dies(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    engine = engine_at(lambda engine, command: accept(engine, command) if command.request_id != "late" else None)
+    mailboxes = [client.submit(generate(f"r{i}")) for i in range(3)]
+    waiting = gevent.spawn(client.submit, generate("late"))
+    eventually(lambda: len(engine.received) == 4)
+    engine.close()
+    with pytest.raises(EngineRestarted):
+        waiting.get(timeout=5)
+    for mailbox in mailboxes:
+        assert [type(event) for event in mailbox.take(5)] == [Failed]
+        assert mailbox.done
+    with pytest.raises(EngineLoading):
+        client.submit(generate("after"))
+
+
+def test_the_client_comes_back_by_itself_when_a_new_engine_listens(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    first = engine_at()
+    client.submit(generate())
+    first.close()
+    eventually(lambda: client._connection is None)
+    engine_at()
+    eventually(lambda: client._connection)
+    assert client.submit(generate("r2")).prompt_tokens == {"r2": 3}
+
+
+def test_many_greenlets_send_whole_frames(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at()
+    client.check_ready()
+    commands = [Generate(f"r{i}", ("x" * 100_000,), (BranchSpec(i),)) for i in range(20)]
+    sending = [gevent.spawn(client.submit, command) for command in commands]
+    gevent.joinall(sending, timeout=10, raise_error=True)
+    assert sorted(command.request_id for command in engine.received) == sorted(c.request_id for c in commands)
+
+
+def test_stats_are_asked_for_and_have_a_deadline(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    def count(engine: Engine, command: Any) -> None:
+        if isinstance(command, GetStats) and len(engine.received) == 1:
+            engine.send(Stats(command.request_id, {"n_decode_total": 4.0}))
+
+    engine_at(count)
+    assert client.stats() == {"n_decode_total": 4.0}
+    with pytest.raises(Unavailable, match="did not answer"):
+        client.stats(deadline=0.02)
+    assert not client._mailboxes
+
+
+def test_a_closed_client_refuses_and_stays_closed(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine_at()
+    mailbox = client.submit(generate())
+    client.close()
+    client.close()
+    assert [event.slug for event in mailbox.take(5)] == ["shutting_down"]
+    with pytest.raises(ShuttingDown):
+        client.submit(generate("r2"))
+
+
+def test_silence_is_an_empty_list() -> None:
+    assert Mailbox(["r1"]).take(0.01) == []

@@ -1,0 +1,216 @@
+"""Request bodies: what is understood, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from srb.errors import InvalidRequest, NotSupported
+from srb.protocol import DEFAULT_SAMPLERS, Generate, SamplingParams
+from srb.settings import Settings
+from srb.web.schemas import CompletionBody
+
+SETTINGS = Settings()
+INT32 = 2**31 - 1
+
+
+def commands(*, default_n: int = 1, default_max_tokens: int = -1, **body: Any) -> list[Generate]:
+    given = {name: value for name, value in {"prompt": "Once", **body}.items() if value is not None}
+    return CompletionBody.parse(given).commands(SETTINGS, n=default_n, max_tokens=default_max_tokens)
+
+
+def sampling(**body: Any) -> SamplingParams:
+    return commands(**body)[0].branches[0].sampling
+
+
+def refusal(**body: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as refused:
+        commands(**body)
+    return refused.value
+
+
+def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
+    (command,) = commands(default_n=8, default_max_tokens=128)
+    assert command.prompt == ("Once",)
+    assert len(command.branches) == 8
+    assert {branch.max_tokens for branch in command.branches} == {128}
+    assert command.branches[0].sampling == SamplingParams()
+    assert command.branches[0].stop == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("n", 0, "Field 'n': Value must be between 1 <= value <= 64, but got 0"),
+        ("n", -1, "Field 'n': Value must be between 1 <= value <= 64, but got -1"),
+        ("n", 65, "Field 'n': Value must be between 1 <= value <= 64, but got 65"),
+        ("n", 1.5, "Field 'n': Input should be a valid integer, but got 1.5"),
+        ("n", True, "Field 'n': Input should be a valid integer, but got true"),
+        ("n", "3", "Field 'n': Input should be a valid integer, but got \"3\""),
+        ("n", 1e30, "Field 'n': Input should be a valid integer, but got 1e+30"),
+        ("n_cmpl", 0, "Field 'n': Value must be between 1 <= value <= 64, but got 0"),
+        ("max_tokens", -2, f"Field 'max_tokens': Value must be between -1 <= value <= {INT32}, but got -2"),
+        ("n_predict", 2**40, f"Field 'n_predict': Value must be between -1 <= value <= {INT32}, but got {2**40}"),
+        ("repeat_last_n", -1, f"Field 'repeat_last_n': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("dry_penalty_last_n", -1, "Field \'dry_penalty_last_n\': Value must be between 0 <= value"),
+        ("n_discard", -1, f"Field 'n_discard': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("n_keep", -2, f"Field 'n_keep': Value must be between -1 <= value <= {INT32}, but got -2"),
+        ("min_keep", -1, f"Field 'min_keep': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("adaptive_decay", 1.0, "Field 'adaptive_decay': Value must be between 0 <= value <= 0.99, but got 1.0"),
+        ("seed", -2, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got -2"),
+        ("seed", 2**32, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got 4294967296"),
+        ("repeat_penalty", 0, "Field 'repeat_penalty': must be more than 0, but got 0.0"),
+        ("temperature", "hot", "Field 'temperature': Input should be a valid number, but got \"hot\""),
+        ("temperature", True, "Field 'temperature': Input should be a valid number, but got true"),
+        ("top_k", 40.5, "Field 'top_k': Input should be a valid integer, but got 40.5"),
+        ("stop", 3, "Field 'stop': must be a string or a list of strings"),
+        ("stop", ["a", 3], "Field 'stop': must be a list of strings"),
+        ("samplers", {}, "Field 'samplers': must be a list of names or a string of letters"),
+        ("dry_sequence_breakers", [], "Field 'dry_sequence_breakers': must not be empty"),
+        ("dry_sequence_breakers", "[" * 100_000, "Field 'dry_sequence_breakers': must be a list of strings"),
+        ("logit_bias", "x", "Field 'logit_bias': must be an object or a list of [token, bias] pairs"),
+        ("logit_bias", [[-1, 1.0]], "Field 'logit_bias': -1 is not a token id"),
+        ("logit_bias", {"1": 1e300}, "Field 'logit_bias': Value must be between"),
+        ("logit_bias", [[i, 1] for i in range(1025)], "Field 'logit_bias': has 1025 entries; at most 1024 are taken"),
+        ("logprobs", -1, "Field 'logprobs': Value must be between 0 <= value <= 256, but got -1"),
+        ("grammar", "x" * 65537, "Field 'grammar': is longer than 65536 bytes"),
+        ("grammar", 3, "Field 'grammar': Input should be a valid string, but got 3"),
+        ("stream", "yes", "Field 'stream': Input should be a valid boolean, but got \"yes\""),
+        ("stream_options", [], "Field 'stream_options': Input should be"),
+        ("best_of", 4, "Field 'best_of': only the value of n (1) is supported, but got 4"),
+        ("echo", True, "Field 'echo': true is not supported"),
+        ("suffix", " The end.", "Field 'suffix': is not supported"),
+        ("prompt", "", "Field 'prompt': must not be empty"),
+        ("prompt", [], "Field 'prompt': must not be empty"),
+        ("prompt", [[]], "Field 'prompt': must not be empty"),
+        ("prompt", ["", ""], "Field 'prompt': must not be empty"),
+        ("prompt", None, "Field 'prompt': is required"),
+        ("prompt", 3, "Field 'prompt': must be a string, an array of token ids and strings, or a list of those"),
+        ("prompt", {"a": 1}, "Field 'prompt': must be a string, an array of token ids and strings, or a list of those"),
+        ("prompt", [1, True], "Field 'prompt': a prompt holds strings and token ids, but got true"),
+        ("prompt", [1, -5], "Field 'prompt': a prompt holds strings and token ids, but got -5"),
+        ("prompt", [1, 2**31], "Field 'prompt': a prompt holds strings and token ids, but got 2147483648"),
+        ("prompt", [[[1]]], "Field 'prompt': a prompt holds strings and token ids, but got a list"),
+        ("prompt", ["x"] * 257, "Field 'prompt': has 257 prompts; at most 256 are taken"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_refused_naming_its_field(field: str, value: Any, message: str) -> None:
+    error = refusal(**{field: value})
+    assert error.message.startswith(message)
+    assert error.http_status == 400
+    assert error.extra["param"] in (field, "n")
+
+
+@pytest.mark.parametrize("field", ["json_schema", "t_max_predict_ms"])
+def test_what_is_not_there_yet_is_refused_and_not_ignored(field: str) -> None:
+    value = {"json_schema": {}, "t_max_predict_ms": 500}[field]
+    with pytest.raises(NotSupported, match=field):
+        commands(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"temperature": -1}, {"temperature": 0.0}),
+        ({"top_k": -5}, {"top_k": 0}),
+        ({"top_p": 1.5}, {"top_p": 1.0}),
+        ({"min_p": -0.1}, {"min_p": 0.0}),
+        ({"mirostat": 7}, {"mirostat": 2}),
+        ({"adaptive_target": 3}, {"adaptive_target": 1.0}),
+        ({"dry_base": 0.5}, {"dry_base": 1.75}),
+        ({"typical": 0.9}, {"typical_p": 0.9}),
+        ({"nsigma": 1}, {"top_n_sigma": 1.0}),
+        ({"rep_pen": 1.1, "repetition_penalty": 1.2}, {"repeat_penalty": 1.2}),
+        ({"dry_sequence_breakers": '["\\n", "x"]'}, {"dry_sequence_breakers": ("\n", "x")}),
+        ({"samplers": "kpt"}, {"samplers": ("top_k", "top_p", "temperature")}),
+        ({"samplers": ["top-k", "nucleus", "k", "what", 3, "temp"]}, {"samplers": ("top_k", "top_p", "temperature")}),
+        ({"samplers": "k" * 1000}, {"samplers": ("top_k",)}),
+        ({"n_probs": 5}, {"n_probs": 5}),
+        ({"n_probs": 0}, {"n_probs": -1}),
+        ({"logprobs": 0}, {"n_probs": 0}),
+        ({"logprobs": 3}, {"n_probs": 3}),
+        ({"logprobs": True}, {"n_probs": 0}),
+        ({"logprobs": True, "top_logprobs": 20}, {"n_probs": 20}),
+        ({"logprobs": False, "top_logprobs": 20}, {"n_probs": -1}),
+        ({"ignore_eos": True, "grammar": 'root ::= "a"'}, {"ignore_eos": True, "grammar": 'root ::= "a"'}),
+    ],
+)
+def test_samplings_aliases_and_clamps(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    params = sampling(**given)
+    assert {name: getattr(params, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ()),
+        ([], ()),
+        ({"15": 2, "the": -1.5}, ((15, 2.0), ("the", -1.5))),
+        ([[15, 2], [16, False], ["the", -1]], ((15, 2.0), (16, None), ("the", -1.0))),
+        ([[15], "x", [True, 1], [1.5, 1], [1, True], ["", 1], [1, "2"]], ()),
+    ],
+)
+def test_logit_bias_has_four_forms_and_skips_bad_entries(given: Any, expected: Any) -> None:
+    assert sampling(logit_bias=given).logit_bias == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("Once", [("Once",)]),
+        ([1, 2, 3], [(1, 2, 3)]),
+        ([1, "two", 3], [(1, "two", 3)]),
+        (["Once"], [("Once",)]),
+        (["Once", "Twice"], [("Once",), ("Twice",)]),
+        ([[1, 2], [3]], [(1, 2), (3,)]),
+        ([[1, "a"], "b"], [(1, "a"), ("b",)]),
+    ],
+)
+def test_prompts_have_every_form_of_openai_and_llama_cpp(given: Any, expected: Any) -> None:
+    assert [command.prompt for command in commands(prompt=given)] == expected
+
+
+def test_n_predict_wins_over_max_tokens_and_n_cmpl_over_n() -> None:
+    (command,) = commands(max_tokens=5, n_predict=7, n=3)
+    assert command.branches[0].max_tokens == 7
+    assert len(commands(n=2, n_cmpl=3)[0].branches) == 3
+
+
+@pytest.mark.parametrize("name", ["stop", "stopping_strings", "stop_sequence"])
+def test_stop_strings_come_alone_or_listed_and_empty_ones_are_dropped(name: str) -> None:
+    assert commands(**{name: "\n"})[0].branches[0].stop == ("\n",)
+    assert commands(**{name: ["\n", "", "END", "\n"]})[0].branches[0].stop == ("\n", "END")
+
+
+def test_branch_i_has_seed_plus_i_and_never_the_word_for_random() -> None:
+    seeds = [branch.seed for branch in commands(n=4, seed=2**32 - 3)[0].branches]
+    assert seeds == [2**32 - 3, 2**32 - 2, 0, 1]
+
+
+@pytest.mark.parametrize("seed", [None, -1, 2**32 - 1])
+def test_an_unseeded_request_draws_a_real_seed_for_each_prompt(seed: int | None) -> None:
+    first, second = commands(prompt=["x", "x"], n=2, seed=seed)
+    drawn = [branch.seed for branch in first.branches + second.branches]
+    assert all(0 <= value < 2**32 - 1 for value in drawn)
+    assert drawn[1] == (drawn[0] + 1) % (2**32 - 1)
+    assert drawn[2] != drawn[0]
+
+
+def test_a_given_seed_is_the_same_for_every_prompt_of_the_call() -> None:
+    first, second = commands(prompt=["x", "y"], n=2, seed=5)
+    assert [branch.seed for branch in first.branches] == [branch.seed for branch in second.branches] == [5, 6]
+
+
+def test_unknown_fields_and_neutral_values_are_accepted() -> None:
+    (command,) = commands(
+        banned_tokens=[], tfs_z=1, guidance_scale=1.0, n=2, best_of=2, echo=False, suffix="", t_max_predict_ms=-1
+    )
+    assert command.branches[0].sampling == SamplingParams()
+
+
+def test_defaults_are_written_once() -> None:
+    params = sampling()
+    assert params.samplers == DEFAULT_SAMPLERS
+    assert all(not isinstance(v, float) or math.isfinite(v) for v in (params.temperature, params.top_p))

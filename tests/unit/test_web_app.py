@@ -1,0 +1,215 @@
+"""What holds for every route: errors, limits, paths, CORS; and the operators' routes."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from srb.errors import EngineLoading, QueueFull
+from srb.protocol import Rejected
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.scripted import ScriptedClient
+
+
+@pytest.fixture
+def engine() -> ScriptedClient:
+    return ScriptedClient(Settings())
+
+
+@pytest.fixture
+def http(engine: ScriptedClient) -> FlaskClient:
+    return create_app(Settings(max_body_bytes=4096), engine).test_client()
+
+
+def post(http: FlaskClient, data: bytes, **options: Any) -> Any:
+    return http.post("/v1/completions", data=data, **options)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b'{"prompt": NaN}',
+        b'{"prompt": "x", "temperature": 1e999}',
+        b'\xef\xbb\xbf{"prompt": "x"}',
+        b'{"prompt": "\xff"}',
+        b'{"prompt": "\\ud800"}',
+        b'{"prompt": "x"} trailing',
+        b'{"prompt": ' + b"[" * 1025 + b"]" * 1025 + b"}",
+        b'{"prompt": "x", "stop": ' + b"[" * 1000 + b"]" * 1000 + b"}",
+    ],
+)
+def test_a_body_that_is_not_one_json_object_of_ours_is_400(
+    http: FlaskClient, engine: ScriptedClient, data: bytes
+) -> None:
+    response = post(http, data)
+    assert response.status_code == 400
+    assert response.json["error"]["type"] == "invalid_request_error"
+    assert engine.sent == []
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_the_content_type_of_a_body_does_not_matter(http: FlaskClient, content_type: str | None) -> None:
+    assert post(http, b'{"prompt": "x"}', content_type=content_type).status_code == 200
+
+
+def test_a_body_beyond_the_limit_is_413_announced_or_not(http: FlaskClient, engine: ScriptedClient) -> None:
+    data = b'{"prompt": "' + b"x" * 5000 + b'"}'
+    announced = post(http, data)
+    chunked = post(
+        http,
+        b"",
+        input_stream=io.BytesIO(data + b" " * 100_000),
+        environ_overrides={"wsgi.input_terminated": True, "CONTENT_LENGTH": ""},
+    )
+    for response in (announced, chunked):
+        assert response.status_code == 413
+        assert "4096 bytes" in response.json["error"]["message"]
+    assert engine.sent == []
+    fitting = b'{"prompt": "' + b"x" * 4082 + b'"}'
+    assert len(fitting) == 4096
+    assert post(http, fitting).status_code == 200
+
+
+def test_chunks_that_are_none_are_the_clients_fault(http: FlaskClient) -> None:
+    class Broken(io.RawIOBase):
+        def readinto(self, buffer: Any) -> int:
+            raise RuntimeError("Invalid chunk size")
+
+    response = post(http, b"", environ_overrides={"wsgi.input": Broken(), "wsgi.input_terminated": True})
+    assert response.status_code == 400
+
+
+def test_an_unknown_path_is_llama_servers_404(http: FlaskClient) -> None:
+    response = http.get("/nowhere")
+    assert response.status_code == 404
+    assert response.json == {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+def test_a_wrong_method_is_405_and_no_work(http: FlaskClient, engine: ScriptedClient, method: str) -> None:
+    response = http.open("/v1/completions", method=method)
+    assert response.status_code == 405
+    assert "POST" in response.headers["Allow"]
+    assert engine.sent == []
+
+
+def test_an_unexpected_fault_is_500_and_tells_nothing(http: FlaskClient, engine: ScriptedClient) -> None:
+    def fault(*commands: Any) -> Any:
+        raise RuntimeError("a secret")
+
+    engine.submit = fault  # type: ignore[method-assign]
+    response = post(http, b'{"prompt": "x"}')
+    assert response.status_code == 500
+    assert response.json == {"error": {"code": 500, "message": "Internal error", "type": "server_error"}}
+
+
+def test_a_refusal_before_the_first_byte_is_a_real_status(http: FlaskClient, engine: ScriptedClient) -> None:
+    engine.script = lambda command: [[Rejected(command.request_id, QueueFull.slug, "too many wait", {})]]
+    response = post(http, b'{"prompt": "x"}')
+    assert response.status_code == 429
+    assert response.headers["Retry-After"] == "1"
+    assert response.json["error"]["type"] == "rate_limit_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/models/", "//v1//models", "/models", "/v1/models?limit=1"])
+def test_careless_paths_reach_their_route_without_a_redirect(http: FlaskClient, path: str) -> None:
+    assert http.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/nowhere"])
+def test_preflight_is_answered_everywhere_with_what_was_asked_for(http: FlaskClient, path: str) -> None:
+    response = http.options(
+        path,
+        headers={
+            "Origin": "null",
+            "Access-Control-Request-Headers": "authorization, x-stainless-os",
+            "Access-Control-Request-Private-Network": "true",
+        },
+    )
+    assert response.status_code == 200
+    assert response.headers["Access-Control-Allow-Origin"] == "null"
+    assert response.headers["Access-Control-Allow-Headers"] == "authorization, x-stainless-os"
+    assert response.headers["Access-Control-Allow-Private-Network"] == "true"
+    assert "POST" in response.headers["Access-Control-Allow-Methods"]
+
+
+def test_answers_and_errors_and_streams_may_be_read_by_any_page(http: FlaskClient) -> None:
+    headers = {"Origin": "https://example.org"}
+    for response in (
+        http.get("/health", headers=headers),
+        http.get("/nowhere", headers=headers),
+        http.get("/v1/completions", headers=headers),
+        post(http, b'{"prompt": "x"}', headers=headers),
+        post(http, b"{", headers=headers),
+    ):
+        assert response.headers["Access-Control-Allow-Origin"] == "https://example.org"
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/health"])
+def test_health_is_ok_when_the_model_is_loaded(http: FlaskClient, path: str) -> None:
+    assert http.get(path).json == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
+def test_until_the_model_is_loaded_there_is_503_with_a_time_to_come_back(
+    http: FlaskClient, engine: ScriptedClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loading() -> Any:
+        raise EngineLoading("Loading model")
+
+    monkeypatch.setattr(engine, "_ready_connection", loading)
+    response = http.get(path)
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "1"
+    assert response.json == {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+
+
+def test_models_lists_the_one_model_for_openai_and_ollama_clients(http: FlaskClient) -> None:
+    body = http.get("/v1/models").json
+    assert body["object"] == "list"
+    (model,) = body["data"]
+    assert model["id"] == "storyteller"
+    assert model["owned_by"] == "llamacpp"
+    assert model["object"] == "model"
+    assert isinstance(model["created"], int)
+    assert model["meta"]["n_ctx_train"] == 2048
+    assert body["models"][0]["model"] == "storyteller"
+
+
+def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http: FlaskClient) -> None:
+    response = http.get("/metrics")
+    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["Process-Start-Time-Unix"].isdigit()
+    lines = response.text.splitlines()
+    assert "# TYPE llamacpp:n_decode_total counter" in lines
+    assert "llamacpp:n_decode_total 7.0" in lines
+    assert "# TYPE srb:kv_cells_used gauge" in lines
+    assert "srb:kv_cells_used 12.0" in lines
+
+
+def test_metrics_can_be_switched_off(engine: ScriptedClient) -> None:
+    response = create_app(Settings(metrics=False), engine).test_client().get("/metrics")
+    assert response.status_code == 501
+    assert response.json["error"]["type"] == "not_supported_error"
+
+
+def test_the_front_door_says_what_to_try(http: FlaskClient) -> None:
+    response = http.get("/")
+    assert response.mimetype == "text/html"
+    assert "http://localhost:9090/v1/completions" in response.text
+    assert orjson.loads(response.text.split("-d '")[1].split("'")[0]) == {"prompt": "Once upon a time,", "n": 8}
+
+
+def test_making_the_application_connects_to_nothing(tmp_path: Any) -> None:
+    settings = Settings(runtime_dir=str(tmp_path))
+    app = create_app(settings)
+    assert app.extensions["srb"].client._keeper is None

@@ -1,0 +1,178 @@
+"""The openai dialect of /v1/completions over HTTP, with a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from flask.testing import FlaskClient
+
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.scripted import Script, ScriptedClient, count_to_three
+
+
+def serve(script: Script = count_to_three) -> tuple[FlaskClient, ScriptedClient]:
+    engine = ScriptedClient(Settings(), script)
+    return create_app(Settings(), engine).test_client(), engine
+
+
+def post(http: FlaskClient, **body: Any) -> Any:
+    return http.post("/v1/completions", data=orjson.dumps({"model": "any", "prompt": "x", **body}))
+
+
+def chunks(text: str) -> list[dict[str, Any]]:
+    lines = text.removesuffix("\n\n").split("\n\n")
+    assert lines.pop() == "data: [DONE]"
+    return [orjson.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def probs(*tokens: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": i, "token": token, "bytes": list(token.encode()), "logprob": -0.5,
+            "top_logprobs": [
+                {"id": i, "token": token, "bytes": [], "logprob": -0.5},
+                {"id": 9, "token": "z", "bytes": [], "logprob": -2.0},
+                {"id": 8, "token": "z", "bytes": [], "logprob": -3.0},
+            ],
+        }
+        for i, token in enumerate(tokens)
+    ]  # fmt: skip
+
+
+def with_probs(command: Generate) -> Iterable[list[Event]]:
+    request_id = command.request_id
+    yield [Accepted(request_id, 1)]
+    yield [Delta(request_id, 0, " é", [1, 2], probs(" ", "é"))]
+    yield [Delta(request_id, 0, "n", [3], probs("n"))]
+    yield [BranchEnded(request_id, 0, "limit", 3), Done(request_id, 1, 0, 3, 1.0, 1.0)]
+
+
+def test_n_defaults_to_one_and_tokens_to_no_limit() -> None:
+    http, engine = serve()
+    assert len(post(http).json["choices"]) == 1
+    assert [branch.max_tokens for branch in engine.sent[0].branches] == [-1]
+
+
+def test_one_answer_has_the_choices_in_order_and_the_usage_summed() -> None:
+    http, _ = serve()
+    body = post(http, n=3, max_tokens=2).json
+    assert body["object"] == "text_completion"
+    assert body["id"].startswith("cmpl-")
+    assert body["model"] == "storyteller"
+    assert body["system_fingerprint"] == "b1-scripted"
+    assert body["choices"] == [
+        {"index": i, "text": f" {i}.0 {i}.1", "logprobs": None, "finish_reason": "length"} for i in range(3)
+    ]
+    assert body["usage"] == {
+        "prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11, "prompt_tokens_details": {"cached_tokens": 2},
+    }  # fmt: skip
+
+
+def test_a_stream_has_one_choice_per_event_and_a_null_finish_reason_until_the_last() -> None:
+    http, _ = serve()
+    found = chunks(post(http, n=2, stream=True).text)
+    assert all(len(chunk["choices"]) == 1 for chunk in found)
+    assert len({chunk["id"] for chunk in found}) == 1
+    for index in range(2):
+        *before, last = [chunk["choices"][0] for chunk in found if chunk["choices"][0]["index"] == index]
+        assert [choice["finish_reason"] for choice in before] == [None] * 3
+        assert "".join(choice["text"] for choice in before) == f" {index}.0 {index}.1 {index}.2"
+        assert last == {"index": index, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": ""}
+
+
+def test_usage_is_sent_once_and_only_where_asked_for() -> None:
+    http, _ = serve()
+    assert all("usage" not in chunk for chunk in chunks(post(http, n=2, stream=True).text))
+    *rest, last = chunks(post(http, n=2, stream=True, stream_options={"include_usage": True}).text)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 6
+    assert [chunk["usage"] for chunk in rest] == [None] * len(rest)
+
+
+def test_the_matched_stop_string_is_reported() -> None:
+    def stop_at_a_word(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        yield [BranchEnded(command.request_id, 0, "word", 2, stopping_word="END")]
+        yield [Done(command.request_id, 1, 0, 2, 1.0, 1.0)]
+
+    http, _ = serve(stop_at_a_word)
+    assert post(http, stop="END").json["choices"][0]["stop_reason"] == "END"
+
+
+def test_several_prompts_number_their_choices_prompt_by_prompt() -> None:
+    http, engine = serve()
+    body = post(http, prompt=["x", [1, 2]], n=2).json
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
+    assert [choice["text"][:4] for choice in body["choices"]] == [" 0.0", " 1.0", " 0.0", " 1.0"]
+    assert [command.prompt for command in engine.sent] == [("x",), (1, 2)]
+    assert body["usage"]["total_tokens"] == 22
+    found = chunks(post(http, prompt=["x", "y"], n=2, stream=True).text)
+    assert {chunk["choices"][0]["index"] for chunk in found} == {0, 1, 2, 3}
+
+
+def test_logprobs_come_in_the_legacy_shape_with_the_chat_shape_beside() -> None:
+    http, _ = serve(with_probs)
+    found = post(http, logprobs=2).json["choices"][0]["logprobs"]
+    assert found["tokens"] == [" ", "é", "n"]
+    assert found["token_logprobs"] == [-0.5] * 3
+    assert found["top_logprobs"][2] == {"n": -0.5, "z": -2.0}
+    assert found["text_offset"] == [0, 1, 2]
+    assert found["content"] == probs(" ", "é") + probs("n")
+
+
+def test_streamed_logprobs_concatenate_to_the_text_and_count_on_in_offsets() -> None:
+    http, _ = serve(with_probs)
+    choices = [chunk["choices"][0] for chunk in chunks(post(http, logprobs=2, stream=True).text)]
+    assert [choice["text"] for choice in choices] == [" é", "n", ""]
+    assert [choice["logprobs"] and choice["logprobs"]["text_offset"] for choice in choices] == [[0, 1], [2], None]
+    for choice in choices[:-1]:
+        assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
+def one_branch_fails(command: Generate) -> Iterable[list[Event]]:
+    request_id = command.request_id
+    failed = len(command.branches) - 1
+    yield [Accepted(request_id, 1)]
+    yield [Delta(request_id, 0, " a", [1])]
+    yield [BranchEnded(request_id, failed, "error", 0, slug="grammar_dead_end", message="no token fits")]
+    yield [
+        *(BranchEnded(request_id, index, "eos", 1) for index in range(failed)),
+        Done(request_id, 1, 0, 1, 1.0, 1.0),
+    ]
+
+
+def test_a_failed_branch_costs_only_itself() -> None:
+    http, _ = serve(one_branch_fails)
+    failed = {
+        "index": 1, "text": "", "logprobs": None, "finish_reason": "error",
+        "error": {"code": 500, "message": "no token fits", "type": "server_error"},
+    }  # fmt: skip
+    body = post(http, n=2).json
+    assert body["choices"][0]["text"] == " a"
+    assert body["choices"][1] == failed
+    found = chunks(post(http, n=2, stream=True).text)
+    assert [chunk["choices"][0] for chunk in found if chunk["choices"][0]["index"] == 1] == [failed]
+
+
+def test_a_call_whose_every_branch_failed_is_an_error() -> None:
+    http, _ = serve(one_branch_fails)
+    assert post(http, n=1).status_code == 500
+    *_, last = post(http, n=1, stream=True).text.removesuffix("\n\n").split("\n\n")
+    assert orjson.loads(last.removeprefix("data: ")) == {
+        "error": {"code": 500, "message": "no token fits", "type": "server_error"}
+    }
+
+
+def test_a_failure_after_the_first_byte_is_an_error_event_without_a_done_marker() -> None:
+    def accept_and_die(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        engine.lose_engine()
+
+    http, engine = serve(accept_and_die)
+    text = post(http, stream=True).text
+    assert orjson.loads(text.removeprefix("data: "))["error"]["type"] == "unavailable_error"
+    assert "[DONE]" not in text

@@ -1,0 +1,165 @@
+"""The srb dialect over HTTP, with a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.scripted import Script, ScriptedClient, count_to_three
+
+
+def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
+    loaded = Settings(**settings)
+    engine = ScriptedClient(loaded, script)
+    return create_app(loaded, engine).test_client(), engine
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    assert text.endswith("\n\n")
+    lines = text.removesuffix("\n\n").split("\n\n")
+    assert all(line.startswith("data: ") for line in lines)
+    return [orjson.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def post(http: FlaskClient, path: str = "/v1/completions", **body: Any) -> Any:
+    return http.post(path, data=orjson.dumps(body))
+
+
+def test_the_seeds_curl_gets_the_seeds_events() -> None:
+    http, engine = serve()
+    response = post(http, prompt="Once upon a time,")
+    assert response.status_code == 200
+    assert response.mimetype == "text/event-stream"
+    start, *middle, done = events(response.text)
+    assert list(start)[:2] == ["event", "count"]
+    assert start["count"] == done["count"] == 8
+    streamed = [event for event in middle if event["event"] == "stream"]
+    assert [list(event) for event in streamed] == [["event", "index", "text"]] * 24
+    stops = [event for event in middle if event["event"] == "stop"]
+    assert [list(stop)[:4] for stop in stops] == [["event", "index", "length", "stop"]] * 8
+    assert {stop["index"]: stop["length"] for stop in stops} == dict.fromkeys(range(8), 3)
+    assert {branch.max_tokens for branch in engine.sent[0].branches} == {128}
+
+
+def test_start_reports_the_seed_of_every_branch_and_done_the_usage() -> None:
+    http, engine = serve()
+    start, *_, done = events(post(http, prompt="x", n=2, seed=41).text)
+    assert start["seeds"] == [41, 42]
+    assert start["prompt_tokens"] == 5
+    assert start["id"] == engine.sent[0].request_id
+    assert done["usage"]["total_tokens"] == 11
+    assert done["timings"]["predicted_per_second"] == 200.0
+    assert done["timings"]["prompt_n"] == 3
+
+
+def test_stop_says_whether_the_text_came_to_its_end() -> None:
+    def end_each_way(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 1)]
+        yield [
+            BranchEnded(request_id, 0, "eos", 1),
+            BranchEnded(request_id, 1, "word", 2, stopping_word="END", logprob=-0.5),
+            BranchEnded(request_id, 2, "limit", 3, truncated=True),
+            BranchEnded(request_id, 3, "cancelled", 4),
+            BranchEnded(request_id, 4, "error", 5, slug="grammar_dead_end", message="no token fits"),
+            Done(request_id, 1, 0, 15, 1.0, 1.0),
+        ]
+
+    http, _ = serve(end_each_way)
+    found = events(post(http, prompt="x", n=5).text)
+    assert found[1:-1] == [
+        {"event": "stop", "index": 0, "length": 1, "stop": 1, "reason": "eos", "stopping_word": ""},
+        {
+            "event": "stop", "index": 1, "length": 2, "stop": 1, "reason": "word", "stopping_word": "END",
+            "logprob": -0.5,
+        },
+        {
+            "event": "stop", "index": 2, "length": 3, "stop": 0, "reason": "limit", "stopping_word": "",
+            "truncated": True,
+        },
+        {"event": "stop", "index": 3, "length": 4, "stop": 0, "reason": "cancelled", "stopping_word": ""},
+        {"event": "error", "code": "grammar_dead_end", "message": "no token fits", "index": 4},
+        {"event": "stop", "index": 4, "length": 5, "stop": 0, "reason": "error", "stopping_word": ""},
+    ]  # fmt: skip
+    assert found[-1]["event"] == "done"
+
+
+def test_stream_events_carry_logprobs_only_where_asked_for() -> None:
+    entry = {"id": 1, "token": " a", "bytes": [32, 97], "logprob": -0.1, "top_logprobs": []}
+
+    def with_probs(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        yield [Delta(command.request_id, 0, " a", [1], [entry]), Done(command.request_id, 1, 0, 1, 1.0, 1.0)]
+
+    http, engine = serve(with_probs)
+    found = events(post(http, prompt="x", n=1, logprobs=0).text)
+    assert found[1] == {"event": "stream", "index": 0, "text": " a", "logprobs": [entry]}
+    assert engine.sent[0].branches[0].sampling.n_probs == 0
+
+
+def test_a_failure_after_the_first_byte_is_an_event_and_the_end() -> None:
+    def accept_and_die(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        engine.lose_engine()
+
+    http, engine = serve(accept_and_die)
+    start, error = events(post(http, prompt="x").text)
+    assert start["event"] == "start"
+    assert error["event"] == "error"
+    assert error["code"] == "engine_restarted"
+
+
+def test_one_json_answer_where_stream_is_false() -> None:
+    http, _ = serve()
+    response = post(http, "/v1/srb/completions", prompt="x", n=2, seed=7, stream=False)
+    assert response.mimetype == "application/json"
+    assert response.json["seeds"] == [7, 8]
+    assert response.json["completions"] == [
+        {"index": i, "text": f" {i}.0 {i}.1 {i}.2", "length": 3, "stop": 1, "reason": "eos", "stopping_word": ""}
+        for i in range(2)
+    ]
+    assert response.json["usage"]["completion_tokens"] == 6
+    assert response.json["timings"]["predicted_ms"] == 30.0
+
+
+def test_this_dialect_takes_one_prompt() -> None:
+    http, engine = serve()
+    response = post(http, prompt=["x", "y"])
+    assert response.status_code == 400
+    assert "prompt" in response.json["error"]["message"]
+    assert engine.sent == []
+
+
+@pytest.mark.parametrize(
+    ("completions_format", "body", "dialect"),
+    [
+        ("auto", {}, "srb"),
+        ("auto", {"model": None, "stream": None}, "srb"),
+        ("auto", {"model": "m"}, "openai"),
+        ("auto", {"stream": False}, "openai"),
+        ("auto", {"model": "m", "stream": True, "format": "srb"}, "srb"),
+        ("auto", {"format": "openai"}, "openai"),
+        ("auto", {"format": "json"}, "srb"),
+        ("srb", {"model": "m"}, "srb"),
+        ("openai", {}, "openai"),
+    ],
+)
+def test_the_body_and_the_setting_choose_the_dialect(
+    completions_format: str, body: dict[str, Any], dialect: str
+) -> None:
+    http, _ = serve(completions_format=completions_format)
+    text = post(http, prompt="x", **body).text
+    assert ('"event":"start"' in text) == (dialect == "srb")
+    assert ('"object":"text_completion"' in text) == (dialect == "openai")
+
+
+def test_the_srb_route_always_speaks_srb() -> None:
+    http, _ = serve(completions_format="openai")
+    assert '"event":"start"' in post(http, "/v1/srb/completions", prompt="x", model="m", stream=True).text

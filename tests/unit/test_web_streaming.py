@@ -1,0 +1,244 @@
+"""Streams and open calls: ends, cancels, keep-alives, clients that leave, workers that stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import gevent
+import gevent.socket
+import pytest
+
+from srb.errors import Cancelled, DecodeFailed, QueueFull, ShuttingDown, SRBError
+from srb.protocol import Accepted, BranchEnded, BranchSpec, Delta, Done, Event, Failed, Generate, Rejected
+from srb.settings import Settings
+from srb.web import open_requests
+from srb.web.open_requests import OpenRequest, OpenRequests
+from srb.web.outcome import gather
+from srb.web.scripted import ScriptedClient
+from srb.web.streaming import PING, EventStream
+
+COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))
+
+
+class Plain:
+    """A renderer that shows which of its methods was called."""
+
+    def start(self) -> bytes:
+        return b"start;"
+
+    def delta(self, event: Delta) -> bytes:
+        return b"%d:%s;" % (event.index, event.text.encode())
+
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        return b"%d ended;" % event.index
+
+    def end(self, done: list[Done]) -> bytes:
+        return b"end %d;" % len(done)
+
+    def failed(self, error: SRBError) -> bytes:
+        return b"failed %s;" % error.slug.encode()
+
+
+def accept_only(command: Generate) -> Iterable[list[Event]]:
+    yield [Accepted(command.request_id, 5)]
+
+
+def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    with gevent.Timeout(seconds):
+        while not condition():
+            gevent.sleep(0.005)
+
+
+@pytest.fixture
+def client() -> Iterator[ScriptedClient]:
+    client = ScriptedClient(Settings(), accept_only)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def requests(client: ScriptedClient) -> OpenRequests:
+    return OpenRequests(client, Settings(graceful_timeout=1, write_timeout=7))
+
+
+def stream_of(request: OpenRequest, ping_interval: float = 5.0) -> EventStream:
+    return EventStream(request, Plain(), ping_interval)
+
+
+def test_one_write_carries_everything_that_has_arrived(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    assert next(stream) == b"start;"
+    client.receive([Delta("r1", 0, "a", [1]), Delta("r1", 1, "b", [1])])
+    client.receive([Delta("r1", 0, "c", [1])])
+    assert next(stream) == b"0:a;1:b;0:c;"
+
+
+def test_a_delta_without_text_is_not_sent(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    client.receive([Delta("r1", 0, "", [1])])
+    gevent.spawn_later(0.01, client.receive, [Delta("r1", 0, "é", [1, 2])])
+    assert next(stream) == "0:é;".encode()
+
+
+def test_a_stream_that_ended_by_itself_cancels_nothing(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    client.receive([BranchEnded("r1", 0, "eos", 1), BranchEnded("r1", 1, "eos", 1), Done("r1", 5, 0, 2, 1.0, 1.0)])
+    assert list(stream) == [b"0 ended;1 ended;end 1;"]
+    stream.close()
+    assert client.cancelled == []
+    assert len(requests) == 0
+
+
+def test_closing_cancels_exactly_once_even_if_never_iterated(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    stream.close()
+    stream.close()
+    assert client.cancelled == ["r1"]
+    assert list(stream) == []
+    assert len(requests) == 0
+
+
+def test_a_failure_ends_the_stream_and_nothing_follows_it(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    client.receive([Delta("r1", 0, "a", [1])])
+    client.lose_engine()
+    assert list(stream) == [b"0:a;failed engine_restarted;"]
+
+
+def test_a_fault_in_rendering_is_said_and_cancels(client: ScriptedClient, requests: OpenRequests) -> None:
+    class Broken(Plain):
+        def delta(self, event: Delta) -> bytes:
+            raise RuntimeError("boom")
+
+    stream = EventStream(requests.open([COMMAND], {}), Broken(), 5)
+    next(stream)
+    client.receive([Delta("r1", 0, "a", [1])])
+    assert list(stream) == [b"failed internal_error;"]
+    stream.close()
+    assert client.cancelled == ["r1"]
+
+
+def test_silence_is_filled_with_comments(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}), ping_interval=0.01)
+    assert [next(stream) for _ in range(3)] == [b"start;", PING, PING]
+    stream.close()
+
+
+def test_a_refused_call_is_not_kept(client: ScriptedClient, requests: OpenRequests) -> None:
+    client.script = lambda command: [[Rejected(command.request_id, "queue_full", "full", {})]]
+    with pytest.raises(QueueFull):
+        requests.open([COMMAND], {})
+    assert len(requests) == 0
+    assert client.cancelled == []
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """A connected pair, the server's end first, and a watchdog that looks often."""
+    monkeypatch.setattr(open_requests, "SCAN_INTERVAL", 0.01)
+    pair = gevent.socket.socketpair()
+    yield pair
+    for sock in pair:
+        sock.close()
+
+
+def test_a_client_that_leaves_cancels_its_stream(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, theirs = connection
+    stream = stream_of(requests.open([COMMAND], {"gunicorn.socket": ours}))
+    next(stream)
+    theirs.close()
+    assert next(stream) == b"failed cancelled;"
+    assert client.cancelled == ["r1"]
+
+
+def test_a_client_that_leaves_while_it_is_queued_is_noticed(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, theirs = connection
+    client.script = lambda command: []  # neither accepted nor refused
+    opening = gevent.spawn(requests.open, [COMMAND], {"gunicorn.socket": ours})
+    eventually(lambda: client.sent)
+    theirs.close()
+    with pytest.raises(Cancelled):
+        opening.get(timeout=5)
+    assert client.cancelled == ["r1"]
+    assert len(requests) == 0
+
+
+def test_a_client_that_leaves_before_a_complete_answer_is_noticed(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, theirs = connection
+    gathering = gevent.spawn(gather, requests.open([COMMAND], {"gunicorn.socket": ours}))
+    eventually(lambda: client.sent)
+    theirs.close()
+    with pytest.raises(Cancelled):
+        gathering.get(timeout=5)
+    assert client.cancelled == ["r1"]
+
+
+def test_a_client_that_waits_or_sends_more_has_not_left(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, theirs = connection
+    request = requests.open([COMMAND], {"gunicorn.socket": ours})
+    assert not request.client_left()
+    theirs.sendall(b"GET / HTTP/1.1\r\n")
+    assert not request.client_left()
+    assert ours.recv(100) == b"GET / HTTP/1.1\r\n"  # looking has read nothing
+    request.close()
+
+
+def test_writes_are_limited_while_the_call_is_open(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, _ = connection
+    request = requests.open([COMMAND], {"gunicorn.socket": ours})
+    assert ours.gettimeout() == 7
+    request.close()
+    assert ours.gettimeout() is None
+
+
+def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, requests: OpenRequests) -> None:
+    with gevent.socket.socket(socket.AF_INET) as sock:
+        requests.open([COMMAND], {"gunicorn.socket": sock}).close()
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
+
+
+def test_a_worker_that_stops_refuses_new_calls_and_ends_the_open_ones_after_the_grace(
+    client: ScriptedClient, requests: OpenRequests
+) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    requests.shut_down(grace=0.05)
+    with pytest.raises(ShuttingDown):
+        requests.open([COMMAND], {})
+    client.receive([Delta("r1", 0, "a", [1])])
+    assert list(stream) == [b"0:a;", b"failed shutting_down;"]
+    assert client.cancelled == ["r1"]
+
+
+def test_a_worker_that_stops_does_not_wait_for_another_request(
+    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+) -> None:
+    ours, _ = connection
+    request = requests.open([COMMAND], {"gunicorn.socket": ours})
+    requests.shut_down(grace=0)
+    eventually(lambda: request.mailbox.done)
+    request.close()
+    assert ours.recv(1) == b""
+
+
+def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, requests: OpenRequests) -> None:
+    request = requests.open([COMMAND], {})
+    client.receive([Failed("r1", "decode_failed", "no")])
+    with pytest.raises(DecodeFailed):
+        gather(request)
+    assert len(requests) == 0

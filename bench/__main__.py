@@ -1,0 +1,163 @@
+"""`make bench`: the raw loop and the server, in turns, for several numbers of branches.
+
+Prints a table for people and, last, one line of JSON. Read the ratio: the two sides run in turns on the same machine, so
+what else goes on there touches both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench import client
+from bench.work import Measure, Work
+from srb.settings import Settings
+from tools.random_gguf import BENCH_110M, write_llama
+
+RANDOM_MODEL = Path("build/bench/random-110m-q8_0.gguf")
+PROMPT = "Once upon a time, the old king said to the girl in the boat that the sea was"
+START_SECONDS = 120
+
+
+class RawLoop:
+    """The child process of bench.raw, with the model loaded."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "bench.raw"]
+        self._child = subprocess.Popen(
+            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        if self._read() != "ready":
+            raise RuntimeError("the raw loop did not start")
+
+    def run(self, work: Work) -> Measure:
+        assert self._child.stdin
+        self._child.stdin.write(orjson.dumps(asdict(work)).decode() + "\n")
+        return Measure(**orjson.loads(self._read()))
+
+    def close(self) -> None:
+        assert self._child.stdin
+        self._child.stdin.close()
+        self._child.wait()
+
+    def _read(self) -> str:
+        assert self._child.stdout
+        return self._child.stdout.readline().strip()
+
+
+@contextlib.contextmanager
+def server(environ: dict[str, str]) -> Iterator[str]:
+    """Run the whole server as a user would and yield its base URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
+        environ = environ | {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
+        command = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app"]
+        child = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_ready(url, child)
+            yield url
+        finally:
+            child.send_signal(signal.SIGTERM)
+            child.wait(timeout=60)
+
+
+def _wait_until_ready(url: str, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and child.poll() is None:
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+    raise RuntimeError("the server did not become ready")
+
+
+def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[str, Any]]:
+    """Return one row for each n: medians of `rounds` turns of both sides."""
+    environ = {**os.environ, "SRB_MODEL": str(model), "PYTHONPATH": os.getcwd()}
+    raw = RawLoop(environ)
+    rows = []
+    try:
+        with server(environ) as url:
+            for n in ns:
+                work = Work(PROMPT, n, tokens)
+                turns = [(raw.run(work), client.run(url, work)) for _ in range(rounds + 1)][1:]  # the first warms up
+                rows.append(_row(n, turns))
+                print(_line(rows[-1]), flush=True)
+    finally:
+        raw.close()
+    return rows
+
+
+def _row(n: int, turns: list[tuple[Measure, Measure]]) -> dict[str, Any]:
+    median = statistics.median
+    return {
+        "n": n,
+        "raw_tokens_per_second": median(raw.tokens_per_second for raw, _ in turns),
+        "server_tokens_per_second": median(served.tokens_per_second for _, served in turns),
+        "raw_first_token_ms": median(raw.first_token for raw, _ in turns) * 1000,
+        "server_first_token_ms": median(served.first_token for _, served in turns) * 1000,
+        "ratio": median(served.tokens_per_second / raw.tokens_per_second for raw, served in turns),
+    }
+
+
+HEAD = f"{'n':>4} {'raw tok/s':>10} {'server tok/s':>13} {'ratio':>6} {'raw first ms':>13} {'server first ms':>16}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['n']:>4} {row['raw_tokens_per_second']:>10.0f} {row['server_tokens_per_second']:>13.0f} {row['ratio']:>6.2f}"
+        f" {row['raw_first_token_ms']:>13.1f} {row['server_first_token_ms']:>16.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--model", type=Path, action="append", help="a GGUF file; may be repeated (default: the bundled "
+                        "storyteller and a random-weight 110M model, which is written first)")  # fmt: skip
+    parser.add_argument("--n", default="1,8,32", help="numbers of branches (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of each branch (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="turns of which the median is taken (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    models = options.model or [Settings().model_path, _random_model()]
+    results = {}
+    for model in models:
+        print(f"\n{model}\n{HEAD}", flush=True)
+        results[model.name] = measure(
+            model.absolute(), [int(n) for n in options.n.split(",")], options.tokens, options.rounds
+        )
+    print("\n" + orjson.dumps({"tokens": options.tokens, "rounds": options.rounds, "models": results}).decode())
+
+
+def _random_model() -> Path:
+    if not RANDOM_MODEL.exists():
+        RANDOM_MODEL.parent.mkdir(parents=True, exist_ok=True)
+        partial = RANDOM_MODEL.with_suffix(".partial")
+        write_llama(partial, BENCH_110M)
+        partial.rename(RANDOM_MODEL)
+    return RANDOM_MODEL
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A streaming client that costs little: it shares the cores with what it measures, so it counts bytes, not JSON."""
+
+from __future__ import annotations
+
+import socket
+import time
+from urllib.parse import urlsplit
+
+import orjson
+
+from bench.work import Measure, Work
+
+
+def run(base_url: str, work: Work) -> Measure:
+    """Stream one completion in the srb dialect and time it."""
+    body = {
+        "prompt": work.prompt,
+        "n": work.n,
+        "max_tokens": work.tokens,
+        "seed": 0,
+        "ignore_eos": True,
+    }
+    began = time.perf_counter()
+    first = 0.0
+    received = bytearray()
+    with _post(base_url, "/v1/srb/completions", orjson.dumps(body)) as sock:
+        while chunk := sock.recv(65536):
+            received += chunk
+            if not first and b'"stream"' in received:
+                first = time.perf_counter()
+            if b'"done"' in chunk or received.endswith(b"0\r\n\r\n"):
+                break
+    ended = time.perf_counter()
+    if b" 200 " not in received[:20] or not first:
+        raise RuntimeError(f"the server answered {received[:400].decode(errors='replace')}")
+    produced = sum(
+        int(line.split(b'"length":')[1].split(b",")[0]) for line in received.split(b"\n") if b'"length":' in line
+    )
+    if produced != work.n * work.tokens:
+        raise RuntimeError(f"{produced} tokens came back, {work.n * work.tokens} were asked for")
+    return Measure(produced / (ended - began), first - began)
+
+
+def _post(base_url: str, path: str, body: bytes) -> socket.socket:
+    parts = urlsplit(base_url)
+    sock = socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=600)
+    head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    return sock

@@ -1,0 +1,193 @@
+"""Real processes in tests: start them, wait for what they should do, and leave none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import orjson
+
+from srb.framing import FrameSocket
+from srb.protocol import BranchSpec, Generate, GetStats, Ready, SamplingParams, Stats, decode, encode
+
+ROOT = Path(__file__).parents[1]
+DEADLINE = 60.0  # seconds: far more than anything here takes, on a machine that does much else
+
+T = TypeVar("T")
+
+
+def wait_for(what: Callable[[], T], why: str, deadline: float = DEADLINE) -> T:
+    """Return the first true value of `what`, asked again and again."""
+    end = time.monotonic() + deadline
+    while not (value := what()):
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {deadline:.0f} s in vain: {why}")
+        time.sleep(0.01)
+    return value
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and is not yet reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of the processes that `pid` has started and that still run."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def clean_environ(**settings: object) -> dict[str, str]:
+    """Return this process's environment with these settings and no others."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SRB_")}
+    return environ | {f"SRB_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+class Process:
+    """A started program whose output goes to a file; `stop` and leaving a `with` block end it for sure."""
+
+    def __init__(self, command: Sequence[object], environ: Mapping[str, str], log_path: Path) -> None:
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            self.popen = subprocess.Popen(
+                [str(word) for word in command], cwd=ROOT, env=dict(environ), stdout=log, stderr=log
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def logs(self) -> str:
+        return self.log_path.read_text()
+
+    def send(self, signum: int) -> None:
+        self.popen.send_signal(signum)
+
+    def wait(self) -> int:
+        """Return the exit status."""
+        return self.popen.wait(DEADLINE)
+
+    def stop(self, signum: int = signal.SIGTERM) -> int:
+        """Send a signal, wait and return the exit status."""
+        self.send(signum)
+        return self.wait()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is not None:
+            print(f"---- output of {self.popen.args!r}\n{self.logs}")
+        descendants = _descendants(self.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.popen.poll() is None:
+                self.popen.terminate()
+            self.popen.wait(DEADLINE / 2)
+        for pid in [*descendants, self.pid]:
+            if is_alive(pid) and pid in {*_descendants(os.getpid()), *descendants}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.popen.wait(DEADLINE)
+
+
+def _descendants(pid: int) -> list[int]:
+    return [below for child in children(pid) for below in (child, *_descendants(child))]
+
+
+class Worker:
+    """The web worker's end of the engine's socket, blocking and bare."""
+
+    def __init__(self, runtime_path: Path) -> None:
+        self.sock = wait_for(lambda: _connect(runtime_path / "engine.sock"), "the engine listens")
+        self.sock.settimeout(DEADLINE)
+        self.frames = FrameSocket(self.sock)
+        self._events: list[Any] = []
+
+    def send(self, *commands: Any) -> None:
+        self.frames.send(encode(commands))
+
+    def next(self, *kinds: type) -> Any:
+        """Return the next event of one of these classes, dropping others before it."""
+        for event in self.events():
+            if isinstance(event, kinds):
+                return event
+        raise AssertionError("unreachable: events() ends by EOFError only")
+
+    def events(self) -> Iterator[Any]:
+        while True:
+            if not self._events:
+                self._events = decode(self.frames.receive())
+            yield self._events.pop(0)
+
+    def ready(self) -> Worker:
+        self.next(Ready)
+        return self
+
+    def stats(self) -> dict[str, float]:
+        self.send(GetStats("stats"))
+        values: dict[str, float] = self.next(Stats).values
+        return values
+
+    def is_closed(self) -> bool:
+        try:
+            while True:
+                self.frames.receive()
+        except (EOFError, ConnectionError):
+            return True
+
+    def close(self) -> None:
+        self.frames.close()
+
+
+def _connect(path: Path) -> socket.socket | None:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(os.fspath(path))
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def endless(request_id: str, n: int = 2) -> Generate:
+    """A request that runs until it is cancelled, or for minutes."""
+    sampling = SamplingParams(ignore_eos=True)
+    return Generate(request_id, ("Once upon a time,",), tuple(BranchSpec(seed, sampling=sampling) for seed in range(n)))
+
+
+def brief(request_id: str, n: int = 2) -> Generate:
+    """A request that ends soon."""
+    return Generate(request_id, ("Once upon a time,",), tuple(BranchSpec(seed, 5) for seed in range(n)))
+
+
+def status(runtime_path: Path) -> dict[str, str]:
+    """Return what status.json says, or nothing where there is none."""
+    try:
+        return dict(orjson.loads((runtime_path / "status.json").read_bytes()))
+    except FileNotFoundError:
+        return {"state": "", "message": ""}
+
+
+PYTHON = sys.executable

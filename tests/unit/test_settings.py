@@ -1,0 +1,90 @@
+"""Settings: what wins over what, and that whatever is wrong is named together with where it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srb.errors import ConfigError
+from srb.settings import BUNDLED_MODEL, Settings
+
+
+def write(path: Path, text: str) -> dict[str, str]:
+    path.write_text(text)
+    return {"SRB_CONFIG": str(path)}
+
+
+def test_the_environment_wins_over_the_file_and_a_flag_over_both(tmp_path: Path) -> None:
+    environ = write(tmp_path / "srb.toml", "port = 1\nworkers = 2\nn = 3\n")
+    environ |= {"SRB_WORKERS": "4", "SRB_N": "5"}
+    settings = Settings.load({"n": "6"}, environ)
+    assert (settings.port, settings.workers, settings.n) == (1, 4, 6)
+
+
+def test_variables_of_other_programs_are_left_alone() -> None:
+    assert Settings.load({}, {"PATH": "/bin", "srb_n": "x", "XSRB_N": "2"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "message"),
+    [
+        ({"n_cxt": "1"}, {}, "unknown setting 'n_cxt' (from --n-cxt)"),
+        ({}, {"SRB_N_CXT": "1"}, "unknown setting 'n_cxt' (from SRB_N_CXT)"),
+        ({"port": "70000"}, {}, "port (from --port): Input should be less than or equal to 65535, got '70000'"),
+        ({}, {"SRB_FLASH_ATTN": "maybe"}, "flash_attn (from SRB_FLASH_ATTN): Input should be 'auto', 'on' or 'off'"),
+        ({"tensor_split": "3,x"}, {}, "tensor_split (from --tensor-split): should be numbers separated by commas"),
+        ({"n": "9", "max_n": "8"}, {}, "n (9) is more than max_n (8)"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings.load(flags, environ)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_every_wrong_setting_is_named_at_once(tmp_path: Path) -> None:
+    environ = write(tmp_path / "srb.toml", "prot = 1\n") | {"SRB_WORKERS": "0"}
+    with pytest.raises(ConfigError) as caught:
+        Settings.load({}, environ)
+    assert "prot" in caught.value.message
+    assert "srb.toml" in caught.value.message
+    assert "workers (from SRB_WORKERS)" in caught.value.message
+
+
+@pytest.mark.parametrize(("text", "message"), [("port = ", "is not valid TOML"), ("\0", "is not valid TOML")])
+def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings.load({}, write(tmp_path / "srb.toml", text))
+
+
+def test_a_file_that_is_missing_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        Settings.load({}, {"SRB_CONFIG": str(tmp_path / "nowhere.toml")})
+
+
+def test_another_process_loads_the_same_settings_from_to_environ() -> None:
+    settings = Settings(port=8080, metrics=False, mlock=True, model="~/a b.gguf", tensor_split="3,2", flash_attn="on")
+    assert Settings.load({}, settings.to_environ()) == settings
+    assert Settings().to_environ() == {}
+
+
+def test_nothing_said_means_the_bundled_model() -> None:
+    assert Settings().model_path == BUNDLED_MODEL
+    assert Settings().model_alias == "storyteller"
+    assert Settings(model="/models/some.Q4.gguf").model_alias == "some.Q4"
+    assert Settings(model="/models/some.Q4.gguf", alias="mine").model_alias == "mine"
+
+
+def test_each_port_has_a_runtime_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert Settings(port=1).runtime_path != Settings(port=2).runtime_path
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert Settings(port=1).socket_path == Path("/run/user/7/srb-1/engine.sock")
+    assert Settings(runtime_dir="/run/srb").socket_path == Path("/run/srb/engine.sock")
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 1

@@ -1,0 +1,162 @@
+"""A real server for tests: gunicorn, workers, supervisor and engine, on a free port and in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.processes import PYTHON, Process, children, clean_environ, command_line, is_alive, status, wait_for
+
+GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
+SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One running server. `Server(path, n=4)` sets SRB_N=4; leave its `with` block and nothing of it is left."""
+
+    def __init__(self, folder: Path, *, command: Sequence[object] = GUNICORN, **settings: object) -> None:
+        self.port = int(str(settings.pop("port", free_port())))
+        self.runtime = folder / "run"
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._environ = clean_environ(**{"port": self.port, "runtime_dir": self.runtime, **SETTINGS, **settings})
+        self._command = command
+        self._log_path = folder / "server.log"
+        self._process: Process | None = None
+        self._exits = ExitStack()
+
+    def start(self, *, wait: bool = True) -> Server:
+        """Start it and, with `wait`, return only when GET /health answers 200."""
+        self._process = self._exits.enter_context(Process(self._command, self._environ, self._log_path))
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        wait_for(lambda: self.has_ended or self.health() == 200, "GET /health answers 200")
+        assert not self.has_ended, f"the server ended:\n{self.logs}"
+
+    def stop(self, signum: int = signal.SIGTERM) -> int:
+        """Send a signal to the arbiter, wait for its end and return its exit status."""
+        return self.process.stop(signum)
+
+    def wait(self) -> int:
+        """Wait for the end of a server that ends by itself; return its exit status."""
+        return self.process.wait()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._exits.__exit__(*raised)
+
+    # what it is
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "the server was not started"
+        return self._process
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.popen.poll() is not None
+
+    @property
+    def logs(self) -> str:
+        return self.process.logs
+
+    @property
+    def status(self) -> dict[str, str]:
+        return status(self.runtime)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def supervisor(self) -> int:
+        [pid] = [pid for pid in children(self.pid) if "srb.engine.supervisor" in command_line(pid)]
+        return pid
+
+    @property
+    def workers(self) -> list[int]:
+        return [pid for pid in children(self.pid) if "srb.engine" not in command_line(pid)]
+
+    @property
+    def engine(self) -> int:
+        """The pid of the engine, waiting for it while it is started."""
+        [pid] = wait_for(lambda: children(self.supervisor), "there is an engine")
+        return pid
+
+    def all_pids(self) -> list[int]:
+        """Return the pids of everything that the server consists of."""
+        return [self.pid, *self.workers, self.supervisor, self.engine]
+
+    # what it does
+
+    def health(self) -> int:
+        """Return the status of GET /health, or 0 when nobody listens."""
+        try:
+            return self.get("/health").status_code
+        except requests.ConnectionError:
+            return 0
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return requests.get(self.url + path, timeout=60, **options)
+
+    def post(self, path: str, body: dict[str, Any], **options: Any) -> requests.Response:
+        return requests.post(self.url + path, json=body, timeout=60, **options)
+
+    def metric(self, name: str) -> float:
+        """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`."""
+        response = self.get("/metrics")
+        assert response.status_code == 200, response.text
+        for line in response.text.splitlines():
+            key, _, value = line.partition(" ")
+            if not key.startswith("#") and key.partition("{")[0].endswith(name):
+                return float(value)
+        raise AssertionError(f"no {name} in\n{response.text}")
+
+
+MakeServer = Callable[..., Server]
+
+
+@pytest.fixture
+def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer]:
+    """Make servers with settings of the test's own; they are ended after the test."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> Server:
+            return stack.enter_context(Server(tmp_path_factory.mktemp("srb"), **options))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over FakeModel that many tests share; do not kill any part of it."""
+    with Server(tmp_path_factory.mktemp("shared")) as shared:
+        yield shared.start()
+
+
+@contextlib.contextmanager
+def everything_ends(server: Server) -> Iterator[None]:
+    """Check that what happens inside ends every process of the server and leaves no file behind."""
+    pids = server.all_pids()
+    yield
+    wait_for(lambda: not any(map(is_alive, pids)), f"all of {pids} have ended")
+    assert not server.runtime.exists()

@@ -1,0 +1,226 @@
+"""The life of a whole server: how it starts, what it says when it cannot, what it survives, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import requests
+
+from tests.e2e.conftest import MakeServer, Server, everything_ends
+from tests.processes import PYTHON, is_alive, wait_for
+
+pytestmark = pytest.mark.e2e
+
+BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
+ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True}
+
+
+class Stream:
+    """A streamed answer in the srb dialect, event by event."""
+
+    def __init__(self, server: Server, body: dict[str, Any]) -> None:
+        self._response = server.post("/v1/completions", body, stream=True)
+        assert self._response.status_code == 200, self._response.text
+        self._lines = self._response.iter_lines(chunk_size=1)
+
+    def next(self) -> dict[str, Any]:
+        for line in self._lines:
+            if line.startswith(b"data: {"):
+                event: dict[str, Any] = orjson.loads(line.removeprefix(b"data: "))
+                return event
+        raise EOFError
+
+    def until(self, *kinds: str) -> dict[str, Any]:
+        while (event := self.next())["event"] not in kinds:
+            pass
+        return event
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Return all events up to the end of the response, which has to be a clean one."""
+        events = []
+        while True:
+            try:
+                events.append(self.next())
+            except EOFError:
+                return events
+
+    def close(self) -> None:
+        self._response.close()
+
+
+def texts(server: Server) -> dict[int, str]:
+    """Return what a brief seeded request writes, by branch."""
+    written: dict[int, str] = {}
+    for event in Stream(server, BRIEF | {"seed": 7}).rest():
+        if event["event"] == "stream":
+            written[event["index"]] = written.get(event["index"], "") + event["text"]
+    return written
+
+
+# Starting -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_starts_says_what_to_try_and_leaves_nothing_behind(make_server: MakeServer) -> None:
+    server = make_server().start()
+    assert len(texts(server)) == 2
+    wait_for(lambda: f"curl -N {server.url}/v1/completions" in server.logs, "the first screen is shown")
+    assert server.status["state"] == "running"
+    with everything_ends(server):
+        assert server.stop() == 0
+    assert "Traceback" not in server.logs
+
+
+def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> None:
+    command = (PYTHON, "-m", "srb.cli", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
+    server = make_server(command=command, model="").start()
+    events = Stream(server, {"prompt": "Once", "max_tokens": 2}).rest()
+    assert events[0]["count"] == 3
+    assert server.get("/v1/models").json()["data"][0]["id"] == "mine"
+    with everything_ends(server):
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "exit_status", "message"),
+    [
+        ({"port": 70_000}, 2, "srb: port (from SRB_PORT): "),
+        ({"n_cxt": 1}, 2, "srb: unknown setting 'n_cxt' (from SRB_N_CXT)"),
+        ({"config": "/nowhere.toml"}, 2, "srb: SRB_CONFIG: cannot read /nowhere.toml"),
+        ({"model": "/nowhere.gguf"}, 3, "srb: cannot read the model /nowhere.gguf: No such file"),
+        ({"model": __file__}, 3, f"srb: the model {__file__} is not a GGUF file"),
+        ({"host": "203.0.113.1"}, 1, "srb: port "),
+    ],
+)
+def test_what_cannot_work_is_one_line_and_an_exit_status(
+    make_server: MakeServer, settings: dict[str, object], exit_status: int, message: str
+) -> None:
+    server = make_server(**settings).start(wait=False)
+    assert server.wait() == exit_status
+    assert server.logs.startswith(message)
+    assert server.logs.count("\n") == 1
+    assert not server.runtime.exists()
+
+
+def test_a_port_in_use_is_said_at_once(make_server: MakeServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = make_server(port=port).start(wait=False)
+        assert server.wait() == 1
+    assert server.logs.startswith(f"srb: port {port} is already in use")
+    assert server.logs.count("\n") == 1
+
+
+def test_with_port_0_the_system_chooses_and_servers_do_not_wait_for_each_other(make_server: MakeServer) -> None:
+    urls = set()
+    for _ in range(2):
+        server = make_server(port=0, runtime_dir="").start(wait=False)
+        wait_for(lambda server=server: "curl -N " in server.logs, "the first screen is shown")  # type: ignore[misc]
+        url = server.logs.partition("curl -N ")[2].partition("/v1/")[0]
+        assert requests.get(f"{url}/health", timeout=60).status_code == 200
+        urls.add(url)
+    assert len(urls) == 2
+
+
+def test_a_corrupt_model_is_said_once_and_answered_503(make_server: MakeServer, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(range(200)))
+    server = make_server(model=broken).start(wait=False)
+    wait_for(lambda: server.status["state"] == "failed", "the status says so")
+    wait_for(lambda: server.health() == 503 and "broken" in server.get("/health").text, "the web server says so")
+    answer = server.post("/v1/completions", BRIEF)
+    assert answer.status_code == 503
+    assert str(broken) in answer.json()["error"]["message"]
+    assert server.logs.count("srb: ") == 1
+    assert server.stop() == 0
+    assert not server.runtime.exists()
+
+
+# Surviving ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_engine_ends_its_streams_with_an_error_and_comes_back(make_server: MakeServer) -> None:
+    server = make_server(workers=2).start()
+    before = texts(server)
+    workers = sorted(server.workers)
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    os.kill(server.engine, signal.SIGKILL)
+    assert "engine_restarted" in orjson.dumps(stream.rest()).decode()
+    server.wait_ready()
+    wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers have found the new engine")
+    assert texts(server) == before
+    assert sorted(server.workers) == workers
+
+
+def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_server: MakeServer) -> None:
+    server = make_server().start()
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    [worker], engine = server.workers, server.engine
+    os.kill(worker, signal.SIGKILL)
+    with pytest.raises(requests.RequestException):
+        stream.rest()
+    wait_for(lambda: worker not in server.workers and server.health() == 200, "another worker serves")
+    wait_for(lambda: server.metric("requests_processing") == 0, "its request has ended")
+    assert server.engine == engine
+
+
+@pytest.mark.parametrize("body", [ENDLESS, ENDLESS | {"stream": False, "n": 2}], ids=["streamed", "whole"])
+def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str, Any]) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        payload = orjson.dumps(body)
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(payload)}\r\n\r\n"
+        client.sendall(head.encode() + payload)
+        wait_for(lambda: server.metric("requests_processing") == 1, "the request runs")
+    wait_for(lambda: server.metric("requests_processing") == 0, "the request has ended")
+    assert texts(server)
+
+
+# Ending -------------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_ends_running_streams_cleanly(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=1).start()
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    with everything_ends(server):
+        server.process.send(signal.SIGTERM)
+        assert "shutting_down" in orjson.dumps(stream.rest()).decode()
+        assert server.wait() == 0
+    assert "Traceback" not in server.logs
+
+
+def test_ctrl_c_ends_everything_soon(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=60).start()
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    with everything_ends(server):
+        for pid in [*server.workers, server.pid]:  # a terminal sends it to all of the foreground
+            os.kill(pid, signal.SIGINT)
+        assert "shutting_down" in orjson.dumps(stream.rest()).decode()
+        assert server.wait() == 0
+
+
+@pytest.mark.parametrize("part", ["pid", "supervisor"])
+def test_nothing_is_orphaned_when_a_part_is_killed(make_server: MakeServer, part: str) -> None:
+    server = make_server().start()
+    pids = server.all_pids()
+    os.kill(getattr(server, part), signal.SIGKILL)
+    assert server.wait() != 0
+    wait_for(lambda: not any(map(is_alive, pids)), f"all of {pids} have ended")
+
+
+def test_sighup_replaces_the_workers_and_keeps_the_engine(make_server: MakeServer) -> None:
+    server = make_server().start()
+    engine, old = server.engine, set(server.workers)
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: server.workers and not old & set(server.workers), "there are other workers")
+    wait_for(lambda: server.health() == 200, "they serve")
+    assert server.engine == engine
+    assert texts(server)

@@ -64,7 +64,7 @@ _supervisor_died = False
 
 bind = f"[{_settings.host}]:{_settings.port}" if ":" in _settings.host else f"{_settings.host}:{_settings.port}"
 workers = _settings.workers
-worker_class = "gevent"
+worker_class = "srb.gunicorn_worker.Worker"
 worker_connections = _settings.worker_connections
 timeout = 60  # seconds without a sign of life after which a worker is replaced; streams do not count, they yield
 graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS
@@ -123,20 +123,13 @@ def _public_url(listeners: list[Any]) -> str:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Connect to the engine, and let SIGTERM end the streams before gunicorn would cut them."""
-    web = worker.wsgi.extensions["srb"]
-    web.start()
-
-    def end_streams(signum: int, frame: Any) -> None:
-        web.shut_down()
-        worker.handle_exit(signum, frame)
-
-    signal.signal(signal.SIGTERM, end_streams)
+    """Connect to the engine now, and not when the first request arrives."""
+    worker.wsgi.extensions["srb"].start()
 
 
 def worker_int(worker: Any) -> None:
     """End the streams at once: on SIGINT and SIGQUIT gunicorn's workers leave a tenth of a second later."""
-    worker.wsgi.extensions["srb"].shut_down(0)
+    worker.end_streams(grace=0)
 
 
 def _on_child(server: Any, signum: int, frame: Any) -> None:

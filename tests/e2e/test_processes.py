@@ -207,6 +207,14 @@ def test_ctrl_c_ends_everything_soon(make_server: MakeServer) -> None:
         assert server.wait() == 0
 
 
+def test_a_connection_kept_for_a_next_request_does_not_hold_up_the_end(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=600, keepalive=600).start()
+    with requests.Session() as browser:
+        assert browser.get(f"{server.url}/health", timeout=60).status_code == 200
+        with everything_ends(server):
+            assert server.stop() == 0
+
+
 @pytest.mark.parametrize("part", ["pid", "supervisor"])
 def test_nothing_is_orphaned_when_a_part_is_killed(make_server: MakeServer, part: str) -> None:
     server = make_server().start()
@@ -224,3 +232,20 @@ def test_sighup_replaces_the_workers_and_keeps_the_engine(make_server: MakeServe
     wait_for(lambda: server.health() == 200, "they serve")
     assert server.engine == engine
     assert texts(server)
+
+
+def test_an_upgrade_hands_over_without_ever_running_two_engines(make_server: MakeServer) -> None:
+    server = make_server(workers=1).start()
+    before, engine = set(server.all_pids()), server.engine
+    server.process.send(signal.SIGUSR2)
+    wait_for(lambda: "another engine" in server.logs, "the new server's engine waits")
+    [new_arbiter] = set(server.workers) - before
+    try:
+        assert server.engine == engine
+        assert server.stop() == 0
+        wait_for(lambda: server.health() == 200 and texts(server), "the new server has an engine of its own")
+        assert not is_alive(engine)
+    finally:
+        os.kill(new_arbiter, signal.SIGTERM)
+        wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
+    assert not server.runtime.exists()

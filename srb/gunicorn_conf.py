@@ -100,6 +100,15 @@ def _check_address(host: str, port: int) -> None:
         _fail(_EXIT_PORT, f"port {port} {taken} (on {host}; choose another with --port or SRB_PORT)")
 
 
+def pre_exec(server: Any) -> None:
+    """Start the new server of an upgrade as this one was started.
+
+    For `python -m gunicorn` gunicorn would run `python …/gunicorn/__main__.py`, and its folder hide Python's `http`.
+    """
+    if os.path.basename(sys.argv[0]) == "__main__.py":
+        server.START_CTX["args"] = [sys.executable, "-m", "gunicorn", *sys.argv[1:]]
+
+
 def when_ready(server: Any) -> None:
     """Start the supervisor, which shows the first screen when the model is loaded."""
     global _supervisor

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import orjson
@@ -97,9 +96,8 @@ class Process:
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if kind is not None:
-            print(f"---- output of {self.popen.args!r}\n{self.logs}")
+    def __exit__(self, *_: object) -> None:
+        print(f"---- output of {self.popen.args!r}\n{self.logs}")  # pytest shows it where a test has failed
         descendants = _descendants(self.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.popen.poll() is None:

@@ -1,4 +1,4 @@
-"""The engine's side of its socket: a Connection (two threads) for each web worker, and the Listener that accepts them."""
+"""The engine's side of its socket: a Connection (two threads) for each web worker, and the Listener for them."""
 
 from __future__ import annotations
 

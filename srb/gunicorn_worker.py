@@ -16,7 +16,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.wsgi = None
+        self.wsgi: Any = None
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
 
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:

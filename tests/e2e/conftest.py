@@ -146,7 +146,7 @@ def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer
         yield make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server over FakeModel that many tests share; do not kill any part of it."""
     with Server(tmp_path_factory.mktemp("shared")) as shared:

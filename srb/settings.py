@@ -55,7 +55,7 @@ class Settings(BaseModel):
     n: int = Field(8, ge=1, le=255, description="branches of a request in the srb dialect that names no n")
     max_n: int = Field(64, ge=1, le=255, description="most branches that one request may ask for")
     default_max_tokens: int = Field(128, ge=-1, description="tokens a branch in the srb dialect may have; -1: no limit")
-    completions_format: Literal["auto", "srb", "openai"] = Field(
+    completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions: auto decides by the body, see docs/api.md"
     )
 

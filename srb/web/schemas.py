@@ -235,6 +235,8 @@ def _explain(error: ValidationError) -> InvalidRequest:
     """Turn pydantic's first complaint into ours; `loc` begins with the name that the client used."""
     problem = error.errors(include_url=False)[0]
     name, words = str(problem["loc"][0]), problem["msg"]
+    if problem["type"] == "model_type":  # pydantic's words name our class
+        words = "Input should be an object"
     if problem["type"] == "value_error":
         return bad_field(name, words.removeprefix("Value error, "))
     return bad_field(name, f"{words}, but got {shown(problem['input'])}")

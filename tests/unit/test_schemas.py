@@ -78,7 +78,7 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("grammar", "x" * 65537, "Field 'grammar': is longer than 65536 bytes"),
         ("grammar", 3, "Field 'grammar': Input should be a valid string, but got 3"),
         ("stream", "yes", "Field 'stream': Input should be a valid boolean, but got \"yes\""),
-        ("stream_options", [], "Field 'stream_options': Input should be"),
+        ("stream_options", [], "Field 'stream_options': Input should be an object, but got a list"),
         ("best_of", 4, "Field 'best_of': only the value of n (1) is supported, but got 4"),
         ("echo", True, "Field 'echo': true is not supported"),
         ("suffix", " The end.", "Field 'suffix': is not supported"),

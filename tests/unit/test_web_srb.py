@@ -149,6 +149,7 @@ def test_this_dialect_takes_one_prompt() -> None:
         ("auto", {"format": "json"}, "srb"),
         ("srb", {"model": "m"}, "srb"),
         ("openai", {}, "openai"),
+        ("openai-stream", {}, "openai"),
     ],
 )
 def test_the_body_and_the_setting_choose_the_dialect(
@@ -158,6 +159,23 @@ def test_the_body_and_the_setting_choose_the_dialect(
     text = post(http, prompt="x", **body).text
     assert ('"event":"start"' in text) == (dialect == "srb")
     assert ('"object":"text_completion"' in text) == (dialect == "openai")
+
+
+@pytest.mark.parametrize(
+    ("completions_format", "body", "streams"),
+    [
+        ("openai-stream", {}, True),
+        ("openai-stream", {"stream": False}, False),
+        ("openai", {}, False),
+        ("openai", {"stream": True}, True),
+    ],
+)
+def test_the_setting_may_stream_to_who_does_not_say(
+    completions_format: str, body: dict[str, Any], streams: bool
+) -> None:
+    http, _ = serve(completions_format=completions_format)
+    response = post(http, prompt="x", **body)
+    assert response.mimetype == ("text/event-stream" if streams else "application/json")
 
 
 def test_the_srb_route_always_speaks_srb() -> None:

@@ -20,9 +20,10 @@ routes = Blueprint("openai", __name__)
 @routes.post("/v1/completions")
 def completions() -> Response:
     body = read_body(request)
-    if is_srb(body, web().settings.completions_format):
+    completions_format = web().settings.completions_format
+    if is_srb(body, completions_format):
         return srb.answer(body)
-    return answer(body)
+    return answer(body, stream=completions_format == "openai-stream")
 
 
 def is_srb(body: dict[str, Any], completions_format: str) -> bool:
@@ -34,14 +35,17 @@ def is_srb(body: dict[str, Any], completions_format: str) -> bool:
     return "model" not in body and "stream" not in body
 
 
-def answer(body: dict[str, Any]) -> Response:
-    """Answer a completion body in this dialect; several prompts become several requests with one list of choices."""
+def answer(body: dict[str, Any], stream: bool = False) -> Response:
+    """Answer a completion body in this dialect; several prompts become several requests with one list of choices.
+
+    `stream` is for a body that does not say: cria's clients expect chunks without asking for them.
+    """
     asked = CompletionBody.parse(body)
     commands = asked.commands(web().settings, n=1, max_tokens=-1)
     opened = web().requests.open(commands, request.environ)
     model = web().client.model
     assert model is not None  # the engine has accepted the request, so it has told us its model
-    if not asked.stream:
+    if not (stream if asked.stream is None else asked.stream):
         return json_reply(openai_shapes.completion(opened, model, gather(opened)))
     renderer = openai_shapes.CompletionRenderer(opened, model, asked.stream_options.include_usage)
     return stream_response(opened, renderer, web().settings.sse_ping_interval)

@@ -57,7 +57,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the loop; a signal handler puts it."""
+    """End the loop; a signal makes somebody put it."""
 
 
 Inbox = queue.SimpleQueue[Submit | Withdraw | AskStats | Gone | Stop]

@@ -109,21 +109,24 @@ def serve(settings: Settings, report: Reporter, load: Callable[[Settings], Loade
 def stop_on_signal(intake: Intake) -> None:
     """Let SIGTERM and SIGINT end the decode loop, and the process soon after where the loop does not come round.
 
-    The handler runs between two bytecodes of the main thread, so never while a native call hangs. The byte that Python
-    writes to the wake-up descriptor comes from the real signal handler, and a thread that waits for it can still act.
+    A Python handler runs only between two bytecodes of the main thread: never while a native call hangs, and not if the
+    signal came just before that thread began to wait for the inbox. So a thread acts, woken by the byte that Python
+    writes to the wake-up descriptor from within the real signal handler.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
 
-    def enforce() -> None:
+    def act() -> None:
         os.read(read_end, 1)
+        intake.inbox.put(Stop())
         time.sleep(_STOP_SECONDS)
+        log.error("the decode loop did not end in time")
         os._exit(EXIT_FAULT)
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: intake.inbox.put(Stop()))
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    threading.Thread(target=enforce, name="stop", daemon=True).start()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: None)
+    threading.Thread(target=act, name="stop", daemon=True).start()
 
 
 def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine] = load_engine) -> int:

@@ -194,8 +194,8 @@ def test_when_a_worker_falls_behind_steps_coalesce_into_one_frame(start: Start, 
     slow.send(endless("a", n=4))
     slow.next(Accepted)
     wait_for(lambda: other.stats()["tokens_predicted_total"] > 5_000, "the slow worker's buffers are full")
-    frames = [slow.frames.receive() for _ in range(40)]
-    assert max(frames, key=len).count(b'"a"') > 4 * 4
+    # First come the frames that lie in the socket's buffers, a step each, and then all that has piled up behind them.
+    assert any(slow.frames.receive().count(b'"a"') > 4 * 4 for _ in range(2_000))
 
 
 def test_sigterm_ends_what_runs_and_leaves_nothing_behind(

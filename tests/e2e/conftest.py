@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import requests
 
+from srb.settings import Settings
 from tests.processes import PYTHON, Process, children, clean_environ, command_line, is_alive, status, wait_for
+from tools.random_gguf import write_llama
 
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
 SETTINGS = {"model": "fake:", "n_ctx": 100_000, "graceful_timeout": 2}  # what a test's server has if it says nothing
@@ -150,6 +152,30 @@ def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeServer
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server over FakeModel that many tests share; do not kill any part of it."""
     with Server(tmp_path_factory.mktemp("shared")) as shared:
+        yield shared.start()
+
+
+@pytest.fixture(scope="session")
+def storyteller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the bundled model, as a newcomer has it; shared, do not kill any part of it.
+
+    One thread: two that wait for each other are slow where the cores have other work.
+    """
+    with Server(tmp_path_factory.mktemp("storyteller"), model="", n_ctx=Settings().n_ctx, threads=1) as shared:
+        yield shared.start()
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a random model whose texts can be compared; shared, do not kill any part of it.
+
+    Sums of floating-point numbers depend on their order, so on what else is computed and where it lies. In 32 bits and
+    without flash attention the difference is too small to change a text of the length that tests ask for.
+    """
+    folder = tmp_path_factory.mktemp("tiny")
+    model = write_llama(folder / "tiny.gguf")
+    with Server(folder, model=model, n_ctx=8192, threads=1, flash_attn="off", cache_type_k="f32",
+                cache_type_v="f32") as shared:  # fmt: skip
         yield shared.start()
 
 

@@ -1,0 +1,193 @@
+"""OpenAI's own client, blocking and asynchronous, against a whole server with a real model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.e2e.conftest import MakeServer, Server
+from tests.processes import DEADLINE, wait_for
+
+pytestmark = pytest.mark.e2e
+
+ASK: dict[str, Any] = {"model": "tiny", "prompt": "Once upon a time,", "max_tokens": 24, "seed": 42}
+
+
+def options(server: Server) -> dict[str, Any]:
+    return {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": DEADLINE}
+
+
+@pytest.fixture
+def client(tiny: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(**options(tiny)) as made:
+        yield made
+
+
+class Collected:
+    """A stream's chunks, taken apart."""
+
+    def __init__(self, n: int) -> None:
+        self.texts = [""] * n
+        self.endings: dict[int, str] = {}
+        self.usages: list[Any] = []
+
+    def add(self, chunk: Any) -> None:
+        if chunk.usage is not None:
+            assert not chunk.choices
+            self.usages.append(chunk.usage)
+            return
+        [choice] = chunk.choices
+        assert choice.index not in self.endings, "a choice goes on after its end"
+        self.texts[choice.index] += choice.text
+        if choice.finish_reason is not None:
+            self.endings[choice.index] = choice.finish_reason
+
+
+def test_eight_choices_and_their_usage_summed(client: openai.OpenAI) -> None:
+    answer = client.completions.create(**ASK, n=8, extra_body={"ignore_eos": True})
+    assert answer.object == "text_completion"
+    assert answer.model == "tiny"
+    assert [choice.index for choice in answer.choices] == list(range(8))
+    assert {choice.finish_reason for choice in answer.choices} == {"length"}
+    assert len({choice.text for choice in answer.choices}) == 8
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 8 * 24
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 8 * 24
+    assert answer.usage.prompt_tokens < 24  # once, not once a choice
+
+
+def test_a_stream_of_eight_says_what_the_answer_says(client: openai.OpenAI) -> None:
+    whole = client.completions.create(**ASK, n=8)
+    collected = Collected(8)
+    with client.completions.create(**ASK, n=8, stream=True, stream_options={"include_usage": True}) as stream:
+        for chunk in stream:
+            collected.add(chunk)
+    assert collected.texts == [choice.text for choice in whole.choices]
+    assert collected.endings == {choice.index: choice.finish_reason for choice in whole.choices}
+    [usage] = collected.usages
+    assert whole.usage is not None
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_a_stream_has_no_usage_unless_asked(client: openai.OpenAI) -> None:
+    collected = Collected(2)
+    with client.completions.create(**ASK, n=2, stream=True) as stream:
+        for chunk in stream:
+            collected.add(chunk)
+    assert sorted(collected.endings) == [0, 1]
+    assert not collected.usages
+
+
+def test_the_asynchronous_client_runs_several_streams_at_once(tiny: Server, client: openai.OpenAI) -> None:
+    seeds = (1, 2, 3)
+
+    async def stream(asynchronous: openai.AsyncOpenAI, seed: int) -> list[str]:
+        collected = Collected(8)
+        async with await asynchronous.completions.create(**ASK | {"seed": seed}, n=8, stream=True) as chunks:
+            async for chunk in chunks:
+                collected.add(chunk)
+        return collected.texts
+
+    async def all_streams() -> list[list[str]]:
+        async with openai.AsyncOpenAI(**options(tiny)) as asynchronous:
+            return await asyncio.gather(*(stream(asynchronous, seed) for seed in seeds))
+
+    together = asyncio.run(all_streams())
+    for seed, texts in zip(seeds, together, strict=True):
+        answer = client.completions.create(**ASK | {"seed": seed}, n=8)
+        assert texts == [choice.text for choice in answer.choices]
+
+
+def test_both_dialects_write_the_same_branches(client: openai.OpenAI, tiny: Server) -> None:
+    answer = client.completions.create(**ASK, n=4)
+    body = {**ASK, "n": 4, "stream": False}
+    completions = tiny.post("/v1/srb/completions", body).json()["completions"]
+    assert [choice.text for choice in answer.choices] == [completion["text"] for completion in completions]
+
+
+def test_several_prompts_make_one_list_of_choices(client: openai.OpenAI) -> None:
+    prompts = ["Once upon a time,", "The old king"]
+    answer = client.completions.create(**ASK | {"prompt": prompts}, n=2)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    for place, prompt in enumerate(prompts):
+        alone = client.completions.create(**ASK | {"prompt": prompt}, n=2)
+        assert [choice.text for choice in alone.choices] == [
+            choice.text for choice in answer.choices[2 * place : 2 * place + 2]
+        ]
+
+
+def test_stop_strings_and_finish_reasons(client: openai.OpenAI) -> None:
+    plain = client.completions.create(**ASK, n=1).choices[0]
+    word = plain.text[12:16]
+    stopped = client.completions.create(**ASK, n=1, stop=[word]).choices[0]
+    assert stopped.finish_reason == "stop"
+    assert stopped.text == plain.text.partition(word)[0]
+    assert stopped.model_extra == {"stop_reason": word}
+
+
+def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
+    with openai.OpenAI(**options(storyteller)) as client:
+        [choice] = client.completions.create(**ASK, n=1, logprobs=3).choices
+    logprobs = choice.logprobs
+    assert logprobs is not None
+    assert logprobs.tokens
+    assert logprobs.text_offset
+    assert logprobs.top_logprobs
+    assert "".join(logprobs.tokens) == choice.text
+    for offset, token in zip(logprobs.text_offset, logprobs.tokens, strict=True):
+        assert choice.text[offset:].startswith(token)
+    assert all(1 <= len(top) <= 3 for top in logprobs.top_logprobs)
+
+
+def test_models_lists_the_one_that_answers(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("n", 0), ("n", 65), ("temperature", "hot"), ("max_tokens", -5), ("stop", 7), ("prompt", ""), ("best_of", 20)],
+)
+def test_a_bad_value_is_a_bad_request_error_that_names_it(client: openai.OpenAI, field: str, value: Any) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**ASK | {field: value})
+    assert caught.value.status_code == 400
+    assert caught.value.param == field
+    assert caught.value.type == "invalid_request_error"
+    assert f"'{field}'" in caught.value.message
+
+
+def test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**ASK | {"prompt": "the sea " * 600}, n=8, stream=True)
+    error: Any = caught.value.body
+    assert error["type"] == "exceed_context_size_error"
+    assert error["n_prompt_tokens"] > error["n_ctx"]
+    assert str(error["n_prompt_tokens"]) in caught.value.message
+    assert str(error["n_ctx"]) in caught.value.message
+
+
+def test_a_route_that_is_not_there_is_a_not_found_error(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError):
+        client.files.list()
+
+
+def test_a_server_without_its_engine_is_an_internal_server_error(make_server: MakeServer) -> None:
+    server = make_server(engine_managed=False).start(wait=False)
+    wait_for(lambda: server.health() == 503, "the web server answers")
+    with openai.OpenAI(**options(server)) as client, pytest.raises(openai.InternalServerError) as caught:
+        client.completions.create(**ASK)
+    assert caught.value.status_code == 503
+    assert caught.value.response.headers["Retry-After"] == "1"
+
+
+def test_leaving_a_stream_ends_its_branches(storyteller: Server) -> None:
+    body = ASK | {"max_tokens": -1, "n": 2}
+    with openai.OpenAI(**options(storyteller)) as client:
+        with client.completions.create(**body, stream=True, extra_body={"ignore_eos": True}) as stream:
+            next(iter(stream))
+            assert storyteller.metric("requests_processing") == 1
+        wait_for(lambda: storyteller.metric("requests_processing") == 0, "the request has ended")

@@ -91,6 +91,14 @@ class Settings(BaseModel):
         "", description="share of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
+    # Prefix tree
+    cache_cells: int = Field(
+        4096, ge=0, description="idle KV cells kept ready at once; more of them slow every step, so the rest is parked"
+    )
+    cache_ram_mib: int = Field(
+        2048, ge=0, description="host memory for parked KV, in MiB; 0: what does not stay in the cells is forgotten"
+    )
+
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait; more are answered 429")
     engine_managed: bool = Field(

@@ -20,6 +20,7 @@ _HEADINGS = {
     "host": "Web server",
     "n": "What a request gets when it does not say",
     "model": "Model and context",
+    "cache_cells": "Prefix tree",
     "max_queue": "Engine",
 }
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.grammar import check_grammar
-from srb.engine.kv_store import KVStore
 from srb.engine.model import Batch, DecodeStatus, Model, Sampler
+from srb.engine.prefix_tree import PrefixTree
 from srb.engine.probs import token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
@@ -45,13 +45,24 @@ class Counters:
 class Engine:
     """Continuous batching of requests with many branches each, over one Model."""
 
-    def __init__(self, model: Model, *, max_queue: int, clock: Callable[[], float]) -> None:
-        """Serve `model`; at most `max_queue` requests wait. `clock` gives seconds and only ever grows."""
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_queue: int,
+        clock: Callable[[], float],
+        cache_cells: int = 0,
+        cache_bytes: int = 0,
+    ) -> None:
+        """Serve `model`; at most `max_queue` requests wait. `clock` gives seconds and only ever grows.
+
+        The prefix tree keeps `cache_cells` idle cells in the KV store and `cache_bytes` of parked ones in memory.
+        """
         self.model = model
         self._max_queue = max_queue
         self._clock = clock
-        self._store = KVStore(model)
-        self._scheduler = Scheduler(model, self._store)
+        self._tree = PrefixTree(model, cache_cells, cache_bytes)
+        self._scheduler = Scheduler(model, self._tree)
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
         self._last_fatal = float("-inf")
@@ -81,7 +92,8 @@ class Engine:
             for sampler in samplers:
                 sampler.close()
             raise
-        return Request(command.request_id, prompt, zip(command.branches, samplers, strict=True))
+        specs = zip(command.branches, samplers, strict=True)
+        return Request(command.request_id, prompt, specs, command.cache_prompt)
 
     # ---- the decode thread
 
@@ -113,17 +125,19 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._requests)
+        return bool(self._requests) or self._tree.is_over_budget
 
     def step(self) -> list[Event]:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
+        self._admit()
         plan = self._scheduler.schedule(list(self._requests.values()))
         self._make_room(plan)
         self._compute(plan.runs, events)
         self._start_branches(events)
         self._finish_ended(events)
+        self._tree.trim()
         self._account(plan, self._clock() - began)
         return events
 
@@ -140,15 +154,14 @@ class Engine:
             "requests_deferred": queued,
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
             "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
-            "kv_cells_used": self._store.used_cells,
             "kv_cells": self.model.n_ctx,
-            "sequences_used": self.model.n_seq_max - self._store.free_ids,
             "sequences": self.model.n_seq_max,
+            **self._tree.stats(),
         }
 
     def check_invariants(self) -> None:
         """Assert what must hold between two steps; cheap enough for tests after every operation and for idle times."""
-        self._store.check_invariants(self._requests.values())
+        self._tree.check_invariants(self._requests.values())
         for request in self._requests.values():
             assert not request.is_over, f"{request!r} is over and was not finished"
             for branch in request.branches:
@@ -191,23 +204,28 @@ class Engine:
         if grammar:
             check_grammar(grammar)
 
-    # ---- step: make room, decode
+    # ---- step: admit, make room, decode
+
+    def _admit(self) -> None:
+        for request in self._scheduler.admissible(list(self._requests.values())):
+            if request.started_at is None:
+                request.started_at = self._clock()
+            self._tree.begin(request.prefix, request.cache_prompt)
+            if request.prefix.is_complete:  # the very same prompt is there, with its logits
+                request.prefix_done_at = request.prefix_done_at or self._clock()
 
     def _make_room(self, plan: StepPlan) -> None:
         for branch in plan.pauses:
             self._pause(branch)
         for request in plan.drops:
-            self._store.release(request.prefix)
-        for run in plan.runs:
-            if isinstance(run.span, Prefix) and run.span.seq_id is None:
-                self._store.open(run.span)
-                if run.span.request.started_at is None:
-                    run.span.request.started_at = self._clock()
+            self._tree.release(request.prefix)
+        there_is = self._tree.make_room(sum(run.count for run in plan.runs), 0)
+        assert there_is, "a plan for more cells than there are"
 
     def _pause(self, branch: Branch) -> None:
-        """Give a branch's sequence up under pressure; its tokens are computed again when there is room."""
+        """Take a branch's sequence under pressure; the tree keeps what it can of its KV until there is room again."""
         branch.move(BranchState.WAITING)
-        self._store.release(branch)
+        self._tree.end(branch, keep=self.model.can_cut)
         self._counters.branches_paused_total += 1
 
     def _compute(self, runs: list[Run], events: list[Event]) -> None:
@@ -223,7 +241,7 @@ class Engine:
                 run.completes,
             )
             for run in runs
-            if (span := run.span).seq_id is not None
+            if (span := run.span).seq_id is not None  # every planned span has one; this tells the type checker
         ]
         self._counters.n_decode_total += 1
         match self.model.decode(batch):
@@ -276,7 +294,7 @@ class Engine:
         for request in list(self._requests.values()):
             if not request.is_queued:
                 events += self._fail(request, DecodeFailed("the computation failed; the request may be sent again"))
-        self.model.clear()
+        self._tree.clear()
         if repeated:
             raise EngineFault("the computation failed twice within a minute")
         test = Batch()
@@ -290,24 +308,24 @@ class Engine:
     def _commit(self, runs: list[Run], rows: list[int], events: list[Event]) -> None:
         """Record what was computed; every span that has caught up gets its next token."""
         completed = [run.completes for run in runs]
-        for run in runs:
-            self._store.computed(run.span, run.count)
-        for run, row, complete in zip(runs, rows, completed, strict=True):
-            span = run.span
+        for run in runs:  # all of them before a branch ends and what is free is counted
+            if isinstance(run.span, Branch):
+                self._tree.advance(run.span, run.count)
+            else:
+                self._tree.computed(run.span, run.count)
+                self._counters.prompt_tokens_total += run.count
+        for span, row in ((run.span, row) for run, row, done in zip(runs, rows, completed, strict=True) if done):
             if isinstance(span, Branch):
-                if complete:
-                    self._sample(span, row, events)
-                continue
-            self._counters.prompt_tokens_total += run.count
-            if complete:
+                self._sample(span, row, events)
+            else:
                 # Kept, so that branches that begin later than others need nothing computed again.
-                span.logits = self.model.logits(row).copy()
+                self._tree.complete(span, self.model.logits(row).copy(), span.request.cache_prompt)
                 span.request.prefix_done_at = span.request.prefix_done_at or self._clock()
 
     def _start_branches(self, events: list[Event]) -> None:
         """Fork computed prefixes while there is room; each new branch samples its own first token."""
         for branch in self._scheduler.startable(list(self._requests.values())):
-            self._store.fork(branch)
+            self._tree.start(branch)
             branch.move(BranchState.RUNNING)
             if branch.spec.max_tokens == 0:
                 self._end(branch, FinishReason.LIMIT, events)
@@ -372,7 +390,7 @@ class Engine:
             self._show(branch, emission, events)
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
-        self._store.release(branch)
+        self._tree.end(branch, keep=branch.request.cache_prompt)
         branch.move(BranchState.ENDED)
         branch.sampler.close()
         length = len(branch.tokens)
@@ -388,7 +406,7 @@ class Engine:
     def _finish_ended(self, events: list[Event]) -> None:
         """Say Done, once, for each request whose branches have all ended."""
         for request in [request for request in self._requests.values() if request.is_over]:
-            self._store.release(request.prefix)
+            self._tree.release(request.prefix)
             del self._requests[request.request_id]
             now = self._clock()
             started = now if request.started_at is None else request.started_at
@@ -397,7 +415,7 @@ class Engine:
                 Done(
                     request.request_id,
                     prompt_tokens=len(request.prefix.tokens),
-                    cached_tokens=0,
+                    cached_tokens=request.prefix.num_cached,
                     completion_tokens=sum(len(branch.tokens) for branch in request.branches),
                     prompt_ms=(prefix_done - started) * 1000,
                     predicted_ms=(now - prefix_done) * 1000,
@@ -405,8 +423,9 @@ class Engine:
             )
 
     def _fail(self, request: Request, error: SRBError) -> list[Event]:
-        for span in (request.prefix, *request.branches):
-            self._store.release(span)
+        for branch in request.branches:
+            self._tree.end(branch, keep=False)
+        self._tree.release(request.prefix)
         request.close()
         del self._requests[request.request_id]
         return [Failed(request.request_id, error.slug, error.message)]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from srb.engine.model import Batch, DecodeStatus, Logits
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits
 from srb.errors import GrammarDeadEnd
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -25,6 +25,7 @@ _WORDS = [
 _PIECES = [b"", b"", *(word.encode() if word in ",.?!" else f" {word}".encode() for word in _WORDS)]
 _FIRST_BYTE = len(_PIECES)
 BOS, EOS = 0, 1
+_HASH_SIZE = 16
 
 
 class FakeModel:
@@ -34,13 +35,20 @@ class FakeModel:
     """
 
     def __init__(
-        self, n_ctx: int = 512, n_seq_max: int = 16, n_batch: int = 64, n_ubatch: int = 16, n_ctx_seq: int | None = None
+        self,
+        n_ctx: int = 512,
+        n_seq_max: int = 16,
+        n_batch: int = 64,
+        n_ubatch: int = 16,
+        n_ctx_seq: int | None = None,
+        can_cut: bool = True,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
         self.n_batch = max(n_batch, n_seq_max)
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max
+        self.can_cut = can_cut
         self.n_vocab = _FIRST_BYTE + 256
         self.failures: deque[DecodeStatus] = deque()
         self.n_decodes = 0
@@ -56,7 +64,7 @@ class FakeModel:
             path="",
             description="fake",
             architecture="fake",
-            memory="attention",
+            memory="attention" if self.can_cut else "recurrent",
             n_vocab=self.n_vocab,
             vocab_type=0,
             n_ctx=self.n_ctx,
@@ -110,7 +118,8 @@ class FakeModel:
                 raise AssertionError(f"position {position} in sequence {seq_id}, which holds {len(cells)}")
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
-            cells.append(_Cell(token, cells[-1] if cells else None))
+            past = cells[-1].visible if cells else b""
+            cells.append(_Cell(hashlib.blake2b(past + token.to_bytes(4, "big"), digest_size=_HASH_SIZE).digest()))
             if wanted:
                 self._rows[row] = self._next_logits(cells[-1].visible)
         return DecodeStatus.OK
@@ -118,10 +127,42 @@ class FakeModel:
     def logits(self, row: int) -> Logits:
         return self._rows[row]  # KeyError: no logits were asked for, where llama.cpp aborts
 
-    def fork(self, source: int, target: int) -> None:
+    def fork(self, source: int, target: int, end: int | None = None) -> None:
         if self._sequences[target]:
             raise AssertionError(f"sequence {target} is not empty")
-        self._sequences[target] = list(self._sequences[source])
+        self._sequences[target] = self._cut(source, end)
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        self._sequences[seq_id] = self._cut(seq_id, end)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        shared, own = self._cut(source, end), self._sequences[target]
+        if shared[-1].visible != own[end - 1].visible:
+            raise AssertionError(f"sequences {source} and {target} hold different texts before {end}")
+        self._sequences[target] = shared + own[end:]
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        cells = self._sequences[seq_id]
+        if not cells[start:] or (start and not self.can_cut):
+            raise AssertionError(f"sequence {seq_id} of {len(cells)} cells cannot be saved from {start}")
+        before = cells[start - 1].visible if start else bytes(_HASH_SIZE)
+        return np.frombuffer(before + b"".join(cell.visible for cell in cells[start:]), np.uint8)
+
+    def restore(self, seq_id: int, blob: Blob) -> None:
+        cells = self._sequences[seq_id]
+        before, *visible = (blob[i : i + _HASH_SIZE].tobytes() for i in range(0, len(blob), _HASH_SIZE))
+        if before != (cells[-1].visible if cells else bytes(_HASH_SIZE)):
+            raise AssertionError("a span is glued to another text than it was saved after")
+        if self.used_cells + len(visible) > self.n_ctx:
+            raise AssertionError("there is no room to restore")
+        cells += (_Cell(each) for each in visible)
+
+    def _cut(self, seq_id: int, end: int | None) -> list[_Cell]:
+        """Return the first `end` cells of a sequence."""
+        cells = self._sequences[seq_id]
+        if end is not None and (end > len(cells) or (end < len(cells) and not self.can_cut)):
+            raise AssertionError(f"sequence {seq_id} of {len(cells)} cells cannot be cut at {end}")
+        return cells[:end]
 
     def remove(self, seq_id: int) -> None:
         self._sequences[seq_id] = []
@@ -149,9 +190,8 @@ class _Cell:
 
     __slots__ = ("visible",)
 
-    def __init__(self, token: int, before: _Cell | None) -> None:
-        past: bytes = before.visible if before else b""
-        self.visible: bytes = hashlib.blake2b(past + token.to_bytes(4, "big"), digest_size=16).digest()
+    def __init__(self, visible: bytes) -> None:
+        self.visible = visible
 
 
 class FakeSampler:

@@ -19,7 +19,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugge
 
 import llama_cpp as lib
 
-from srb.engine.model import Batch, DecodeStatus, Logits
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import ModelInfo, SamplingParams
@@ -90,7 +90,9 @@ class LlamaModel:
         self.n_ctx_seq: int = min(self.n_ctx, self.n_ctx_train) if self.n_ctx_train > 0 else self.n_ctx
         self.n_batch: int = lib.llama_n_batch(context)
         self.n_ubatch: int = lib.llama_n_ubatch(context)
-        self.n_seq_max: int = lib.llama_n_seq_max(context)
+        self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
+        self._scratch = self.n_seq_max  # the last sequence is this file's own, for spans on their way in or out
+        self.can_cut = _memory_kind(model) == "attention"
         self._pieces: dict[int, bytes] = {}
         self._wanted: set[int] = set()  # rows of the last decode that have logits
         self._batch = _NativeBatch(self.n_batch)
@@ -206,9 +208,40 @@ class LlamaModel:
         self._check_row(row)
         return np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
 
-    def fork(self, source: int, target: int) -> None:
-        """Let `target`, which is empty, share all cells of `source`."""
-        lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+    def fork(self, source: int, target: int, end: int | None = None) -> None:
+        """Let `target`, which is empty, share the cells of `source`: all, or those before position `end`."""
+        lib.llama_memory_seq_cp(self._memory, source, target, *((-1, -1) if end is None else (0, end)))
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        """Forget what a sequence holds from position `end` on."""
+        lib.llama_memory_seq_rm(self._memory, seq_id, end, -1)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        """Replace the cells of `target` before position `end`, computed from the same text, by those of `source`."""
+        lib.llama_memory_seq_rm(self._memory, target, 0, end)
+        lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        """Return the KV of a sequence from position `start` on, which is 0 unless it can be cut."""
+        if start:
+            lib.llama_memory_seq_cp(self._memory, seq_id, self._scratch, start, -1)
+            seq_id = self._scratch
+        size = lib.llama_state_seq_get_size(self._context, seq_id)
+        blob = np.empty(size, np.uint8)
+        if lib.llama_state_seq_get_data(self._context, _bytes_pointer(blob), size, seq_id) != size:
+            raise AssertionError(f"sequence {seq_id} could not be saved")
+        if seq_id == self._scratch:
+            self.remove(self._scratch)
+        return blob
+
+    def restore(self, seq_id: int, blob: Blob) -> None:
+        """Glue a saved span onto a sequence that holds what was before it; the caller knows that there is room."""
+        target = self._scratch if self.can_cut else seq_id
+        if lib.llama_state_seq_set_data(self._context, _bytes_pointer(blob), len(blob), target) != len(blob):
+            raise AssertionError(f"{len(blob)} saved bytes could not be restored")
+        if target == self._scratch:
+            lib.llama_memory_seq_cp(self._memory, self._scratch, seq_id, -1, -1)
+            self.remove(self._scratch)
 
     def remove(self, seq_id: int) -> None:
         """Forget a whole sequence; cells that others share stay."""
@@ -466,7 +499,7 @@ def _context_params(settings: Settings, model: Any) -> Any:
     threads = settings.threads or _usable_cores()
     params = lib.llama_context_default_params()
     params.n_ctx = settings.n_ctx
-    params.n_seq_max = max(2, settings.n_seq_max or most)  # a prefix and a branch
+    params.n_seq_max = min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)  # a prefix, a branch, our scratch
     params.n_batch = max(settings.n_batch, params.n_seq_max)  # every running branch has its place in every step
     params.n_ubatch = min(settings.n_ubatch, params.n_batch)
     params.n_outputs_max = params.n_seq_max
@@ -486,6 +519,10 @@ def _memory_kind(model: Any) -> str:
     if lib.llama_model_is_hybrid(model):
         return "hybrid"
     return "sliding_window" if lib.llama_model_n_swa(model) > 0 else "attention"
+
+
+def _bytes_pointer(blob: Blob) -> Any:
+    return blob.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _string(function: Any, *args: Any) -> str:

@@ -65,7 +65,13 @@ def load_engine(settings: Settings) -> LoadedEngine:
         from srb.engine.llama import LlamaModel
 
         model = LlamaModel.load(settings)
-    engine = Engine(model, max_queue=settings.max_queue, clock=time.monotonic)
+    engine = Engine(
+        model,
+        max_queue=settings.max_queue,
+        clock=time.monotonic,
+        cache_cells=settings.cache_cells,
+        cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+    )
     return engine, model.info(settings.model_alias), engine.close
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from srb.engine.model import Logits, Sampler
+from srb.engine.node import Node
 from srb.engine.text import BranchText
 from srb.protocol import BranchSpec
 
@@ -23,51 +24,56 @@ _LEGAL = {
 }
 
 
-class Span:
-    """Tokens at consecutive positions, the first `num_computed` of them in the KV store under `seq_id`.
+class Prefix:
+    """The prompt, shared by all branches of a request. It is no branch, and no branch is it."""
 
-    Prefill and decode are one subtraction: `pending`, the tokens that are known and not yet computed.
-    """
+    __slots__ = ("logits", "node", "num_cached", "request", "tokens")
 
-    __slots__ = ("num_computed", "seq_id", "start", "tokens")
+    start = 0
 
-    def __init__(self, tokens: list[int], start: int) -> None:
+    def __init__(self, request: Request, tokens: list[int]) -> None:
+        self.request = request
         self.tokens = tokens
-        self.start = start  # position of tokens[0]
-        self.num_computed = 0
-        self.seq_id: int | None = None  # lent by the KV store
+        self.node: Node | None = None  # the tree's, where the prompt ends; None until the request begins
+        self.num_cached = 0  # tokens that the tree had already
+        self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
+
+    @property
+    def num_computed(self) -> int:
+        return self.node.start + self.node.num_computed if self.node else 0
 
     @property
     def pending(self) -> int:
+        """Prefill and decode are one subtraction: tokens that are known and not yet computed."""
         return len(self.tokens) - self.num_computed
 
-
-class Prefix(Span):
-    """The prompt, shared by all branches of a request. It is no branch, and no branch is it."""
-
-    __slots__ = ("logits", "request")
-
-    def __init__(self, request: Request, tokens: list[int]) -> None:
-        super().__init__(tokens, start=0)
-        self.request = request
-        self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
+    @property
+    def seq_id(self) -> int | None:
+        return self.node.seq_id if self.node else None
 
     @property
     def is_complete(self) -> bool:
         return not self.pending
 
     def __repr__(self) -> str:
-        return f"<prefix {self.num_computed}/{len(self.tokens)} seq={self.seq_id}>"
+        return f"<prefix {self.num_computed}/{len(self.tokens)} {self.node!r}>"
 
 
-class Branch(Span):
+class Branch:
     """One completion: the tokens it has chosen, the sampler that chooses, the text they make."""
 
-    __slots__ = ("index", "logprob_sum", "request", "sampler", "spec", "state", "text")
+    __slots__ = (
+        "base", "index", "logprob_sum", "num_computed", "request", "sampler", "seq_id", "spec", "start", "state", "text",
+        "tokens",
+    )  # fmt: skip
 
     def __init__(self, request: Request, index: int, spec: BranchSpec, sampler: Sampler) -> None:
-        super().__init__([], start=len(request.prefix.tokens))
         self.request = request
+        self.start = len(request.prefix.tokens)  # position of tokens[0]
+        self.tokens: list[int] = []
+        self.num_computed = 0
+        self.seq_id: int | None = None  # lent by the tree while the branch runs
+        self.base: Node | None = None  # the node it was forked from
         self.index = index
         self.spec = spec
         self.sampler = sampler
@@ -86,6 +92,15 @@ class Branch(Span):
         """Position after the branch's last token."""
         return self.start + len(self.tokens)
 
+    @property
+    def pending(self) -> int:
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def own_cells(self) -> int:
+        """Cells of tokens that the branch computed itself, and no node holds."""
+        return self.num_computed - (self.base.end - self.start) if self.base else 0
+
     def __repr__(self) -> str:
         return f"<branch {self.index} {self.state.name} {self.num_computed}/{len(self.tokens)} seq={self.seq_id}>"
 
@@ -93,15 +108,17 @@ class Branch(Span):
 class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
-    __slots__ = ("branches", "finished_at", "prefix", "prefix_done_at", "request_id", "started_at")
+    __slots__ = ("branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "started_at")
 
-    def __init__(self, request_id: str, prompt: list[int], specs: Iterable[tuple[BranchSpec, Sampler]]) -> None:
+    def __init__(
+        self, request_id: str, prompt: list[int], specs: Iterable[tuple[BranchSpec, Sampler]], cache_prompt: bool = True
+    ) -> None:
         self.request_id = request_id
+        self.cache_prompt = cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
-        self.started_at: float | None = None  # seconds on the engine's clock: the first prompt token was planned
+        self.started_at: float | None = None  # seconds on the engine's clock
         self.prefix_done_at: float | None = None
-        self.finished_at: float | None = None
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]
@@ -114,10 +131,6 @@ class Request:
     def is_queued(self) -> bool:
         """Nothing has been computed for it yet."""
         return self.started_at is None
-
-    @property
-    def cells(self) -> int:
-        return self.prefix.num_computed + sum(branch.num_computed for branch in self.branches)
 
     def close(self) -> None:
         for branch in self.branches:

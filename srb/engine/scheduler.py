@@ -1,8 +1,9 @@
 """Decides what the next step computes. Everything here reads; the engine acts on the plan.
 
 The order is that of arrival: decode tokens of all running branches come first, then prompts in chunks, oldest first, as
-far as the batch and the free cells reach. Under pressure the youngest give way: branches are paused, then whole prompts
-dropped, to be computed again when there is room. The oldest request always goes on, so nobody waits for ever.
+far as the batch and the cells reach. Cells of idle nodes count as free: the tree parks those when they are needed. Under
+pressure the youngest give way: branches are paused, then prompts let go, to be resumed from what the tree kept of them
+when there is room. The oldest request always goes on, so nobody waits for ever.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from srb.engine.kv_store import KVStore
 from srb.engine.model import Model
+from srb.engine.prefix_tree import PrefixTree
 from srb.engine.request import Branch, BranchState, Prefix, Request
 
 HEADROOM = 16  # cells kept free per running branch before more is begun, so that beginners do not push each other out
@@ -44,9 +45,9 @@ class StepPlan:
 
 
 class Scheduler:
-    def __init__(self, model: Model, store: KVStore) -> None:
+    def __init__(self, model: Model, tree: PrefixTree) -> None:
         self._model = model
-        self._store = store
+        self._tree = tree
 
     def schedule(self, requests: Sequence[Request]) -> StepPlan:
         """Plan a step for `requests`, oldest first."""
@@ -61,20 +62,41 @@ class Scheduler:
                 free -= 1
         if plan.runs:  # running branches wait for this step, so no prompt may make it long
             budget = min(budget, self._model.n_ubatch)
-        headroom = HEADROOM * len(running)
-        promised = 0  # cells that older spans will still need
-        for span in self._to_prefill(requests, running):
-            begins = span.seq_id is None and span.request is not requests[0]
-            if begins and span.pending + promised + headroom > free:
-                break  # nobody overtakes: a long prompt gets its turn when enough has ended
+        for span in _to_prefill((request for request in requests if request not in plan.drops), running):
             count = min(span.pending, budget, free)
             if count <= 0:
                 break
             plan.runs.append(Run(span, count))
             budget -= count
             free -= count
-            promised += span.pending - count
         return plan
+
+    def admissible(self, requests: Sequence[Request]) -> Iterator[Request]:
+        """Yield requests that may begin now; the caller begins each before asking for the next.
+
+        Who shares tokens with a prompt that is being computed waits for those; of all others nobody overtakes, so that
+        a long prompt gets its turn when enough has ended.
+        """
+        # A prompt without a running branch will need cells for its rest and one more sequence id.
+        promised_cells = sum(request.prefix.pending for request in requests if request.prefix.node is not None)
+        promised_ids = sum(
+            request.prefix.node is not None and not request.in_state(BranchState.RUNNING) for request in requests
+        )
+        headroom = HEADROOM * sum(1 for _ in _running(requests))
+        for request in requests:
+            if request.prefix.node is not None:
+                continue
+            match = self._tree.match(request.prefix.tokens) if request.cache_prompt else None
+            if match is not None and match.awaits is not None and request is not requests[0]:
+                continue
+            cells = self._tree.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
+            must = request is requests[0] and not headroom and not promised_ids
+            enough = cells + promised_cells + headroom <= self._tree.available_cells
+            if not must and (not enough or self._tree.available_ids - promised_ids < 2):
+                return
+            yield request
+            promised_cells += request.prefix.pending
+            promised_ids += 1
 
     def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
         """Yield branches that may fork their computed prefix now; the caller starts each before asking for the next.
@@ -82,7 +104,7 @@ class Scheduler:
         Requests with the fewest running branches come first, so that a large one leaves room for others. The last
         sequence ids are kept for requests that have not begun.
         """
-        opened = [request for request in requests if request.prefix.seq_id is not None]
+        opened = [request for request in requests if request.prefix.node is not None]
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
         for_beginners = 2 if any(request.is_queued for request in requests) else 0
@@ -93,14 +115,14 @@ class Scheduler:
             total = sum(running.values())
             needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
             kept_back = for_beginners + _without_branch(running) if running[request.request_id] else 0
-            if self._store.free_ids <= kept_back or self._store.free_cells < needed:
+            if self._tree.available_ids <= kept_back or self._tree.available_cells < needed:
                 return
             running[request.request_id] += 1
             yield branch
 
     def _relieve(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause the youngest until every running branch can take a step; return the free cells after that."""
-        free = self._store.free_cells
+        free = self._tree.available_cells
         for request in reversed(requests):
             is_oldest = request is requests[0]
             own = [branch for branch in running if branch.request is request]
@@ -108,29 +130,18 @@ class Scheduler:
                 branch = own.pop()
                 running.remove(branch)
                 plan.pauses.append(branch)
-                free += branch.num_computed
+                free += branch.own_cells
             needed = len(running) or _next_need(requests[0])
-            if free < needed and not own and not is_oldest and request.prefix.seq_id is not None:
+            if free < needed and not own and not is_oldest and (node := request.prefix.node) is not None:
                 plan.drops.append(request)
-                free += request.prefix.num_computed
+                free += node.cells if node.pins == 1 and not node.has_live_children else 0
         return free
 
-    def _to_prefill(self, requests: Sequence[Request], running: list[Branch]) -> Iterator[Prefix | Branch]:
-        """Yield resumed branches that catch up, then prompts in the order of arrival."""
-        yield from (branch for branch in running if branch.pending > 1)
-        # An opened prompt without a running branch needs one more sequence id; none may be lent past that.
-        free_ids = self._store.free_ids - sum(
-            request.prefix.seq_id is not None and not request.in_state(BranchState.RUNNING) for request in requests
-        )
-        for request in requests:
-            prefix = request.prefix
-            if prefix.is_complete:
-                continue
-            if prefix.seq_id is None:
-                if free_ids < 2:
-                    return
-                free_ids -= 2
-            yield prefix
+
+def _to_prefill(requests: Iterable[Request], running: list[Branch]) -> Iterator[Prefix | Branch]:
+    """Yield resumed branches that catch up, then prompts in the order of arrival."""
+    yield from (branch for branch in running if branch.pending > 1)
+    yield from (request.prefix for request in requests if request.prefix.node and not request.prefix.is_complete)
 
 
 def _running(requests: Iterable[Request]) -> Iterator[Branch]:

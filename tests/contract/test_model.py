@@ -10,7 +10,7 @@ from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
-TOLERANCE = 2e-3
+TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones
 
 
 def compute(model: Model, seq_id: int, tokens: list[int], position: int = 0) -> Logits:
@@ -165,3 +165,54 @@ def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> Non
     together = generate(model, list(range(50, 58)))
     assert len({tuple(tokens) for tokens in together}) == 8
     assert together == [generate(model, [seed])[0] for seed in range(50, 58)]
+
+
+def test_a_sequence_saved_and_restored_has_the_same_next_logits(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:-1])
+    blob = model.save(1, 0)
+    model.remove(1)
+    compute(model, 1, tokens[::-1])  # other things happen in its cells
+    model.remove(1)
+    model.restore(2, blob)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+def test_a_span_is_saved_alone_and_glued_on_behind_what_was_before_it(model: Model) -> None:
+    if not model.can_cut:
+        return  # whole sequences only: the test above
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:-1])
+    model.fork(1, 2, 5)
+    blob = model.save(1, 5)
+    assert len(blob) < len(model.save(1, 0))
+    model.remove(1)
+    model.restore(2, blob)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+def test_a_fork_cut_short_goes_on_another_way(model: Model) -> None:
+    if not model.can_cut:
+        return
+    tokens = tokens_of(model)
+    other = [*tokens[:5], *tokens[:3]]
+    cold = compute(model, 0, other)
+    compute(model, 1, tokens)
+    model.fork(1, 2, 5)
+    assert close(cold, compute(model, 2, other[5:], position=5))
+    model.truncate(1, 5)
+    assert close(cold, compute(model, 1, other[5:], position=5))
+
+
+def test_a_splice_shares_the_beginning_and_keeps_the_rest(model: Model) -> None:
+    if not model.can_cut:
+        return
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:7])
+    compute(model, 2, tokens[:-1])
+    model.splice(1, 2, 7)
+    model.remove(1)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))

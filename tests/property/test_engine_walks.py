@@ -22,7 +22,7 @@ PROMPTS = ["the old king said", "the old king said then the fox", "a", "river bo
 
 @dataclass(frozen=True)
 class Submitted:
-    prompt: str
+    prompt: str | tuple[int, ...]
     n: int
     seed: int
     max_tokens: int
@@ -31,12 +31,20 @@ class Submitted:
 
 class EngineWalk(RuleBasedStateMachine):
     @initialize(
-        n_ctx=st.integers(50, 300), n_seq_max=st.integers(2, 12), n_ubatch=st.integers(4, 32), short=st.booleans()
+        n_ctx=st.integers(70, 400),
+        n_seq_max=st.integers(2, 12),
+        n_ubatch=st.integers(4, 32),
+        short=st.booleans(),
+        can_cut=st.booleans(),
+        cache_cells=st.sampled_from([0, 20, 100, 10**6]),
+        cache_bytes=st.sampled_from([0, 16 * 30, 16 * 200, 10**6]),
     )
-    def begin(self, n_ctx: int, n_seq_max: int, n_ubatch: int, short: bool) -> None:
-        self.n_ctx_seq = 48 if short else n_ctx
-        model = FakeModel(n_ctx, n_seq_max, n_batch=32, n_ubatch=n_ubatch, n_ctx_seq=self.n_ctx_seq)
-        self.driver = Driver(model)
+    def begin(
+        self, n_ctx: int, n_seq_max: int, n_ubatch: int, short: bool, can_cut: bool, cache_cells: int, cache_bytes: int
+    ) -> None:
+        self.n_ctx_seq = 60 if short else n_ctx
+        model = FakeModel(n_ctx, n_seq_max, 32, n_ubatch, n_ctx_seq=self.n_ctx_seq, can_cut=can_cut)
+        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
 
@@ -50,6 +58,29 @@ class EngineWalk(RuleBasedStateMachine):
     def submit(self, prompt: str, n: int, seed: int, max_tokens: int, stop: tuple[str, ...]) -> None:
         request_id = self.driver.submit(prompt, n, seed, max_tokens, stop=stop)
         self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop)
+
+    @precondition(lambda self: self.submitted)
+    @rule(
+        data=st.data(),
+        n=st.integers(1, 8),
+        seed=st.integers(0, 1000),
+        more=st.sampled_from([(), (5,), (5, 6, 7), (9,) * 20]),
+        cut=st.integers(0, 30),
+        cache_prompt=st.booleans(),
+    )
+    def go_on_from_a_branch(
+        self, data: st.DataObject, n: int, seed: int, more: tuple[int, ...], cut: int, cache_prompt: bool
+    ) -> None:
+        """As a writer does: the prompt, a branch's text or a part of it, and something new."""
+        request_id = data.draw(st.sampled_from(list(self.submitted)))
+        before = self.submitted[request_id]
+        text = self.driver.result(request_id).tokens.get(data.draw(st.integers(0, before.n - 1)), [])
+        prompt = before.prompt
+        head = self.driver.model.tokenize(prompt, True, True) if isinstance(prompt, str) else prompt
+        tokens = (*head, *text[: max(0, len(text) - cut)], *more)
+        if len(tokens) < self.n_ctx_seq:
+            new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt)
+            self.submitted[new_id] = Submitted(tokens, n, seed, 8, ())
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:
@@ -116,5 +147,5 @@ class EngineWalk(RuleBasedStateMachine):
                 assert (end.reason, end.length) == (expected.ends[0].reason, expected.ends[0].length)
 
 
-EngineWalk.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+EngineWalk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestEngineWalk = EngineWalk.TestCase

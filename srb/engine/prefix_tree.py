@@ -1,0 +1,568 @@
+"""What is computed and where it lies: a tree of token spans, each in KV cells, in host memory, or being computed.
+
+A path from the root is a text that has been computed. Whatever a request computes stays here when it ends, until the
+budgets (cells, sequence ids, host bytes) ask for the room: the least recently used leaves are parked first.
+
+A sequence holds a whole path, so a fork is one call, and an inner node needs no sequence of its own while a descendant
+has one: ids are spent on leaves alone. A node owns the cells of its own span and shares those of its ancestors.
+Memory that cannot be cut (recurrent, hybrid, sliding window) is reused at the end of a node only: there the tree is
+flat, each node a whole text under the root with a sequence of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from srb.engine.model import Logits, Model
+from srb.engine.node import Node, NodeState, common_length
+from srb.engine.request import Branch, Prefix, Request
+
+WORTH_SHARING = 16  # tokens: fewer are computed sooner than waited for, and cheaper kept twice than split off
+PARK_TOKENS = 512  # most tokens saved in one step, so that saving does not hold up the branches that run
+
+
+@dataclass(slots=True)
+class TreeCounters:
+    """What the tree has done since the start."""
+
+    prefix_hits_total: int = 0  # requests that found a part of their prompt
+    prompt_tokens_cached_total: int = 0
+    tokens_restored_total: int = 0
+    nodes_parked_total: int = 0
+    nodes_dropped_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    nodes: list[Node]
+    cells: int
+    ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How much of a text the tree holds: `node`'s whole path and `cut` tokens of its child `into`.
+
+    `awaits` is a node that another request is computing and that holds more of this text: worth waiting for.
+    """
+
+    node: Node
+    into: Node | None = None
+    cut: int = 0
+    awaits: Node | None = None
+
+    @property
+    def length(self) -> int:
+        return self.node.end + self.cut
+
+
+class PrefixTree:
+    """The one writer of residency, pins and sequence ids."""
+
+    def __init__(self, model: Model, cache_cells: int, cache_bytes: int) -> None:
+        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` of parked nodes in host memory."""
+        self._model = model
+        self._cache_cells = cache_cells
+        self._cache_bytes = cache_bytes
+        self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
+        self._root = Node(None, [], NodeState.RESIDENT)
+        self._private: list[Node] = []  # nodes that no other request may find
+        self._branch_cells = 0  # owned by running branches
+        self._node_cells = 0
+        self._uses = 0
+        self._idle: _Idle | None = None  # what can be parked, until something changes
+        self.parked_bytes = 0
+        self.counters = TreeCounters()
+
+    # ---- figures
+
+    @property
+    def used_cells(self) -> int:
+        return self._branch_cells + self._node_cells
+
+    @property
+    def used_ids(self) -> int:
+        return self._model.n_seq_max - len(self._free_ids)
+
+    @property
+    def idle(self) -> _Idle:
+        """Resident nodes that nothing alive stands on, on themselves or further down."""
+        if self._idle is None:
+            needed: set[Node] = set()
+            live = [node for node in self.nodes() if node.is_live]
+            for node in live:
+                above: Node | None = node if node.pins or node.state is NodeState.COMPUTING else None
+                while above is not None and above not in needed:
+                    needed.add(above)
+                    above = above.parent
+            nodes = [node for node in live if node not in needed]
+            ids = sum(node.seq_id is not None for node in nodes)
+            # A node that is needed and held by idle children alone takes over the sequence of the last of them.
+            inherited = sum(
+                node.seq_id is None and not any(child in needed for child in node.children)
+                for node in needed
+                if node is not self._root
+            )
+            self._idle = _Idle(nodes, sum(node.cells for node in nodes), ids - inherited)
+        return self._idle
+
+    @property
+    def available_cells(self) -> int:
+        """Cells that are free, or would be if every idle node were parked."""
+        return self._model.n_ctx - self.used_cells + self.idle.cells
+
+    @property
+    def available_ids(self) -> int:
+        return len(self._free_ids) + self.idle.ids
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield every node but the root, parents first."""
+        waiting = [*self._root.children, *self._private]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += node.children
+
+    # ---- looking up
+
+    def match(self, tokens: Sequence[int]) -> Match:
+        """Find how much of a prompt is there; all of it only where the logits of its last token are, too."""
+        node, usable = self._root, len(tokens) - 1
+        while True:
+            child, common = self._best_child(node, tokens, node.end)
+            if child is None:
+                return Match(node)
+            whole = common == len(child.tokens)
+            if child.state is NodeState.COMPUTING:
+                gains = common > child.num_computed
+                cut = min(common, child.num_computed, usable - node.end) if self._model.can_cut else 0
+                return Match(node, child if cut else None, cut, child if gains else None)
+            if whole and (child.end <= usable or child.logits is not None):
+                node = child
+                if node.end == len(tokens):
+                    return Match(node)
+                continue
+            cut = min(common, usable - node.end) if self._model.can_cut else 0
+            return Match(node, child if cut else None, cut)
+
+    def cost(self, prompt: Sequence[int], match: Match) -> int:
+        """Return how many of the available cells a prompt takes: all but those that something alive holds already."""
+        idle = set(self.idle.nodes)
+        held = sum(node.cells for node in match.node.path() if node.is_live and node not in idle)
+        if match.into is not None and match.into.is_live and match.into not in idle:
+            held += match.cut
+        return len(prompt) - held
+
+    def _best_child(self, node: Node, tokens: Sequence[int], offset: int) -> tuple[Node | None, int]:
+        """Return the child that shares most of `tokens[offset:]`, and how many, where that is worth anything."""
+        best, most = None, 0
+        for child in node.children:
+            common = common_length(child.tokens, tokens, offset)
+            if common > most and self._is_worth_sharing(child, common, len(tokens) - offset):
+                best, most = child, common
+        return best, most
+
+    def _is_worth_sharing(self, child: Node, common: int, wanted: int) -> bool:
+        if not self._model.can_cut:
+            return common == len(child.tokens)
+        return common >= WORTH_SHARING or common in (len(child.tokens), wanted)
+
+    # ---- a request's prompt
+
+    def begin(self, prefix: Prefix, keep: bool) -> None:
+        """Give a prompt what the tree holds of it, and a node for the rest; `keep` says whether others may find that.
+
+        The caller has made sure that cells and ids are available.
+        """
+        match = self.match(prefix.tokens) if keep else Match(self._root)
+        at = self._make_resident(match)
+        prefix.num_cached = at.end
+        if at.end:
+            self.counters.prefix_hits_total += 1
+            self.counters.prompt_tokens_cached_total += at.end
+        if at.end == len(prefix.tokens):
+            assert at.logits is not None
+            prefix.node, prefix.logits = at, at.logits
+            return
+        parent = at if self._model.can_cut else self._root
+        if not self.make_room(at.end - parent.end, 1):  # the match itself is what would have to be parked
+            at = parent = self._move_pin(at, self._root)
+            prefix.num_cached = 0
+        node = Node(parent, prefix.tokens[parent.end :], NodeState.COMPUTING, self._fork(at))
+        self._count(node, at.end - parent.end)
+        if keep and self._best_child(parent, node.tokens, 0)[0] is None:
+            parent.children.append(node)
+            self._settle(parent)
+        else:
+            self._private.append(node)
+        node.pins += 1
+        self._unpin(at)
+        prefix.node = node
+        self._touch(node)
+
+    def computed(self, prefix: Prefix, count: int) -> None:
+        """Record that `count` further tokens of a prompt have been computed."""
+        node = prefix.node
+        assert node is not None
+        self._count(node, count)
+        if node.num_computed == len(node.tokens):
+            node.state = NodeState.RESIDENT
+        self._idle = None
+
+    def _count(self, node: Node, count: int) -> None:
+        node.num_computed += count
+        node.cells += count
+        self._node_cells += count
+
+    def complete(self, prefix: Prefix, logits: Logits, keep: bool) -> None:
+        """Keep the logits of a prompt's last token, for its branches and for whoever asks for the same prompt."""
+        node = prefix.node
+        assert node is not None
+        if keep and node in self._private:
+            assert node.parent is not None
+            assert node.seq_id is not None
+            self._private.remove(node)
+            prefix.node = self._insert(node.parent, node.tokens, node.seq_id)
+            self._node_cells -= node.cells
+            prefix.node.pins += 1
+            self._idle = None
+        assert prefix.node is not None
+        prefix.logits = prefix.node.logits = logits
+
+    def release(self, prefix: Prefix) -> None:
+        """Let go of a prompt; what was computed of it stays, as far as it may be found."""
+        node, prefix.node = prefix.node, None
+        if node is None:
+            return
+        self._unpin(node)
+        if node.state is NodeState.COMPUTING:
+            node.tokens = node.tokens[: node.num_computed]
+            node.state = NodeState.RESIDENT
+            if not node.tokens:
+                self._remove(node)
+        if node in self._private and not node.pins:
+            self._remove(node)
+
+    # ---- a branch
+
+    def start(self, branch: Branch) -> None:
+        """Lend a branch a sequence that holds its prefix and what the tree still has of its own tokens."""
+        prefix = branch.request.prefix
+        assert prefix.node is not None
+        base = prefix.node
+        base.pins += 1
+        branch.base = base
+        if branch.tokens and self._model.can_cut and base not in self._private:
+            found = self._make_resident(self.match([*prefix.tokens, *branch.tokens]))
+            self._unpin(found)
+            if found.end > branch.start and self._resume(branch, found):
+                return
+        branch.seq_id = self._fork(base)
+        self._touch(base)
+
+    def _resume(self, branch: Branch, found: Node) -> bool:
+        """Stand a branch on a node of its own earlier tokens; False where that leaves no sequence for it."""
+        assert branch.base is not None
+        branch.base = self._move_pin(branch.base, found)
+        if not self.make_room(0, 1):
+            branch.base = self._move_pin(found, branch.request.prefix.node or self._root)
+            return False
+        branch.seq_id = self._fork(found)
+        branch.num_computed = found.end - branch.start
+        return True
+
+    def advance(self, branch: Branch, count: int) -> None:
+        """Record that `count` further tokens of a branch have been computed."""
+        branch.num_computed += count
+        self._branch_cells += count
+
+    def end(self, branch: Branch, keep: bool) -> None:
+        """Take a branch's sequence back; what it computed stays as a node. Nothing to do where none is lent."""
+        if branch.seq_id is None:
+            return
+        base, seq_id = branch.base, branch.seq_id
+        assert base is not None
+        computed = branch.num_computed
+        own = branch.tokens[base.end - branch.start : computed]
+        branch.base = branch.seq_id = None
+        branch.num_computed = 0
+        if not self._model.can_cut:
+            text = [*branch.request.prefix.tokens, *branch.tokens[:computed]]
+            keep = keep and self.make_room(len(text) - len(own), 0)
+            self._end_at(self._root, text if keep else [], seq_id)
+        elif base in self._private:  # another node has its place, or part of it; below that the text belongs
+            assert base.parent is not None
+            self._end_at(base.parent, [*base.tokens, *own] if keep else [], seq_id)
+        else:
+            self._end_at(base, own if keep else [], seq_id)
+        self._branch_cells -= len(own)
+        self._unpin(base)
+
+    def _end_at(self, anchor: Node, tokens: list[int], seq_id: int) -> None:
+        if tokens:
+            self._insert(anchor, tokens, seq_id)
+        else:
+            self._take_back(seq_id)
+
+    # ---- budgets
+
+    def make_room(self, cells: int, ids: int) -> bool:
+        """Park idle nodes until so many cells and ids are free; False when there are not as many to be had."""
+        while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
+            victim = self._least_recent()
+            if victim is None:
+                return False
+            self._park(victim)
+        return True
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.idle.cells > self._cache_cells
+
+    def trim(self) -> None:
+        """Park a little of what is idle beyond `cache_cells`: at most PARK_TOKENS a call."""
+        saved = 0
+        while self.is_over_budget and saved < PARK_TOKENS and (victim := self._least_recent()):
+            if self._model.can_cut and len(victim.tokens) > PARK_TOKENS:
+                self._split(victim, len(victim.tokens) - PARK_TOKENS)
+            saved += len(victim.tokens)
+            self._park(victim)
+
+    def _least_recent(self) -> Node | None:
+        """Return the idle leaf that was used longest ago; a leaf has no child in the KV store."""
+        leaves = (node for node in self.idle.nodes if not node.has_live_children)
+        return min(leaves, key=lambda node: node.last_used, default=None)
+
+    def _park(self, node: Node) -> None:
+        """Move a node to host memory, or drop it where it has no place there."""
+        assert node.seq_id is not None
+        if self._cache_bytes:
+            blob = self._model.save(node.seq_id, node.start if self._model.can_cut else 0)
+            if len(blob) <= self._cache_bytes:
+                self._leave_store(node)
+                node.state, node.blob, node.logits = NodeState.PARKED, blob, None
+                self.parked_bytes += len(blob)
+                self.counters.nodes_parked_total += 1
+                self._drop_parked()
+                return
+        self._remove(node)
+        self.counters.nodes_dropped_total += 1
+
+    def _drop_parked(self) -> None:
+        while self.parked_bytes > self._cache_bytes:
+            leaves = [node for node in self.nodes() if node.state is NodeState.PARKED and not node.children]
+            self._remove(min(leaves, key=lambda node: node.last_used))
+            self.counters.nodes_dropped_total += 1
+
+    # ---- in and out of the KV store
+
+    def _make_resident(self, match: Match) -> Node:
+        """Bring a match into the KV store as far as there is room; return the node where it ends, pinned."""
+        self._touch(match.into or match.node)  # so that making room for its beginning does not drop its end
+        at = self._root
+        at.pins += 1
+        for node in match.node.path():
+            if node.state is NodeState.PARKED and not self._restore(node):
+                return at
+            at = self._move_pin(at, node)
+        child = match.into
+        if child is None or (child.state is NodeState.PARKED and not self._restore(child)):
+            return at
+        return self._move_pin(at, self._split(child, match.cut))
+
+    def _restore(self, node: Node) -> bool:
+        """Bring a parked node back; its parent is resident and pinned. False when there is no room."""
+        assert node.parent is not None
+        cells = len(node.tokens)
+        # One id for it, and one for who will stand on it.
+        if not self.make_room(cells, 2) or node.blob is None:  # making room may have dropped the node itself
+            return False
+        seq_id = self._fork(node.parent) if self._model.can_cut else self._free_ids.pop()
+        self._model.restore(seq_id, node.blob)
+        self.parked_bytes -= len(node.blob)
+        node.blob, node.state, node.seq_id, node.cells = None, NodeState.RESIDENT, seq_id, cells
+        self._node_cells += cells
+        self.counters.tokens_restored_total += len(node.tokens)
+        self._settle(node.parent)
+        self._idle = None
+        return True
+
+    def _fork(self, node: Node) -> int:
+        """Lend a sequence that shares everything up to the end of `node`, which is pinned."""
+        there_is = self.make_room(0, 1)
+        assert there_is, "no sequence id is left"
+        seq_id = self._free_ids.pop()
+        if node is not self._root:
+            holder = node.holder()
+            assert holder is not None
+            self._model.fork(holder, seq_id, None if holder == node.seq_id else node.end)
+        return seq_id
+
+    def _settle(self, node: Node) -> None:
+        """Take back the sequence of an inner node whose cells a child's sequence holds as well."""
+        if self._model.can_cut and node.seq_id is not None and node.has_live_children:
+            self._take_back(node.seq_id)
+            node.seq_id = None
+
+    def _leave_store(self, node: Node) -> None:
+        """Free a leaf's own cells; its sequence, cut to the parent's end, goes to a parent that would have none."""
+        self._node_cells -= node.cells
+        seq_id, node.seq_id, node.cells, self._idle = node.seq_id, None, 0, None
+        parent = node.parent
+        assert seq_id is not None
+        assert parent is not None
+        if parent is not self._root and parent.holder() is None:
+            self._model.truncate(seq_id, parent.end)
+            parent.seq_id = seq_id
+        else:
+            self._take_back(seq_id)
+
+    def _remove(self, node: Node) -> None:
+        """Forget a node that nothing stands on, and the parked ones below it."""
+        assert node.parent is not None
+        for child in list(node.children):
+            self._remove(child)
+        if node.is_live:
+            self._leave_store(node)
+        if node.blob is not None:
+            self.parked_bytes -= len(node.blob)
+            node.blob = None
+        (self._private if node in self._private else node.parent.children).remove(node)
+        self._idle = None
+
+    def _take_back(self, seq_id: int) -> None:
+        self._model.remove(seq_id)
+        self._free_ids.append(seq_id)
+
+    # ---- shape
+
+    def _split(self, node: Node, count: int) -> Node:
+        """Divide a node after `count` tokens; return the upper part, which `node` stays below."""
+        if count == len(node.tokens):
+            return node
+        assert node.parent is not None
+        upper = Node(node.parent, node.tokens[:count], NodeState.RESIDENT)
+        upper.cells = count
+        upper.last_used = node.last_used
+        upper.children.append(node)
+        siblings = node.parent.children
+        siblings[siblings.index(node)] = upper
+        node.parent, node.start = upper, upper.end
+        node.tokens = node.tokens[count:]
+        node.num_computed -= count
+        node.cells -= count
+        self._idle = None
+        return upper
+
+    def _insert(self, anchor: Node, tokens: list[int], seq_id: int) -> Node:
+        """Keep `tokens`, computed in `seq_id` after `anchor`; return the node where they end.
+
+        What the tree has already is shared and not kept twice, unless it is being computed or cannot be restored now.
+        """
+        at = anchor
+        at.pins += 1
+        while tokens:
+            child, common = self._best_child(at, tokens, 0)
+            if child is None or child.state is NodeState.COMPUTING:
+                break
+            if not self._model.can_cut and common < len(tokens):
+                break
+            if child.state is NodeState.PARKED and not self._restore(child):
+                break
+            at = self._move_pin(at, self._split(child, common))
+            if common < len(tokens):
+                holder = at.holder()
+                assert holder is not None
+                self._model.splice(holder, seq_id, at.end)
+            tokens = tokens[common:]
+        if tokens:
+            node = Node(at, tokens, NodeState.RESIDENT, seq_id)
+            node.cells = len(tokens)
+            self._node_cells += node.cells
+            at.children.append(node)
+            self._settle(at)
+        else:
+            self._take_back(seq_id)
+            node = at
+        self._unpin(at)
+        self._touch(node)
+        return node
+
+    # ---- pins and use
+
+    def _move_pin(self, source: Node, target: Node) -> Node:
+        target.pins += 1
+        source.pins -= 1
+        self._idle = None
+        return target
+
+    def _unpin(self, node: Node) -> None:
+        assert node.pins > 0, f"{node!r} is not pinned"
+        node.pins -= 1
+        self._idle = None
+
+    def _touch(self, node: Node) -> None:
+        """Mark a path as used now."""
+        self._uses += 1
+        for each in node.path():
+            each.last_used = self._uses
+        self._idle = None
+
+    def clear(self) -> None:
+        """Forget everything, in the model too: after a failure that leaves the KV store in doubt. Nothing is running."""
+        for node in list(self._root.children):
+            self._remove(node)
+        self._model.clear()
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        nodes = list(self.nodes())
+        return asdict(self.counters) | {
+            "kv_cells_used": self.used_cells,
+            "kv_cells_idle": self.idle.cells,
+            "sequences_used": self.used_ids,
+            "sequences_idle": self.idle.ids,
+            "tree_nodes": len(nodes),
+            "tree_tokens_resident": sum(node.cells for node in nodes),
+            "tree_tokens_parked": sum(len(node.tokens) for node in nodes if not node.is_live),
+            "tree_parked_bytes": self.parked_bytes,
+        }
+
+    # ---- self-check
+
+    def check_invariants(self, requests: Iterable[Request]) -> None:
+        """Assert that ids, cells and bytes are conserved, pins are who they say, and budgets hold."""
+        requests = list(requests)
+        nodes = list(self.nodes())
+        branches = [branch for request in requests for branch in request.branches if branch.seq_id is not None]
+        lent = [node.seq_id for node in nodes if node.seq_id is not None]
+        lent += [branch.seq_id for branch in branches if branch.seq_id is not None]
+        assert sorted(lent + self._free_ids) == list(range(self._model.n_seq_max)), "sequence ids are not conserved"
+        assert self._node_cells == sum(node.cells for node in nodes), "cells of nodes are not conserved"
+        assert self._branch_cells == sum(branch.own_cells for branch in branches), "cells of branches are not conserved"
+        assert 0 <= self.used_cells <= self._model.n_ctx, "more cells in use than there are"
+        assert self.parked_bytes == sum(len(node.blob) for node in nodes if node.blob is not None), (
+            "bytes are not conserved"
+        )
+        assert self.parked_bytes <= self._cache_bytes, "more bytes parked than allowed"
+        standing = [request.prefix.node for request in requests] + [branch.base for branch in branches]
+        assert self._root.pins == sum(base is self._root for base in standing), "the root's pins"
+        for node in nodes:
+            assert node.pins == sum(base is node for base in standing), f"{node!r}: pins"
+            self._check_node(node)
+
+    def _check_node(self, node: Node) -> None:
+        parent = node.parent
+        assert parent is not None
+        assert node.tokens, f"{node!r} is empty"
+        assert node.start == parent.end, f"{node!r} does not follow {parent!r}"
+        assert (node.state is NodeState.PARKED) == (node.blob is not None), f"{node!r}: state"
+        if node.is_live:
+            assert parent.is_live, f"{node!r} stands on a parked node"
+            assert node.holder() is not None, f"{node!r}: no sequence holds it"
+        assert node.cells == (node.num_computed if node.is_live else 0), f"{node!r}: cells"
+        if self._model.can_cut:
+            assert node.seq_id is None or not node.has_live_children, f"{node!r}: an inner node with a sequence"
+        else:
+            assert parent is self._root, f"{node!r} is below another node"

@@ -135,6 +135,19 @@ def test_prompt_tokens_are_evaluated_once_whatever_n_is(storyteller: Server) -> 
     assert evaluated == dict.fromkeys((1, 8, 32), 301)
 
 
+def test_what_has_been_computed_is_not_computed_again(storyteller: Server) -> None:
+    prompt = [900, *range(600, 800)]
+    first = complete(storyteller, prompt=prompt, n=3, max_tokens=BRIEF, ignore_eos=True, logprobs=0)
+    before = storyteller.metric("prompt_tokens_total")
+    again = complete(storyteller, prompt=prompt, n=5, max_tokens=2)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == len(prompt)
+    for completion in first["completions"]:  # go on from every branch, not from one that was picked
+        written_ids = [entry["id"] for entry in completion["logprobs"]]
+        usage = complete(storyteller, prompt=[*prompt, *written_ids, 1234], n=2, max_tokens=2)["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= len(prompt) + BRIEF - 1  # its last was never computed
+    assert storyteller.metric("prompt_tokens_total") - before <= 2 * len(first["completions"])
+
+
 def test_more_branches_than_sequences_run_in_waves_on_a_model_of_ones_own(
     make_server: MakeServer, tmp_path: Path
 ) -> None:

@@ -1,0 +1,125 @@
+"""The README's examples and those in examples/, run as they stand against a server with the bundled model."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Server
+from tests.processes import DEADLINE, PYTHON, ROOT
+
+pytestmark = pytest.mark.e2e
+
+HERE = "http://localhost:9090"  # where the README has its server
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `shown` is the ```text block that follows it at once, which is its output."""
+
+    language: str
+    code: str
+    shown: str = ""
+
+    def __str__(self) -> str:
+        return re.sub(r"\W+", "-", self.code)[:40].strip("-")
+
+
+def blocks() -> list[Block]:
+    fenced = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+    return [Block(*(part or "" for part in match)) for match in fenced.findall((ROOT / "README.md").read_text())]
+
+
+CURLS = [block for block in blocks() if block.language == "sh" and HERE in block.code]
+PROGRAMS = [block for block in blocks() if block.language == "python"]
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shapes(output: str) -> list[Any]:
+    """Return the JSON values of an answer, as it came or as the README shows it, without what differs each time."""
+    values = []
+    for line in output.splitlines():
+        text = line.removeprefix("data: ")
+        if text.startswith("{"):
+            values.append(shape(json.loads(text.replace("{…}", '"…"').replace(",…", "").replace("[…]", '"…"'))))
+    return values
+
+
+def shape(value: Any) -> Any:
+    """Keep the keys of an object and its event's name; a list is like its first element."""
+    if isinstance(value, dict) and "event" in value:
+        return (value["event"], *value)
+    if isinstance(value, dict):
+        return {key: shape(part) for key, part in value.items() if key in ("completions", "choices")} | dict.fromkeys(
+            key for key in value if key not in ("completions", "choices")
+        )
+    return [shape(part) for part in value[:1]] if isinstance(value, list) else None
+
+
+def test_there_are_examples() -> None:
+    assert len(CURLS) >= 4
+    assert len(PROGRAMS) >= 2
+    assert sum(bool(block.shown) for block in CURLS) >= 2
+
+
+@pytest.mark.parametrize("block", CURLS, ids=str)
+def test_a_curl_example_answers_in_the_shape_that_is_shown(storyteller: Server, block: Block) -> None:
+    found = shapes(run("bash", "-c", block.code.replace(HERE, storyteller.url)))
+    assert found
+    shown = shapes(block.shown)
+    for value in shown:
+        assert value in found
+    if shown:
+        assert (shown[0], shown[-1]) == (found[0], found[-1])
+
+
+@pytest.mark.parametrize("block", PROGRAMS, ids=str)
+def test_a_python_example_runs_and_prints_a_line_for_each_branch(storyteller: Server, block: Block) -> None:
+    printed = run(PYTHON, "-W", "ignore::ResourceWarning", "-c", block.code.replace(HERE, storyteller.url))
+    match = re.search(r"\bn\"?\s*[=:]\s*(\d+)", block.code)
+    assert match
+    begun = [line for line in printed.splitlines() if re.match(r"\d+: |branch \d+ has \d+ tokens", line)]
+    assert len(begun) == int(match[1])
+
+
+def test_a_branch_had_again_by_its_seed_begins_with_the_same_words(storyteller: Server) -> None:
+    eight, alone = (
+        run("bash", "-c", block.code.replace(HERE, storyteller.url)) for block in CURLS if '"seed"' in block.code
+    )
+
+    def text(output: str, index: int) -> str:
+        events = [json.loads(line.removeprefix("data: ")) for line in output.splitlines() if line]
+        return "".join(event["text"] for event in events if event["event"] == "stream" and event["index"] == index)
+
+    assert text(alone, 0)[:12] == text(eight, 5)[:12]
+
+
+@pytest.mark.parametrize(
+    ("command", "ends"),
+    [
+        (
+            (PYTHON, "examples/many_endings.py", "The old king", "-n", "3", "--tokens", "8", "--url"),
+            r"(?m)^\d\. The old",
+        ),
+        ((PYTHON, "examples/srb_stream.py", "The old king", "--n", "3", "--tokens", "8", "--url"), r"--- seed \d+, "),
+    ],
+    ids=["many_endings", "srb_stream"],
+)
+def test_an_example_program_prints_each_branch(storyteller: Server, command: tuple[str, ...], ends: str) -> None:
+    assert len(re.findall(ends, run(*command, storyteller.url))) == 3
+
+
+def test_the_example_script_asks_everything(storyteller: Server) -> None:
+    printed = run("sh", "examples/curl.sh", storyteller.url)
+    for sign in ('{"status":"ok"}', '"event":"done"', '"completions":[', '"choices":[', "llamacpp:prompt_tokens_total"):
+        assert sign in printed

@@ -44,6 +44,7 @@ $(BIN)/python:
 
 # The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
 .venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml | $(BIN)/python
+	@echo 'Installing into .venv. The first time this compiles llama.cpp, which takes some minutes.'
 	$(if $(GPU),$(BIN)/pip install $(PIP_FLAGS) --no-deps llama-cpp-python==$(shell sed -n 's/.*llama-cpp-python==//p' setup.cfg))
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@

@@ -93,6 +93,7 @@ class Generate:
     branches: tuple[BranchSpec, ...]
     add_special: bool = True  # put the vocabulary's BOS before, where it wants one
     cache_prompt: bool = True
+    state: str = ""  # the name under which the prompt's KV is kept, and used again by later requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +295,11 @@ def _generate_to_row(command: Generate) -> list[Any]:
         given = {name: getattr(spec.sampling, name) for name in _SAMPLING_DEFAULTS}
         changed = {name: value for name, value in given.items() if value != _SAMPLING_DEFAULTS[name]}
         rows.append([seeds, spec.max_tokens, spec.stop, changed])
-    return [command.request_id, command.prompt, rows, command.add_special, command.cache_prompt]
+    return [command.request_id, command.prompt, rows, command.add_special, command.cache_prompt, command.state]
 
 
 def _generate_from_row(values: Sequence[Any]) -> Generate:
-    request_id, prompt, rows, add_special, cache_prompt = values
+    request_id, prompt, rows, add_special, cache_prompt, state = values
     branches: list[BranchSpec] = []
     for seeds, max_tokens, stop, changed in rows:
         for name in ("dry_sequence_breakers", "samplers"):
@@ -308,7 +309,7 @@ def _generate_from_row(values: Sequence[Any]) -> Generate:
             changed["logit_bias"] = tuple((token, bias) for token, bias in changed["logit_bias"])
         sampling = SamplingParams(**changed)
         branches += [BranchSpec(seed, max_tokens, tuple(stop), sampling) for seed in seeds]
-    return Generate(request_id, tuple(prompt), tuple(branches), add_special, cache_prompt)
+    return Generate(request_id, tuple(prompt), tuple(branches), add_special, cache_prompt, state)
 
 
 _CODEC = _Codec()

@@ -99,6 +99,10 @@ class Settings(BaseModel):
         2048, ge=0, description="host memory for parked KV, in MiB; 0: what does not stay in the cells is forgotten"
     )
 
+    state_dir: str = Field(
+        "", description="folder of named states, which outlive the server; empty: they are kept in memory only"
+    )
+
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait; more are answered 429")
     engine_managed: bool = Field(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.grammar import check_grammar
-from srb.engine.model import Batch, DecodeStatus, Model, Sampler
+from srb.engine.model import Batch, DecodeStatus, Model, Sampler, SavedState, StateStore
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.probs import token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
@@ -53,14 +53,17 @@ class Engine:
         clock: Callable[[], float],
         cache_cells: int = 0,
         cache_bytes: int = 0,
+        states: StateStore | None = None,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` gives seconds and only ever grows.
 
         The prefix tree keeps `cache_cells` idle cells in the KV store and `cache_bytes` of parked ones in memory.
+        `states` is where named states outlive the server.
         """
         self.model = model
         self._max_queue = max_queue
         self._clock = clock
+        self._states = states
         self._tree = PrefixTree(model, cache_cells, cache_bytes)
         self._scheduler = Scheduler(model, self._tree)
         self._requests: dict[str, Request] = {}  # in the order of arrival
@@ -93,7 +96,8 @@ class Engine:
                 sampler.close()
             raise
         specs = zip(command.branches, samplers, strict=True)
-        return Request(command.request_id, prompt, specs, command.cache_prompt)
+        saved = self._states.load(command.state) if self._states and command.state else None
+        return Request(command.request_id, prompt, specs, command.cache_prompt, command.state, saved)
 
     # ---- the decode thread
 
@@ -210,9 +214,22 @@ class Engine:
         for request in self._scheduler.admissible(list(self._requests.values())):
             if request.started_at is None:
                 request.started_at = self._clock()
+            if request.saved is not None:
+                self._tree.adopt(request.saved.tokens, request.saved.blob)
             self._tree.begin(request.prefix, request.cache_prompt)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
-                request.prefix_done_at = request.prefix_done_at or self._clock()
+                self._prompt_is_done(request)
+
+    def _prompt_is_done(self, request: Request) -> None:
+        request.prefix_done_at = request.prefix_done_at or self._clock()
+        if not request.state_name:
+            return
+        self._tree.keep(request.state_name, request.prefix)
+        tokens = request.prefix.tokens
+        is_new = request.saved is None or request.saved.tokens != tokens
+        if self._states is not None and is_new and (blob := self._tree.save(request.prefix)) is not None:
+            self._states.save(request.state_name, SavedState(tokens, blob))
+        request.saved = None
 
     def _make_room(self, plan: StepPlan) -> None:
         for branch in plan.pauses:
@@ -320,7 +337,7 @@ class Engine:
             else:
                 # Kept, so that branches that begin later than others need nothing computed again.
                 self._tree.complete(span, self.model.logits(row).copy(), span.request.cache_prompt)
-                span.request.prefix_done_at = span.request.prefix_done_at or self._clock()
+                self._prompt_is_done(span.request)
 
     def _start_branches(self, events: list[Event]) -> None:
         """Fork computed prefixes while there is room; each new branch samples its own first token."""

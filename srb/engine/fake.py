@@ -148,7 +148,7 @@ class FakeModel:
         before = cells[start - 1].visible if start else bytes(_HASH_SIZE)
         return np.frombuffer(before + b"".join(cell.visible for cell in cells[start:]), np.uint8)
 
-    def restore(self, seq_id: int, blob: Blob) -> None:
+    def restore(self, seq_id: int, blob: Blob) -> bool:
         cells = self._sequences[seq_id]
         before, *visible = (blob[i : i + _HASH_SIZE].tobytes() for i in range(0, len(blob), _HASH_SIZE))
         if before != (cells[-1].visible if cells else bytes(_HASH_SIZE)):
@@ -156,6 +156,7 @@ class FakeModel:
         if self.used_cells + len(visible) > self.n_ctx:
             raise AssertionError("there is no room to restore")
         cells += (_Cell(each) for each in visible)
+        return True
 
     def _cut(self, seq_id: int, end: int | None) -> list[_Cell]:
         """Return the first `end` cells of a sequence."""

@@ -234,14 +234,16 @@ class LlamaModel:
             self.remove(self._scratch)
         return blob
 
-    def restore(self, seq_id: int, blob: Blob) -> None:
-        """Glue a saved span onto a sequence that holds what was before it; the caller knows that there is room."""
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        """Glue a saved span onto a sequence that holds what was before it; False where llama.cpp does not take it."""
         target = self._scratch if self.can_cut else seq_id
         if lib.llama_state_seq_set_data(self._context, _bytes_pointer(blob), len(blob), target) != len(blob):
-            raise AssertionError(f"{len(blob)} saved bytes could not be restored")
+            self.remove(target)
+            return False
         if target == self._scratch:
             lib.llama_memory_seq_cp(self._memory, self._scratch, seq_id, -1, -1)
             self.remove(self._scratch)
+        return True
 
     def remove(self, seq_id: int) -> None:
         """Forget a whole sequence; cells that others share stay."""

@@ -1,8 +1,12 @@
-"""The seam: what the engine asks of a model. `llama` and `fake` implement it, and one contract suite tests both."""
+"""The seam: what the engine asks of a model, and of the place where named states are kept.
+
+`llama` and `fake` implement Model, and one contract suite tests both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
@@ -90,7 +94,22 @@ class Model(Protocol):
     def truncate(self, seq_id: int, end: int) -> None: ...
     def splice(self, source: int, target: int, end: int) -> None: ...
     def save(self, seq_id: int, start: int) -> Blob: ...
-    def restore(self, seq_id: int, blob: Blob) -> None: ...
+    def restore(self, seq_id: int, blob: Blob) -> bool: ...
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """The tokens of a prompt and their KV."""
+
+    tokens: list[int]
+    blob: Blob
+
+
+class StateStore(Protocol):
+    """Where named states are kept; both methods are called from any thread and do not raise for a bad file."""
+
+    def load(self, name: str) -> SavedState | None: ...
+    def save(self, name: str, state: SavedState) -> None: ...

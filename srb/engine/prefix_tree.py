@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Logits, Model
+from srb.engine.model import Blob, Logits, Model
 from srb.engine.node import Node, NodeState, common_length
 from srb.engine.request import Branch, Prefix, Request
 
 WORTH_SHARING = 16  # tokens: fewer are computed sooner than waited for, and cheaper kept twice than split off
+MOST_KEPT = 256  # names
 PARK_TOKENS = 512  # most tokens saved in one step, so that saving does not hold up the branches that run
 
 
@@ -67,6 +68,7 @@ class PrefixTree:
         self._cache_bytes = cache_bytes
         self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
         self._root = Node(None, [], NodeState.RESIDENT)
+        self._kept: dict[str, Node] = {}  # by the name of a state: the last to be dropped
         self._private: list[Node] = []  # nodes that no other request may find
         self._branch_cells = 0  # owned by running branches
         self._node_cells = 0
@@ -244,6 +246,37 @@ class PrefixTree:
         if node in self._private and not node.pins:
             self._remove(node)
 
+    # ---- named states
+
+    def adopt(self, tokens: list[int], blob: Blob) -> None:
+        """Take in a text that was saved elsewhere, as a parked node, unless it is here or has no place."""
+        if len(blob) > self._cache_bytes or self.match(tokens).length >= len(tokens) - 1:
+            return
+        node = Node(self._root, tokens, NodeState.PARKED)
+        node.blob = blob
+        self._root.children.append(node)
+        self.parked_bytes += len(blob)
+        self._touch(node)
+        self._drop_parked()
+
+    def keep(self, name: str, prefix: Prefix) -> None:
+        """Let the node where a complete prompt ends be the last that is dropped, in place of an older one of the name."""
+        assert prefix.node is not None
+        self._kept.pop(name, None)
+        self._kept[name] = prefix.node
+        while len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def save(self, prefix: Prefix) -> Blob | None:
+        """Return the KV of a complete prompt; None where no sequence is free to take it from."""
+        assert prefix.node is not None
+        if not self.make_room(0, 1):
+            return None
+        seq_id = self._fork(prefix.node)
+        blob = self._model.save(seq_id, 0)
+        self._take_back(seq_id)
+        return blob
+
     # ---- a branch
 
     def start(self, branch: Branch) -> None:
@@ -352,7 +385,7 @@ class PrefixTree:
     def _drop_parked(self) -> None:
         while self.parked_bytes > self._cache_bytes:
             leaves = [node for node in self.nodes() if node.state is NodeState.PARKED and not node.children]
-            self._remove(min(leaves, key=lambda node: node.last_used))
+            self._remove(min(leaves, key=lambda node: (node in self._kept.values(), node.last_used)))
             self.counters.nodes_dropped_total += 1
 
     # ---- in and out of the KV store
@@ -379,7 +412,10 @@ class PrefixTree:
         if not self.make_room(cells, 2) or node.blob is None:  # making room may have dropped the node itself
             return False
         seq_id = self._fork(node.parent) if self._model.can_cut else self._free_ids.pop()
-        self._model.restore(seq_id, node.blob)
+        if not self._model.restore(seq_id, node.blob):
+            self._take_back(seq_id)
+            self._remove(node)
+            return False
         self.parked_bytes -= len(node.blob)
         node.blob, node.state, node.seq_id, node.cells = None, NodeState.RESIDENT, seq_id, cells
         self._node_cells += cells
@@ -429,6 +465,7 @@ class PrefixTree:
             self.parked_bytes -= len(node.blob)
             node.blob = None
         (self._private if node in self._private else node.parent.children).remove(node)
+        self._kept = {name: kept for name, kept in self._kept.items() if kept is not node}
         self._idle = None
 
     def _take_back(self, seq_id: int) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import orjson
 
@@ -22,6 +23,7 @@ from srb.engine.connection import Listener
 from srb.engine.lifeline import die_with_parent
 from srb.engine.loop import DecodeLoop, EngineCore, Intake, Stop
 from srb.engine.runtime import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL, EngineLock
+from srb.engine.states import StateFolder, model_fingerprint
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.gguf import FAKE_MODEL
 from srb.protocol import ModelInfo, Ready
@@ -65,14 +67,35 @@ def load_engine(settings: Settings) -> LoadedEngine:
         from srb.engine.llama import LlamaModel
 
         model = LlamaModel.load(settings)
+    states = _open_states(settings)
     engine = Engine(
         model,
         max_queue=settings.max_queue,
         clock=time.monotonic,
         cache_cells=settings.cache_cells,
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+        states=states,
     )
-    return engine, model.info(settings.model_alias), engine.close
+
+    def free() -> None:
+        engine.close()
+        if states is not None:
+            states.close()
+
+    return engine, model.info(settings.model_alias), free
+
+
+def _open_states(settings: Settings) -> StateFolder | None:
+    """Open the folder of named states, where one is set. Raise ConfigError where it cannot be used."""
+    if not settings.state_dir:
+        return None
+    cells = (settings.cache_type_k, settings.cache_type_v, settings.flash_attn)
+    is_fake = settings.model == FAKE_MODEL
+    fingerprint = FAKE_MODEL if is_fake else model_fingerprint(settings.model_path, *cells)
+    try:
+        return StateFolder(Path(settings.state_dir).expanduser(), fingerprint)
+    except OSError as error:
+        raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
 
 
 def serve(settings: Settings, report: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:

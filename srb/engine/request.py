@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from srb.engine.model import Logits, Sampler
+from srb.engine.model import Logits, Sampler, SavedState
 from srb.engine.node import Node
 from srb.engine.text import BranchText
 from srb.protocol import BranchSpec
@@ -108,12 +108,22 @@ class Branch:
 class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
-    __slots__ = ("branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "started_at")
+    __slots__ = (
+        "branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "saved", "started_at", "state_name",
+    )  # fmt: skip
 
     def __init__(
-        self, request_id: str, prompt: list[int], specs: Iterable[tuple[BranchSpec, Sampler]], cache_prompt: bool = True
+        self,
+        request_id: str,
+        prompt: list[int],
+        specs: Iterable[tuple[BranchSpec, Sampler]],
+        cache_prompt: bool = True,
+        state_name: str = "",
+        saved: SavedState | None = None,
     ) -> None:
         self.request_id = request_id
+        self.state_name = state_name  # under which the prompt's KV is to be kept
+        self.saved = saved  # what the state's file held
         self.cache_prompt = cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]

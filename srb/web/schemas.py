@@ -153,6 +153,7 @@ class CompletionBody(SamplingBody):
     stop: Stop | None = known_as("stop", "stopping_strings", "stop_sequence", "stop_sequences")
     seed: Annotated[int, between(-1, UINT32_MAX)] | None = None
     cache_prompt: bool = True
+    state: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]*$")] = ""
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
 
@@ -195,6 +196,8 @@ class CompletionBody(SamplingBody):
             raise bad_field("n", str(error)) from None
         if len(self.prompt) > settings.max_queue:  # more could never wait at once
             raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are taken")
+        if self.state and (len(self.prompt) > 1 or not self.cache_prompt):
+            raise bad_field("state", "names the state of one prompt, with cache_prompt true")
         self._refuse_what_is_missing(n)
         sampling = self.sampling()
         limit = max_tokens if self.n_predict is None else self.n_predict
@@ -204,6 +207,7 @@ class CompletionBody(SamplingBody):
                 prompt=prompt,
                 branches=tuple(BranchSpec(seed, limit, self.stop or (), sampling=sampling) for seed in self.seeds(n)),
                 cache_prompt=self.cache_prompt,
+                state=self.state,
             )
             for prompt in self.prompt
         ]

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "srb"
 
 SHARED = {"srb", "srb.errors", "srb.framing", "srb.logs", "srb.protocol", "srb.settings", "srb.gguf", "srb.welcome"}
 SHELL = {  # the engine's outside: processes, sockets, threads
-    f"srb.engine.{name}" for name in ("connection", "lifeline", "loop", "process", "runtime", "supervisor")
+    f"srb.engine.{name}" for name in ("connection", "lifeline", "loop", "process", "runtime", "states", "supervisor")
 }
 MODELS = {"srb.engine.llama", "srb.engine.fake"}
 LAUNCHERS = {"srb.cli", "srb.gunicorn_conf", "srb.gunicorn_worker"}

@@ -51,8 +51,9 @@ from srb.settings import Settings
 
 log = logging.getLogger("srb.client")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between attempts to connect
-FIRST_LOOK = 0.5  # seconds that a worker's very first requests wait to learn whether the engine is there
+PAUSE = 0.1  # seconds between attempts to connect; to a socket that is not there one costs microseconds
+LONG_PAUSE = 1.0  # seconds after an engine that spoke another version of the protocol
+FIRST_LOOK = 0.5  # seconds that a request waits for a connection that is about to be there
 STATS_DEADLINE = 2.0  # seconds
 
 
@@ -149,6 +150,7 @@ class EngineClient:
         self._connection: _Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, Mailbox] = {}
         self._keeper: Any = None
+        self._connected = gevent.event.Event()  # set while `_connection` is there
         self._looked = gevent.event.Event()  # set when the first attempt to reach the engine has had its answer
         self._closed = False
         self.model: ModelInfo | None = None  # of the engine last seen; stays while it restarts
@@ -229,6 +231,8 @@ class EngineClient:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):
             self._looked.set()
+        if self._connection is None and self._status()["state"] == "running":
+            self._connected.wait(FIRST_LOOK)  # the supervisor was told of it before us
         if self._connection is None:
             raise self._why_not_ready()
         return self._connection
@@ -236,26 +240,27 @@ class EngineClient:
     def _why_not_ready(self) -> SRBError:
         if self._closed:
             return ShuttingDown("The server is shutting down")
+        status = self._status()
+        return ModelLoadFailed(status["message"]) if status["state"] == "failed" else EngineLoading("Loading model")
+
+    def _status(self) -> dict[str, str]:
+        """Return what the supervisor last wrote."""
         try:
             status = orjson.loads(self._status_path.read_bytes())
-            if status["state"] == "failed":
-                return ModelLoadFailed(status["message"])
+            return {"state": status["state"], "message": status["message"]}
         except (OSError, ValueError, TypeError, KeyError):
-            pass  # no supervisor, or none that has written yet
-        return EngineLoading("Loading model")
+            return {"state": "", "message": ""}  # no supervisor, or none that has written yet
 
     def _keep_connected(self) -> None:
-        pause = FIRST_PAUSE
         while True:
             try:
                 connection = _Connection(self._socket_path)
             except OSError:
                 self._looked.set()
             else:
-                if self._serve(connection):
-                    pause = FIRST_PAUSE
-            gevent.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                if not self._serve(connection):
+                    gevent.sleep(LONG_PAUSE)
+            gevent.sleep(PAUSE)
 
     def _serve(self, connection: _Connection) -> bool:
         """Read one connection to its end; return whether the engine at its other end spoke our version."""
@@ -273,6 +278,7 @@ class EngineClient:
             log.info("the engine's connection has ended: %s", error)
         finally:
             self._connection = None
+            self._connected.clear()
             self._looked.set()
             connection.close()
             self._fail_all()
@@ -304,6 +310,7 @@ class EngineClient:
         except TypeError as error:
             raise ProtocolError(f"not the facts of a model: {error}") from error
         self._connection = connection
+        self._connected.set()
         self._looked.set()
         log.info("the engine is ready: %s", self.model.alias)
 

@@ -188,6 +188,7 @@ class Done:
     completion_tokens: int
     prompt_ms: float
     predicted_ms: float
+    restored_tokens: int = 0  # those of `cached_tokens` that had been parked
 
 
 @dataclass(frozen=True, slots=True)

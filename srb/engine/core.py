@@ -436,6 +436,7 @@ class Engine:
                     completion_tokens=sum(len(branch.tokens) for branch in request.branches),
                     prompt_ms=(prefix_done - started) * 1000,
                     predicted_ms=(now - prefix_done) * 1000,
+                    restored_tokens=request.prefix.num_restored,
                 )
             )
 

@@ -178,7 +178,9 @@ class PrefixTree:
         The caller has made sure that cells and ids are available.
         """
         match = self.match(prefix.tokens) if keep else Match(self._root)
+        restored_before = self.counters.tokens_restored_total
         at = self._make_resident(match)
+        prefix.num_restored = self.counters.tokens_restored_total - restored_before
         prefix.num_cached = at.end
         if at.end:
             self.counters.prefix_hits_total += 1

@@ -68,6 +68,11 @@ def load_engine(settings: Settings) -> LoadedEngine:
 
         model = LlamaModel.load(settings)
     states = _open_states(settings)
+    if not model.can_cut:
+        log.warning(
+            "this model's memory cannot be cut: text is reused only where an earlier one ends, "
+            "and branches paused for lack of room are computed again"
+        )
     engine = Engine(
         model,
         max_queue=settings.max_queue,

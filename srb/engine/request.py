@@ -27,7 +27,7 @@ _LEGAL = {
 class Prefix:
     """The prompt, shared by all branches of a request. It is no branch, and no branch is it."""
 
-    __slots__ = ("logits", "node", "num_cached", "request", "tokens")
+    __slots__ = ("logits", "node", "num_cached", "num_restored", "request", "tokens")
 
     start = 0
 
@@ -36,6 +36,7 @@ class Prefix:
         self.tokens = tokens
         self.node: Node | None = None  # the tree's, where the prompt ends; None until the request begins
         self.num_cached = 0  # tokens that the tree had already
+        self.num_restored = 0  # those of them that had been parked
         self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
 
     @property

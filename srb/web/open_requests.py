@@ -76,13 +76,20 @@ class OpenRequest:
     def _log_end(self) -> None:
         done = [event for event in self.mailbox.ended if isinstance(event, Done)]
         failed = [event.slug for event in self.mailbox.ended if not isinstance(event, Done)]
+        prompt = sum(self.mailbox.prompt_tokens.values())
+        cached = sum(event.cached_tokens for event in done)
+        new = sum(event.completion_tokens for event in done)
         log.info(
-            "%s: %s, %d branches, %d prompt tokens, %d new tokens, %.0f ms",
+            "%s: %s, %d branches, prompt %d (cached %d, restored %d, computed %d), new %d tokens, %.0f/s, %.0f ms",
             self.commands[0].request_id,
             failed[0] if failed else "done" if done else "refused",
             sum(len(command.branches) for command in self.commands),
-            sum(self.mailbox.prompt_tokens.values()),
-            sum(event.completion_tokens for event in done),
+            prompt,
+            cached,
+            sum(event.restored_tokens for event in done),
+            prompt - cached,
+            new,
+            1000 * new / (sum(event.predicted_ms for event in done) or 1),
             (time.monotonic() - self._began) * 1000,
         )
 

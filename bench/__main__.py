@@ -26,6 +26,8 @@ from typing import Any
 import orjson
 
 from bench import client
+from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
+from bench.scenarios import Target, compare
 from bench.work import Measure, Work
 from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
@@ -130,24 +132,42 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
+def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--model", type=Path, action="append", help="a GGUF file; may be repeated (default: the bundled "
-                        "storyteller and a random-weight 110M model, which is written first)")  # fmt: skip
+    parser.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        help="a GGUF file; may be repeated (default: the bundled storyteller and a random-weight 110M model)",
+    )
     parser.add_argument("--n", default="1,8,32", help="numbers of branches (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of each branch (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=5, help="turns of which the median is taken (default: %(default)s)"
     )
-    options = parser.parse_args()
+    parser.add_argument(
+        "--scenarios", action="store_true", help="what writers do, on the last model, instead of the loop"
+    )
+    parser.add_argument("--peer", default="", help="base URL of a llama-server to run the scenarios on, in turns")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _parse()
     models = options.model or [Settings().model_path, _random_model()]
-    results = {}
-    for model in models:
-        print(f"\n{model}\n{HEAD}", flush=True)
-        results[model.name] = measure(
-            model.absolute(), [int(n) for n in options.n.split(",")], options.tokens, options.rounds
-        )
-    print("\n" + orjson.dumps({"tokens": options.tokens, "rounds": options.rounds, "models": results}).decode())
+    if options.scenarios or options.peer:
+        environ = {**os.environ, "SRB_MODEL": str(models[-1].absolute()), "SRB_N_CTX": "16384"}
+        with server(environ) as url:
+            targets = [Target.srb(url)] + ([Target.peer(options.peer)] if options.peer else [])
+            print(f"\n{models[-1]}\n{HEAD_OF_SCENARIOS}", flush=True)
+            results: Any = compare(targets, options.rounds)
+    else:
+        results = {}
+        for model in models:
+            print(f"\n{model}\n{HEAD}", flush=True)
+            ns = [int(n) for n in options.n.split(",")]
+            results[model.name] = measure(model.absolute(), ns, options.tokens, options.rounds)
+    print("\n" + orjson.dumps({"tokens": options.tokens, "rounds": options.rounds, "results": results}).decode())
 
 
 def _random_model() -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.grammar import check_grammar
-from srb.engine.model import Batch, DecodeStatus, Model, Sampler, SavedState, StateStore
+from srb.engine.model import Batch, DecodeStatus, Model, Sampler, StateStore
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.probs import token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
@@ -137,7 +137,7 @@ class Engine:
         events: list[Event] = []
         self._admit()
         plan = self._scheduler.schedule(list(self._requests.values()))
-        self._make_room(plan)
+        self._make_room(plan, events)
         self._compute(plan.runs, events)
         self._start_branches(events)
         self._finish_ended(events)
@@ -215,7 +215,7 @@ class Engine:
             if request.started_at is None:
                 request.started_at = self._clock()
             if request.saved is not None:
-                self._tree.adopt(request.saved.tokens, request.saved.blob)
+                self._tree.adopt(request.saved)
             self._tree.begin(request.prefix, request.cache_prompt)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
                 self._prompt_is_done(request)
@@ -227,22 +227,24 @@ class Engine:
         self._tree.keep(request.state_name, request.prefix)
         tokens = request.prefix.tokens
         is_new = request.saved is None or request.saved.tokens != tokens
-        if self._states is not None and is_new and (blob := self._tree.save(request.prefix)) is not None:
-            self._states.save(request.state_name, SavedState(tokens, blob))
+        if self._states is not None and is_new and (state := self._tree.save(request.prefix)) is not None:
+            self._states.save(request.state_name, state)
         request.saved = None
 
-    def _make_room(self, plan: StepPlan) -> None:
+    def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
         for branch in plan.pauses:
             self._pause(branch)
         for request in plan.drops:
             self._tree.release(request.prefix)
+        for branch in plan.ends:
+            self._end(branch, FinishReason.LIMIT, events, truncated=True)
         there_is = self._tree.make_room(sum(run.count for run in plan.runs), 0)
         assert there_is, "a plan for more cells than there are"
 
     def _pause(self, branch: Branch) -> None:
         """Take a branch's sequence under pressure; the tree keeps what it can of its KV until there is room again."""
         branch.move(BranchState.WAITING)
-        self._tree.end(branch, keep=self.model.can_cut)
+        self._tree.end(branch, keep=self.model.can_cut and branch.request.cache_prompt)
         self._counters.branches_paused_total += 1
 
     def _compute(self, runs: list[Run], events: list[Event]) -> None:
@@ -250,16 +252,7 @@ class Engine:
         if not runs:
             return
         batch = Batch()
-        rows = [
-            batch.add(
-                span.seq_id,
-                span.start + span.num_computed,
-                span.tokens[span.num_computed : span.num_computed + run.count],
-                run.completes,
-            )
-            for run in runs
-            if (span := run.span).seq_id is not None  # every planned span has one; this tells the type checker
-        ]
+        rows = [run.add_to(batch) for run in runs]
         self._counters.n_decode_total += 1
         match self.model.decode(batch):
             case DecodeStatus.OK:
@@ -285,6 +278,8 @@ class Engine:
             self._compute(decodes[:kept], events)
         elif len(runs) > 1 or first.count > 1:
             self._compute([Run(first.span, max(1, first.count // 2))], events)
+        elif self._tree.park_one():
+            self._compute(runs, events)
         elif isinstance(first.span, Branch):
             self._end(first.span, FinishReason.LIMIT, events, truncated=True)
         else:
@@ -299,8 +294,9 @@ class Engine:
         if len(by_request) == 1:
             events += self._fail(runs[0].span.request, DecodeFailed("llama.cpp refused this request's tokens"))
             return
-        for own in by_request.values():
-            self._compute(own, events)
+        for request_id, own in by_request.items():
+            if request_id in self._requests:  # else a part before was fatal and ended them all
+                self._compute(own, events)
 
     def _recover(self, events: list[Event]) -> None:
         """After a failed computation: end what was running, empty the KV store, and see whether it works again."""
@@ -432,7 +428,7 @@ class Engine:
                 Done(
                     request.request_id,
                     prompt_tokens=len(request.prefix.tokens),
-                    cached_tokens=request.prefix.num_cached,
+                    cached_tokens=request.prefix.num_cached or 0,
                     completion_tokens=sum(len(branch.tokens) for branch in request.branches),
                     prompt_ms=(prefix_done - started) * 1000,
                     predicted_ms=(now - prefix_done) * 1000,

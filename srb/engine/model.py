@@ -102,10 +102,11 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The tokens of a prompt and their KV."""
+    """A prompt's tokens, their KV, and the logits of the last one."""
 
     tokens: list[int]
     blob: Blob
+    logits: Logits
 
 
 class StateStore(Protocol):

@@ -18,7 +18,7 @@ class Node:
     """Tokens at positions `start` … `end`, after the parent's. Only the prefix tree writes here."""
 
     __slots__ = (
-        "blob", "cells", "children", "last_used", "logits", "num_computed", "parent", "pins", "seq_id", "start", "state",
+        "blob", "children", "last_used", "logits", "num_computed", "parent", "pins", "seq_id", "start", "state",
         "tokens",
     )  # fmt: skip
 
@@ -30,7 +30,6 @@ class Node:
         self.state = state
         self.num_computed = 0 if state is NodeState.COMPUTING else len(tokens)
         self.seq_id = seq_id  # holds the whole path; None where a child's sequence does
-        self.cells = 0  # owned in the KV store
         self.pins = 0  # live prefixes and branches that stand here
         self.last_used = 0
         self.blob: Blob | None = None  # the saved KV, while parked
@@ -39,6 +38,18 @@ class Node:
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
+
+    @property
+    def cells(self) -> int:
+        """Cells that it owns in the KV store."""
+        return self.num_computed if self.is_live else 0
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of host memory that it takes while it is parked."""
+        if self.blob is None:
+            return 0
+        return len(self.blob) + (self.logits.nbytes if self.logits is not None else 0)
 
     @property
     def is_live(self) -> bool:

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Blob, Logits, Model
+from srb.engine.model import Logits, Model, SavedState
 from srb.engine.node import Node, NodeState, common_length
 from srb.engine.request import Branch, Prefix, Request
 
 WORTH_SHARING = 16  # tokens: fewer are computed sooner than waited for, and cheaper kept twice than split off
 MOST_KEPT = 256  # names
+MOST_PARKED = 4096  # nodes, so that looking a text up stays cheap
 PARK_TOKENS = 512  # most tokens saved in one step, so that saving does not hold up the branches that run
 
 
@@ -69,6 +70,7 @@ class PrefixTree:
         self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
         self._root = Node(None, [], NodeState.RESIDENT)
         self._kept: dict[str, Node] = {}  # by the name of a state: the last to be dropped
+        self._live: dict[Node, None] = {}  # all nodes in the KV store, in order
         self._private: list[Node] = []  # nodes that no other request may find
         self._branch_cells = 0  # owned by running branches
         self._node_cells = 0
@@ -92,13 +94,12 @@ class PrefixTree:
         """Resident nodes that nothing alive stands on, on themselves or further down."""
         if self._idle is None:
             needed: set[Node] = set()
-            live = [node for node in self.nodes() if node.is_live]
-            for node in live:
+            for node in self._live:
                 above: Node | None = node if node.pins or node.state is NodeState.COMPUTING else None
                 while above is not None and above not in needed:
                     needed.add(above)
                     above = above.parent
-            nodes = [node for node in live if node not in needed]
+            nodes = [node for node in self._live if node not in needed]
             ids = sum(node.seq_id is not None for node in nodes)
             # A node that is needed and held by idle children alone takes over the sequence of the last of them.
             inherited = sum(
@@ -128,9 +129,9 @@ class PrefixTree:
 
     # ---- looking up
 
-    def match(self, tokens: Sequence[int]) -> Match:
-        """Find how much of a prompt is there; all of it only where the logits of its last token are, too."""
-        node, usable = self._root, len(tokens) - 1
+    def match(self, tokens: Sequence[int], start: Node | None = None) -> Match:
+        """Find how much of a text is there, at or below `start`; all of it only with the logits of its last token."""
+        node, usable = start or self._root, len(tokens) - 1
         while True:
             child, common = self._best_child(node, tokens, node.end)
             if child is None:
@@ -180,20 +181,16 @@ class PrefixTree:
         match = self.match(prefix.tokens) if keep else Match(self._root)
         restored_before = self.counters.tokens_restored_total
         at = self._make_resident(match)
-        prefix.num_restored = self.counters.tokens_restored_total - restored_before
-        prefix.num_cached = at.end
-        if at.end:
-            self.counters.prefix_hits_total += 1
-            self.counters.prompt_tokens_cached_total += at.end
         if at.end == len(prefix.tokens):
             assert at.logits is not None
             prefix.node, prefix.logits = at, at.logits
+            self._note_hit(prefix, at.end, restored_before)
             return
         parent = at if self._model.can_cut else self._root
         if not self.make_room(at.end - parent.end, 1):  # the match itself is what would have to be parked
             at = parent = self._move_pin(at, self._root)
-            prefix.num_cached = 0
         node = Node(parent, prefix.tokens[parent.end :], NodeState.COMPUTING, self._fork(at))
+        self._live[node] = None
         self._count(node, at.end - parent.end)
         if keep and self._best_child(parent, node.tokens, 0)[0] is None:
             parent.children.append(node)
@@ -204,6 +201,16 @@ class PrefixTree:
         self._unpin(at)
         prefix.node = node
         self._touch(node)
+        self._note_hit(prefix, at.end, restored_before)
+
+    def _note_hit(self, prefix: Prefix, length: int, restored_before: int) -> None:
+        """Record what a prompt found when it first began; what it finds later, after a pause, is its own."""
+        if prefix.num_cached is not None:
+            return
+        prefix.num_cached = length
+        prefix.num_restored = min(length, self.counters.tokens_restored_total - restored_before)
+        self.counters.prefix_hits_total += length > 0
+        self.counters.prompt_tokens_cached_total += length
 
     def computed(self, prefix: Prefix, count: int) -> None:
         """Record that `count` further tokens of a prompt have been computed."""
@@ -216,7 +223,6 @@ class PrefixTree:
 
     def _count(self, node: Node, count: int) -> None:
         node.num_computed += count
-        node.cells += count
         self._node_cells += count
 
     def complete(self, prefix: Prefix, logits: Logits, keep: bool) -> None:
@@ -227,6 +233,7 @@ class PrefixTree:
             assert node.parent is not None
             assert node.seq_id is not None
             self._private.remove(node)
+            del self._live[node]
             prefix.node = self._insert(node.parent, node.tokens, node.seq_id)
             self._node_cells -= node.cells
             prefix.node.pins += 1
@@ -250,14 +257,14 @@ class PrefixTree:
 
     # ---- named states
 
-    def adopt(self, tokens: list[int], blob: Blob) -> None:
+    def adopt(self, saved: SavedState) -> None:
         """Take in a text that was saved elsewhere, as a parked node, unless it is here or has no place."""
-        if len(blob) > self._cache_bytes or self.match(tokens).length >= len(tokens) - 1:
+        if len(saved.blob) > self._cache_bytes or self.match(saved.tokens).length >= len(saved.tokens) - 1:
             return
-        node = Node(self._root, tokens, NodeState.PARKED)
-        node.blob = blob
+        node = Node(self._root, saved.tokens, NodeState.PARKED)
+        node.blob, node.logits = saved.blob, None if self._model.can_cut else saved.logits
         self._root.children.append(node)
-        self.parked_bytes += len(blob)
+        self.parked_bytes += node.host_bytes
         self._touch(node)
         self._drop_parked()
 
@@ -269,15 +276,16 @@ class PrefixTree:
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
-    def save(self, prefix: Prefix) -> Blob | None:
-        """Return the KV of a complete prompt; None where no sequence is free to take it from."""
+    def save(self, prefix: Prefix) -> SavedState | None:
+        """Return a complete prompt's state; None where no sequence is free to take it from."""
         assert prefix.node is not None
+        assert prefix.logits is not None
         if not self.make_room(0, 1):
             return None
         seq_id = self._fork(prefix.node)
         blob = self._model.save(seq_id, 0)
         self._take_back(seq_id)
-        return blob
+        return SavedState(prefix.tokens, blob, prefix.logits)
 
     # ---- a branch
 
@@ -289,7 +297,8 @@ class PrefixTree:
         base.pins += 1
         branch.base = base
         if branch.tokens and self._model.can_cut and base not in self._private:
-            found = self._make_resident(self.match([*prefix.tokens, *branch.tokens]))
+            # Below the prefix: the same text may stand elsewhere too, and would hold its cells a second time.
+            found = self._make_resident(self.match([*prefix.tokens, *branch.tokens], start=base))
             self._unpin(found)
             if found.end > branch.start and self._resume(branch, found):
                 return
@@ -332,6 +341,7 @@ class PrefixTree:
         else:
             self._end_at(base, own if keep else [], seq_id)
         self._branch_cells -= len(own)
+        self._touch(base)
         self._unpin(base)
 
     def _end_at(self, anchor: Node, tokens: list[int], seq_id: int) -> None:
@@ -345,15 +355,20 @@ class PrefixTree:
     def make_room(self, cells: int, ids: int) -> bool:
         """Park idle nodes until so many cells and ids are free; False when there are not as many to be had."""
         while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
-            victim = self._least_recent()
-            if victim is None:
+            if not self.park_one():
                 return False
-            self._park(victim)
         return True
 
     @property
     def is_over_budget(self) -> bool:
         return self.idle.cells > self._cache_cells
+
+    def park_one(self) -> bool:
+        """Park the idle leaf that was used longest ago; False where nothing is idle."""
+        victim = self._least_recent()
+        if victim is not None:
+            self._park(victim)
+        return victim is not None
 
     def trim(self) -> None:
         """Park a little of what is idle beyond `cache_cells`: at most PARK_TOKENS a call."""
@@ -376,16 +391,22 @@ class PrefixTree:
             blob = self._model.save(node.seq_id, node.start if self._model.can_cut else 0)
             if len(blob) <= self._cache_bytes:
                 self._leave_store(node)
-                node.state, node.blob, node.logits = NodeState.PARKED, blob, None
-                self.parked_bytes += len(blob)
+                node.state, node.blob = NodeState.PARKED, blob
+                if self._model.can_cut:
+                    node.logits = None  # one token computes them again
+                self.parked_bytes += node.host_bytes
                 self.counters.nodes_parked_total += 1
                 self._drop_parked()
                 return
         self._remove(node)
         self.counters.nodes_dropped_total += 1
 
+    @property
+    def _num_parked(self) -> int:
+        return self.counters.nodes_parked_total and sum(1 for node in self.nodes() if not node.is_live)
+
     def _drop_parked(self) -> None:
-        while self.parked_bytes > self._cache_bytes:
+        while self.parked_bytes > self._cache_bytes or self._num_parked > MOST_PARKED:
             leaves = [node for node in self.nodes() if node.state is NodeState.PARKED and not node.children]
             self._remove(min(leaves, key=lambda node: (node in self._kept.values(), node.last_used)))
             self.counters.nodes_dropped_total += 1
@@ -418,13 +439,18 @@ class PrefixTree:
             self._take_back(seq_id)
             self._remove(node)
             return False
-        self.parked_bytes -= len(node.blob)
-        node.blob, node.state, node.seq_id, node.cells = None, NodeState.RESIDENT, seq_id, cells
-        self._node_cells += cells
+        self._arrive(node, seq_id)
         self.counters.tokens_restored_total += len(node.tokens)
         self._settle(node.parent)
-        self._idle = None
         return True
+
+    def _arrive(self, node: Node, seq_id: int) -> None:
+        """Record that a parked node is in the KV store again, in `seq_id`."""
+        self.parked_bytes -= node.host_bytes
+        node.blob, node.state, node.seq_id = None, NodeState.RESIDENT, seq_id
+        self._live[node] = None
+        self._node_cells += node.cells
+        self._idle = None
 
     def _fork(self, node: Node) -> int:
         """Lend a sequence that shares everything up to the end of `node`, which is pinned."""
@@ -446,7 +472,8 @@ class PrefixTree:
     def _leave_store(self, node: Node) -> None:
         """Free a leaf's own cells; its sequence, cut to the parent's end, goes to a parent that would have none."""
         self._node_cells -= node.cells
-        seq_id, node.seq_id, node.cells, self._idle = node.seq_id, None, 0, None
+        del self._live[node]
+        seq_id, node.seq_id, self._idle = node.seq_id, None, None
         parent = node.parent
         assert seq_id is not None
         assert parent is not None
@@ -463,9 +490,8 @@ class PrefixTree:
             self._remove(child)
         if node.is_live:
             self._leave_store(node)
-        if node.blob is not None:
-            self.parked_bytes -= len(node.blob)
-            node.blob = None
+        self.parked_bytes -= node.host_bytes
+        node.blob = None
         (self._private if node in self._private else node.parent.children).remove(node)
         self._kept = {name: kept for name, kept in self._kept.items() if kept is not node}
         self._idle = None
@@ -482,7 +508,7 @@ class PrefixTree:
             return node
         assert node.parent is not None
         upper = Node(node.parent, node.tokens[:count], NodeState.RESIDENT)
-        upper.cells = count
+        self._live[upper] = None
         upper.last_used = node.last_used
         upper.children.append(node)
         siblings = node.parent.children
@@ -490,7 +516,6 @@ class PrefixTree:
         node.parent, node.start = upper, upper.end
         node.tokens = node.tokens[count:]
         node.num_computed -= count
-        node.cells -= count
         self._idle = None
         return upper
 
@@ -507,6 +532,12 @@ class PrefixTree:
                 break
             if not self._model.can_cut and common < len(tokens):
                 break
+            if child.state is NodeState.PARKED and common == len(tokens) == len(child.tokens):
+                self._arrive(child, seq_id)  # what was just computed is what had been saved
+                self._settle(at)
+                self._unpin(at)
+                self._touch(child)
+                return child
             if child.state is NodeState.PARKED and not self._restore(child):
                 break
             at = self._move_pin(at, self._split(child, common))
@@ -517,7 +548,7 @@ class PrefixTree:
             tokens = tokens[common:]
         if tokens:
             node = Node(at, tokens, NodeState.RESIDENT, seq_id)
-            node.cells = len(tokens)
+            self._live[node] = None
             self._node_cells += node.cells
             at.children.append(node)
             self._settle(at)
@@ -546,11 +577,10 @@ class PrefixTree:
         self._uses += 1
         for each in node.path():
             each.last_used = self._uses
-        self._idle = None
 
     def clear(self) -> None:
-        """Forget everything, in the model too: after a failure that leaves the KV store in doubt. Nothing is running."""
-        for node in list(self._root.children):
+        """Forget all that is in the KV store, after a failure that leaves it in doubt. Nothing is running."""
+        for node in [child for child in self._root.children if child.is_live]:
             self._remove(node)
         self._model.clear()
 
@@ -581,12 +611,13 @@ class PrefixTree:
         assert self._node_cells == sum(node.cells for node in nodes), "cells of nodes are not conserved"
         assert self._branch_cells == sum(branch.own_cells for branch in branches), "cells of branches are not conserved"
         assert 0 <= self.used_cells <= self._model.n_ctx, "more cells in use than there are"
-        assert self.parked_bytes == sum(len(node.blob) for node in nodes if node.blob is not None), (
-            "bytes are not conserved"
-        )
+        assert self.parked_bytes == sum(node.host_bytes for node in nodes), "bytes are not conserved"
         assert self.parked_bytes <= self._cache_bytes, "more bytes parked than allowed"
         standing = [request.prefix.node for request in requests] + [branch.base for branch in branches]
         assert self._root.pins == sum(base is self._root for base in standing), "the root's pins"
+        for branch in branches:
+            assert branch.base is not None
+            assert branch.request.prefix.node in branch.base.path(), f"{branch!r} stands beside its prefix"
         for node in nodes:
             assert node.pins == sum(base is node for base in standing), f"{node!r}: pins"
             self._check_node(node)
@@ -600,7 +631,7 @@ class PrefixTree:
         if node.is_live:
             assert parent.is_live, f"{node!r} stands on a parked node"
             assert node.holder() is not None, f"{node!r}: no sequence holds it"
-        assert node.cells == (node.num_computed if node.is_live else 0), f"{node!r}: cells"
+        assert node.is_live == (node in self._live), f"{node!r}: is it in the KV store?"
         if self._model.can_cut:
             assert node.seq_id is None or not node.has_live_children, f"{node!r}: an inner node with a sequence"
         else:

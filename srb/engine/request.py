@@ -35,7 +35,7 @@ class Prefix:
         self.request = request
         self.tokens = tokens
         self.node: Node | None = None  # the tree's, where the prompt ends; None until the request begins
-        self.num_cached = 0  # tokens that the tree had already
+        self.num_cached: int | None = None  # tokens that the tree had when the request first began
         self.num_restored = 0  # those of them that had been parked
         self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
 
@@ -110,7 +110,7 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "saved", "started_at", "state_name",
+        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "saved", "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +123,7 @@ class Request:
         saved: SavedState | None = None,
     ) -> None:
         self.request_id = request_id
+        self.awaits: Node | None = None  # another request's prompt, being computed, that holds more of this one
         self.state_name = state_name  # under which the prompt's KV is to be kept
         self.saved = saved  # what the state's file held
         self.cache_prompt = cache_prompt  # use what the tree holds, and leave there what is computed

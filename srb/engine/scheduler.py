@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from srb.engine.model import Model
+from srb.engine.model import Batch, Model
+from srb.engine.node import NodeState
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.request import Branch, BranchState, Prefix, Request
 
@@ -30,18 +31,23 @@ class Run:
         """Whether the span's last known token is computed, so that its logits are wanted."""
         return self.count == self.span.pending
 
+    def add_to(self, batch: Batch) -> int:
+        """Append the tokens to a batch; return the row of the last one."""
+        span = self.span
+        assert span.seq_id is not None, f"{span!r} is planned and has no sequence"
+        first = span.num_computed
+        tokens = span.tokens[first : first + self.count]
+        return batch.add(span.seq_id, span.start + first, tokens, self.completes)
+
 
 @dataclass(slots=True)
 class StepPlan:
-    """One step: `pauses` and `drops` first, which free cells, then one decode of all `runs`."""
+    """One step: `pauses`, `drops` and `ends` first, which free cells, then one decode of all `runs`."""
 
     pauses: list[Branch] = field(default_factory=list)
     drops: list[Request] = field(default_factory=list)
+    ends: list[Branch] = field(default_factory=list)  # can never fit
     runs: list[Run] = field(default_factory=list)
-
-    @property
-    def decodes(self) -> list[Run]:
-        return [run for run in self.runs if isinstance(run.span, Branch)]
 
 
 class Scheduler:
@@ -69,6 +75,8 @@ class Scheduler:
             plan.runs.append(Run(span, count))
             budget -= count
             free -= count
+        if running and not plan.runs and not plan.pauses and not plan.drops:
+            plan.ends.append(running[-1])
         return plan
 
     def admissible(self, requests: Sequence[Request]) -> Iterator[Request]:
@@ -86,8 +94,11 @@ class Scheduler:
         for request in requests:
             if request.prefix.node is not None:
                 continue
+            if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
+                continue
             match = self._tree.match(request.prefix.tokens) if request.cache_prompt else None
-            if match is not None and match.awaits is not None and request is not requests[0]:
+            request.awaits = match.awaits if match is not None and request is not requests[0] else None
+            if request.awaits is not None:
                 continue
             cells = self._tree.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
             must = request is requests[0] and not headroom and not promised_ids

@@ -1,7 +1,7 @@
 """Named states on disk: a prompt's KV under a name, for a later request or a later run of the server.
 
-A file is a magic, the length of a JSON header, the header, the tokens (int32) and the saved KV. The header carries the
-format's version, the model's fingerprint and a checksum; a file that does not fit is refused, and the prompt is computed.
+A file is a magic, the length of a JSON header, the header, the tokens (int32), the logits of the last one (float32)
+and the saved KV. The header carries the format's version, the model's fingerprint and a checksum; a file that does not fit is refused, and the prompt is computed.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ def model_fingerprint(path: Path, *context: str) -> str:
 
 def pack(state: SavedState, fingerprint: str) -> bytes:
     """Return the bytes of a state file."""
-    body = np.asarray(state.tokens, np.int32).tobytes() + state.blob.tobytes()
+    body = np.asarray(state.tokens, np.int32).tobytes() + state.logits.tobytes() + state.blob.tobytes()
     header = orjson.dumps(
         {
             "version": VERSION,
             "model": fingerprint,
             "tokens": len(state.tokens),
+            "logits": len(state.logits),
             "bytes": len(state.blob),
             "checksum": hashlib.blake2b(body, digest_size=16).hexdigest(),
         }
@@ -64,9 +65,8 @@ def unpack(data: bytes, fingerprint: str) -> SavedState:
         raise StateError("it is not a state file")
     try:
         header = orjson.loads(data[12 : 12 + size])
-        version, model, n_tokens, n_bytes, checksum = (
-            header[key] for key in ("version", "model", "tokens", "bytes", "checksum")
-        )
+        keys = ("version", "model", "tokens", "logits", "bytes", "checksum")
+        version, model, n_tokens, n_logits, n_bytes, checksum = (header[key] for key in keys)
     except (ValueError, KeyError, TypeError):
         raise StateError("its header is damaged") from None
     if version != VERSION:
@@ -74,10 +74,14 @@ def unpack(data: bytes, fingerprint: str) -> SavedState:
     if model != fingerprint:
         raise StateError("it was saved with another model or other cell types")
     body = data[12 + size :]
-    if len(body) != 4 * n_tokens + n_bytes or hashlib.blake2b(body, digest_size=16).hexdigest() != checksum:
+    if (
+        len(body) != 4 * (n_tokens + n_logits) + n_bytes
+        or hashlib.blake2b(body, digest_size=16).hexdigest() != checksum
+    ):
         raise StateError("it is damaged: its checksum does not fit")
-    tokens = np.frombuffer(body[: 4 * n_tokens], np.int32).tolist()
-    return SavedState(tokens, np.frombuffer(body[4 * n_tokens :], np.uint8))
+    tokens = np.frombuffer(body, np.int32, n_tokens).tolist()
+    logits = np.frombuffer(body, np.float32, n_logits, 4 * n_tokens)
+    return SavedState(tokens, np.frombuffer(body, np.uint8, n_bytes, 4 * (n_tokens + n_logits)), logits)
 
 
 class StateFolder:

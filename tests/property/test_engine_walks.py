@@ -52,7 +52,7 @@ class EngineWalk(RuleBasedStateMachine):
         prompt=st.sampled_from(PROMPTS),
         n=st.integers(1, 10),
         seed=st.integers(0, 1000),
-        max_tokens=st.integers(-1, 25),
+        max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
         stop=st.sampled_from([(), (" king",), (".", " fox said")]),
     )
     def submit(self, prompt: str, n: int, seed: int, max_tokens: int, stop: tuple[str, ...]) -> None:
@@ -95,20 +95,20 @@ class EngineWalk(RuleBasedStateMachine):
         index = data.draw(st.none() | st.integers(0, self.submitted[request_id].n - 1))
         self.driver.cancel(request_id, index)
 
-    @rule(status=st.sampled_from([DecodeStatus.NO_ROOM, DecodeStatus.INVALID]))
-    def fail_a_decode(self, status: DecodeStatus) -> None:
+    @rule(statuses=st.lists(st.sampled_from([DecodeStatus.NO_ROOM, DecodeStatus.INVALID, DecodeStatus.OK]), min_size=1))
+    def fail_decodes(self, statuses: list[DecodeStatus]) -> None:
         if self.driver.engine.has_work:
             self.may_fail = True
-            self.driver.model.failures.append(status)
+            self.driver.model.failures += statuses
             self.driver.step()
             self.driver.model.failures.clear()
 
-    @rule()
-    def fail_for_good(self) -> None:
-        if self.driver.engine.has_work and self.driver.now > 0:
+    @rule(before=st.sampled_from([[], [DecodeStatus.INVALID]]))
+    def fail_for_good(self, before: list[DecodeStatus]) -> None:
+        if self.driver.engine.has_work:
             self.may_fail = True
             self.driver.now += 100  # a minute has passed since the last one
-            self.driver.model.failures.append(DecodeStatus.FATAL)
+            self.driver.model.failures += [*before, DecodeStatus.FATAL]
             self.driver.step()
             self.driver.model.failures.clear()
 

@@ -110,10 +110,11 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
 
 
 def test_unpack_takes_only_what_pack_made() -> None:
-    state = SavedState([1, 2, 3], np.arange(100, dtype=np.uint8))
+    state = SavedState([1, 2, 3], np.arange(100, dtype=np.uint8), np.ones(7, np.float32))
     data = pack(state, "m")
     assert unpack(data, "m").tokens == [1, 2, 3]
     assert (unpack(data, "m").blob == state.blob).all()
+    assert (unpack(data, "m").logits == state.logits).all()
     for size in range(0, len(data), 7):
         with pytest.raises(StateError):
             unpack(data[:size], "m")

@@ -1,0 +1,184 @@
+"""What writers and their programs do, timed against any server: SRB's own URL, and a peer's beside it.
+
+A peer is a llama-server: it takes the same body at /completion, and its stream is read by the same few bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+FIRST_WORD, N_WORDS = 400, 20000  # token ids that every larger vocabulary has, none of them special
+_TEXT = re.compile(rb'"index":\s*(\d+),\s*"(?:content|text)":\s*("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server: where it listens and the path that takes a completion body."""
+
+    name: str
+    url: str
+    path: str
+
+    @classmethod
+    def srb(cls, url: str) -> Target:
+        return cls("srb", url, "/v1/srb/completions")
+
+    @classmethod
+    def peer(cls, url: str) -> Target:
+        return cls("peer", url, "/completion")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One streamed answer: seconds to its first token and to its end, and the text of each branch."""
+
+    first_token: float
+    total: float
+    texts: dict[int, str]
+
+
+def ask(target: Target, prompt: list[int] | str, n: int, tokens: int, **options: Any) -> Answer:
+    """Stream one completion."""
+    body = {"prompt": prompt, "n_predict": tokens, "seed": 1, "ignore_eos": True, "stream": True, "cache_prompt": True}
+    if n > 1 or target.name == "srb":
+        body["n_cmpl"] = n
+    data = orjson.dumps(body | options)
+    parts = urlsplit(target.url)
+    began = time.perf_counter()
+    received, first = bytearray(), 0.0
+    with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=600) as sock:
+        head = f"POST {target.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
+        sock.sendall(head.encode() + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+        while chunk := sock.recv(65536):
+            received += chunk
+            if not first and (b'"stream","index"' in received or b'"content":' in received):
+                first = time.perf_counter()
+            if chunk.endswith(b"0\r\n\r\n"):
+                break
+    ended = time.perf_counter()
+    if b" 200 " not in received[:20] or not first:
+        raise RuntimeError(f"{target.name} answered {bytes(received[:300])!r}")
+    texts: dict[int, str] = {}
+    for index, text in _TEXT.findall(bytes(received)):
+        texts[int(index)] = texts.get(int(index), "") + orjson.loads(text)
+    return Answer(first - began, ended - began, texts)
+
+
+def _words(seed: int, count: int) -> list[int]:
+    pick = random.Random(seed)
+    return [1] + [FIRST_WORD + pick.randrange(N_WORDS) for _ in range(count - 1)]
+
+
+def _at_once(jobs: list[Callable[[], Answer]]) -> float:
+    """Run the jobs in threads at once; return the seconds until the last has ended."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for future in [pool.submit(job) for job in jobs]:
+            future.result()
+    return time.perf_counter() - began
+
+
+def one_request(n: int) -> Callable[[Target, int], float]:
+    """512 tokens of prompt, n branches of 64 tokens: seconds to the end."""
+    return lambda target, seed: ask(target, _words(seed, 512), n, 64).total
+
+
+def common_beginning(target: Target, seed: int) -> float:
+    """8 requests at once with 1,024 common tokens and 32 of their own, 4 branches of 32 tokens."""
+    beginning = _words(seed, 1024)
+    tails = [_words(seed * 100 + i, 33)[1:] for i in range(8)]
+    return _at_once([lambda tail=tail: ask(target, beginning + tail, 4, 32) for tail in tails])  # type: ignore[misc]
+
+
+def identical(target: Target, seed: int) -> float:
+    """8 identical requests at once: 1,024 tokens, one branch of 32 tokens."""
+    prompt = _words(seed, 1024)
+    return _at_once([lambda: ask(target, prompt, 1, 32)] * 8)
+
+
+def independent(target: Target, seed: int) -> float:
+    """24 independent requests at once: 128 tokens, one branch of 48 tokens."""
+    prompts = [_words(seed * 100 + i, 128) for i in range(24)]
+    return _at_once([lambda prompt=prompt: ask(target, prompt, 1, 48) for prompt in prompts])  # type: ignore[misc]
+
+
+def _evening(target: Target, seed: int) -> tuple[list[float], list[float]]:
+    """Return the first-token times of five turns of going on, and of going back two to four turns."""
+    pick = random.Random(seed)
+    no_bytes = [[token, False] for token in range(3, 259)]  # so that the text can be sent back as text
+    turns: list[dict[int, str]] = []
+    story = f"It was evening {seed}, and" + " w17 w23 w42" * 100
+    stories = [story]
+    on, back = [], []
+    for _turn in range(5):
+        answer = ask(target, stories[-1], 8, 32, logit_bias=no_bytes)
+        on.append(answer.first_token)
+        turns.append({index: stories[-1] + text for index, text in answer.texts.items()})
+        stories.append(turns[-1][pick.randrange(8)] + " w7")
+    for turns_ago in (2, 3, 4):
+        others = [text for text in turns[-turns_ago].values() if text + " w7" not in stories]
+        back.append(ask(target, pick.choice(others) + " w9", 8, 32, logit_bias=no_bytes).first_token)
+    return on[1:], back
+
+
+def going_on(target: Target, seed: int) -> float:
+    """The writer's loop: 8 branches, pick one, go on, five turns: seconds to the first token."""
+    return statistics.median(_evening(target, seed)[0])
+
+
+def going_back(target: Target, seed: int) -> float:
+    """Back to a branch not picked, two to four turns ago: seconds to the first token."""
+    return statistics.median(_evening(target, seed)[1])
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    run: Callable[[Target, int], float]  # seconds
+
+
+SCENARIOS = [
+    Scenario("one request, n = 8", one_request(8)),
+    Scenario("one request, n = 32", one_request(32)),
+    Scenario("8 requests, common beginning", common_beginning),
+    Scenario("8 identical requests", identical),
+    Scenario("24 independent requests", independent),
+    Scenario("going on: first token", going_on),
+    Scenario("going back: first token", going_back),
+]
+
+
+def compare(targets: list[Target], rounds: int) -> list[dict[str, Any]]:
+    """Run every scenario in turns on every target; return one row each, with medians in milliseconds and the ratio."""
+    rows = []
+    for scenario in SCENARIOS:
+        times: dict[str, list[float]] = {target.name: [] for target in targets}
+        for turn in range(rounds):
+            for target in targets:
+                times[target.name].append(scenario.run(target, 1 + turn))
+        row: dict[str, Any] = {"scenario": scenario.name}
+        row |= {f"{name}_ms": statistics.median(values) * 1000 for name, values in times.items()}
+        if "peer" in times:
+            row["ratio"] = statistics.median(a / b for a, b in zip(times["srb"], times["peer"], strict=True))
+        rows.append(row)
+        print(_line(row), flush=True)
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    peer = f"{row['peer_ms']:>10.0f} {row['ratio']:>7.2f}" if "ratio" in row else ""
+    return f"{row['scenario']:<32} {row['srb_ms']:>9.0f} {peer}"
+
+
+HEAD = f"{'scenario':<32} {'srb ms':>9} {'peer ms':>10} {'ratio':>7}"

@@ -1,7 +1,8 @@
 """Named states on disk: a prompt's KV under a name, for a later request or a later run of the server.
 
 A file is a magic, the length of a JSON header, the header, the tokens (int32), the logits of the last one (float32)
-and the saved KV. The header carries the format's version, the model's fingerprint and a checksum; a file that does not fit is refused, and the prompt is computed.
+and the saved KV. The header carries the format's version, the model's fingerprint and a checksum; a file that does not
+fit is refused, and the prompt is computed.
 """
 
 from __future__ import annotations

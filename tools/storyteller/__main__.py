@@ -13,7 +13,7 @@ STEPS = ("corpus", "tokenizer", "train", "export", "check")
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.storyteller", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=35.0, help="the training's time budget (default 35)")
+    parser.add_argument("--minutes", type=float, default=40.0, help="a worker's processor time to train (default 40)")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the corpus and the training (default 1)")
     parser.add_argument("--documents", type=int, default=60_000, help="how many documents to train on (default 60000)")
     parser.add_argument("--workers", type=int, default=2, help="processes to use (default 2)")

@@ -45,7 +45,7 @@ class Person:
         if not self.known:
             self.known = True
             return self.first or self.name
-        if self.short and (not self.name or rng.random() < 0.22):
+        if self.short and (not self.name or rng.random() < 0.12):
             return f"the {self.short}"
         return self.name or f"the {self.short}"
 
@@ -104,6 +104,7 @@ def polish(text: str) -> str:
     """Repair what joining templates leaves behind: spaces, doubled stops, a/an and sentence capitals."""
     text = re.sub(r"[ \t]+", " ", text)
     text = re.sub(r" ([,.;:?!])", r"\1", text)
+    text = re.sub(r'\.,"', ',"', text)
     text = re.sub(r'([?!])[,.]"', r'\1"', text)
     text = re.sub(r'([?!.])"\.', r'\1"', text)
     text = re.sub(r"([?!])\.", r"\1", text)

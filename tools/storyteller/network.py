@@ -66,7 +66,7 @@ class Block(nn.Module):
         self.ffn_up = nn.Linear(shape.dim, shape.ffn, bias=False)
         self.ffn_down = nn.Linear(shape.ffn, shape.dim, bias=False)
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+    def forward(self, x: Tensor, table: Tensor, mask: Tensor | None) -> Tensor:
         batch, time, dim = x.shape
         h, head_dim = self.attn_norm(x), self.shape.head_dim
         q = self.attn_q(h).view(batch, time, -1, head_dim).transpose(1, 2)
@@ -74,7 +74,9 @@ class Block(nn.Module):
         v = self.attn_v(h).view(batch, time, -1, head_dim).transpose(1, 2)
         groups = self.shape.heads // self.shape.kv_heads
         q, k = rotate(q, table), rotate(k, table).repeat_interleave(groups, dim=1)
-        out = functional.scaled_dot_product_attention(q, k, v.repeat_interleave(groups, dim=1), is_causal=True)
+        out = functional.scaled_dot_product_attention(
+            q, k, v.repeat_interleave(groups, dim=1), attn_mask=mask, is_causal=mask is None
+        )
         x = x + self.attn_output(out.transpose(1, 2).reshape(batch, time, dim))
         h = self.ffn_norm(x)
         return x + self.ffn_down(functional.silu(self.ffn_gate(h)) * self.ffn_up(h))
@@ -98,9 +100,10 @@ class Network(nn.Module):
                 residual = name.endswith(("attn_output.weight", "ffn_down.weight"))
                 nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.3 if residual else 0.7))
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the logits; mask (batch, 1, time, time) is True where attention may look, by default at all before."""
         x = self.token_embd(ids)
         table = self.rotary[:, : ids.shape[1]]
         for block in self.blk:
-            x = block(x, table)
+            x = block(x, table, mask)
         return functional.linear(self.output_norm(x), self.token_embd.weight)

@@ -1,7 +1,8 @@
 """Train the network within a time budget, saving as it goes; a stopped run takes up again where it was.
 
-The schedule follows the share of the budget that is spent: warm up, stay, decay to nothing over the last part, and show
-the network its whole context for the last stretch. Matrices learn with Muon, embeddings and norms with AdamW.
+The budget is a worker's own processor time, so that a busy machine makes the training longer and not worse. The schedule
+follows the share of the budget that is spent: warm up, stay, decay to nothing over the last part, and show the network its
+whole context for the last stretch. Matrices learn with Muon, embeddings and norms with AdamW.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import math
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
+from tools.storyteller import tokenizer as tok
 from tools.storyteller.network import Network, Shape
 
 
@@ -34,6 +37,7 @@ class Plan:
     embed_rate: float = 4e-3
     batch_tokens: int = 4096
     decay_share: float = 0.45
+    again_weight: float = 10.0
     save_every: float = 120.0  # seconds
     workers: int = 2
 
@@ -41,21 +45,38 @@ class Plan:
         """Return the rate's factor when this share of the budget is spent."""
         return min(1.0, spent / 0.02 + 0.02, max(0.0, 1.0 - spent) / self.decay_share)
 
+    def weight_at(self, spent: float) -> float:
+        """Return what a rare token that comes again weighs: much until copying is learned, then less, to even out."""
+        return max(1.0, self.again_weight * min(1.0, max(0.0, 0.9 - spent) / 0.5) ** 2)
+
     def length_at(self, spent: float) -> int:
         """Return the window's length: short ones are cheap, and the last stretch shows the whole context."""
-        return 256 if spent < 0.5 else 512 if spent < 0.88 else 2048
+        return 512 if spent < 0.88 else 2048
+
+
+def document_mask(ids: Tensor) -> Tensor:
+    """Return the mask (rows, 1, time, time) that keeps each document to itself."""
+    document = (ids == tok.BOS).cumsum(1)
+    same = document[:, :, None] == document[:, None, :]
+    return same.tril()[:, None]
 
 
 class Batches:
-    """Draw random windows from a file of token ids."""
+    """Draw windows from a file of token ids, each from the beginning of a document.
+
+    A window that began in the middle of a story would ask for names that it never saw, and teach guessing.
+    """
 
     def __init__(self, path: Path, seed: int) -> None:
         self.tokens = np.load(path, mmap_mode="r")
         self.rng = np.random.default_rng(seed)
+        self.beginnings = np.flatnonzero(self.tokens[: len(self.tokens) - 4096] == tok.BOS)
+        counts = np.bincount(self.tokens[:2_000_000], minlength=tok.VOCAB_SIZE)
+        self.rare = torch.from_numpy(counts < counts.sum() * 6e-4)
 
     def draw(self, rows: int, length: int) -> Tensor:
         """Return (rows, length + 1) ids."""
-        starts = self.rng.integers(0, len(self.tokens) - length - 1, rows)
+        starts = self.rng.choice(self.beginnings, rows)
         return torch.from_numpy(np.stack([self.tokens[s : s + length + 1] for s in starts]).astype(np.int64))
 
 
@@ -69,10 +90,26 @@ def keep_memory() -> None:
 
 
 def loss_of(network: torch.nn.Module, ids: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each next token, computed in bfloat16."""
+    """Return the mean cross-entropy of each next token, in bfloat16."""
     with torch.autocast("cpu", torch.bfloat16):
         logits = network(ids[:, :-1])
     return functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+
+
+def weighted_loss(network: torch.nn.Module, ids: Tensor, rare: Tensor, weight: float) -> Tensor:
+    """Return the loss with documents kept apart and rare tokens that come again weighing more.
+
+    Who and what is meant (a name, a lost thing, a place) is a small share of the tokens and the hardest to learn: it must
+    be copied from far back. Its weight makes the network learn to look there early.
+    """
+    inputs, targets = ids[:, :-1], ids[:, 1:]
+    mask = document_mask(inputs)
+    again = ((targets[:, :, None] == inputs[:, None, :]) & mask[:, 0]).any(-1) & rare[targets]
+    weights = torch.where(again, weight, 1.0).flatten()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = network(inputs, mask)
+    losses = functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+    return (losses * weights).sum() / weights.sum()
 
 
 @torch.no_grad()
@@ -168,13 +205,19 @@ def _work(rank: int, plan: Plan, shape: Shape, work: Path, meeting: Path) -> Non
     batches = Batches(work / "train.npy", 1000 * plan.seed + int(record["steps"]) * plan.workers + rank)
     mean, last_save, budget = math.nan, time.monotonic(), plan.minutes * 60
     clock = record["seconds"]  # this worker's own; the record holds worker 0's, as of the last meeting
-    while record["seconds"] < budget:
-        begun = time.monotonic()
+    parent = os.getppid()
+    while record["seconds"] < budget and os.getppid() == parent:
+        begun = time.process_time()
         spent = record["seconds"] / budget
         length = plan.length_at(spent)
         for opt, peak in zip(opts, (plan.rate, plan.embed_rate), strict=True):
             opt.param_groups[0]["lr"] = peak * plan.rate_at(spent)
-        loss = loss_of(network, batches.draw(max(1, plan.batch_tokens // plan.workers // length), length))
+        rows = max(1, plan.batch_tokens // plan.workers // length)
+        ids = batches.draw(rows, length)
+        if length < shape.context or record["steps"] % 2:
+            loss = weighted_loss(network, ids, batches.rare, plan.weight_at(spent))
+        else:  # whole windows of several documents: far positions, and what to pass over in them
+            loss = loss_of(network, ids)
         loss.backward()
         total, record["seconds"] = team.meet(network, loss.item(), clock)
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -185,7 +228,7 @@ def _work(rank: int, plan: Plan, shape: Shape, work: Path, meeting: Path) -> Non
         record["steps"] += 1
         record["tokens"] += plan.batch_tokens
         record["train_loss"] = mean
-        clock += time.monotonic() - begun
+        clock += time.process_time() - begun
         if rank == 0 and record["steps"] % 50 == 0:
             _log(work, record)
         if rank == 0 and time.monotonic() - last_save > plan.save_every:

@@ -141,7 +141,7 @@ def _parse() -> argparse.Namespace:
         help="a GGUF file; may be repeated (default: the bundled storyteller and a random-weight 110M model)",
     )
     parser.add_argument("--n", default="1,8,32", help="numbers of branches (default: %(default)s)")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens of each branch (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=128, help="tokens of each branch (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=5, help="turns of which the median is taken (default: %(default)s)"
     )

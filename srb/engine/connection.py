@@ -14,10 +14,11 @@ from pathlib import Path
 
 from srb.errors import ProtocolError
 from srb.framing import FrameSocket
-from srb.protocol import VERSION, Command, Event, Hello, Ready, decode, encode
+from srb.protocol import TERMINAL, VERSION, Command, Delta, Event, Hello, Ready, decode, encode
 
 log = logging.getLogger("srb.engine")
 
+FRAME_SECONDS = 0.008  # nobody reads faster; a step that takes longer is sent at once
 _MOST_QUEUED = 200_000  # events; a worker that reads nothing for so long is stuck
 _UCRED = struct.Struct("3i")  # pid, uid, gid
 _PAUSE_SECONDS = 0.2  # when accept() fails, for instance for lack of descriptors
@@ -27,7 +28,8 @@ class Connection:
     """One web worker.
 
     The reader thread hands each command to `on_command`, so what that does (tokenizing) is done off the decode thread.
-    The writer thread sends everything that is queued as one frame: when it falls behind, steps coalesce by themselves.
+    The writer thread sends everything that is queued as one frame, at most one every FRAME_SECONDS: where a step takes
+    less, waking the writer, the worker and the client for each would cost more than the step.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class Connection:
         self._on_closed = on_closed
         self._outbox: list[Event] = []
         self._changed = threading.Condition()
+        self._is_resting = False  # the writer has just sent and will look again by itself
+        self._urgent = False  # what is queued ends something, and does not wait
         self._closing = False
         self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
@@ -55,8 +59,10 @@ class Connection:
             if self._closing:
                 return
             self._outbox += events
+            self._urgent = self._urgent or isinstance(self._outbox[-1], TERMINAL)
             stuck = len(self._outbox) > _MOST_QUEUED
-            self._changed.notify()
+            if self._urgent or not self._is_resting:
+                self._changed.notify()
         if stuck:
             log.warning("a web worker does not read its events; its connection is closed")
             self.close()
@@ -98,6 +104,8 @@ class Connection:
         try:
             while events := self._take():
                 self._frames.send(encode(events))
+                if isinstance(events[-1], Delta):  # more of the kind will come
+                    self._rest()
         except OSError:
             pass  # the worker is gone; the reader sees it too
         except Exception:
@@ -111,7 +119,17 @@ class Connection:
             while not self._outbox and not self._closing:
                 self._changed.wait()
             events, self._outbox = self._outbox, []
+            self._urgent = False
             return events
+
+    def _rest(self) -> None:
+        """Let events gather before the next frame, unless one of them is urgent."""
+        until = time.monotonic() + FRAME_SECONDS
+        with self._changed:
+            self._is_resting = True
+            while not self._urgent and not self._closing and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._is_resting = False
 
 
 class Listener:

@@ -94,7 +94,7 @@ class LlamaModel:
         self._scratch = self.n_seq_max  # the last sequence is this file's own, for spans on their way in or out
         self.can_cut = _memory_kind(model) == "attention"
         self._pieces: dict[int, bytes] = {}
-        self._wanted: set[int] = set()  # rows of the last decode that have logits
+        self._wanted: list[int] = []  # for each row of the last decode, 1 where it has logits
         self._batch = _NativeBatch(self.n_batch)
         self._candidates = _Candidates(self.n_vocab)
 
@@ -193,13 +193,13 @@ class LlamaModel:
         """Compute a batch of 1 to n_batch tokens."""
         if not 0 < len(batch) <= self.n_batch:
             raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
-        if not all(0 <= seq_id < self.n_seq_max for seq_id in batch.seq_ids):
+        if min(batch.seq_ids) < 0 or max(batch.seq_ids) >= self.n_seq_max:
             raise AssertionError("a sequence id out of range")
-        self._wanted = {row for row, wanted in enumerate(batch.wanted) if wanted}
+        self._wanted = batch.wanted
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
             return DecodeStatus.OK
-        self._wanted = set()
+        self._wanted = []
         log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), _native_log.last_error)
         return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
 
@@ -287,7 +287,7 @@ class LlamaModel:
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
 
     def _check_row(self, row: int) -> None:
-        if row not in self._wanted:
+        if not 0 <= row < len(self._wanted) or not self._wanted[row]:
             raise AssertionError(f"row {row} of the last decode has no logits")
 
     def _read_piece(self, token: int, special: bool) -> bytes:

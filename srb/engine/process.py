@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -34,6 +35,7 @@ log = logging.getLogger("srb.engine")
 # The decode thread waits at most this long for the GIL when a reader or writer thread is busy with it (JSON, tokens);
 # Python's 5 ms are as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
+_GC_THRESHOLD = 50_000  # new containers before a collection; a step makes some hundreds and frees most of them
 _FLUSH_SECONDS = 1.0  # for the last events, when told to stop
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit, where a decode hangs; the supervisor's deadline is later
 
@@ -120,6 +122,8 @@ def serve(settings: Settings, report: Reporter, load: Callable[[Settings], Loade
             report.tell("failed", error.message)
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             return EXIT_MODEL
+        gc.freeze()  # what is loaded stays; the collector need not visit it between two steps
+        gc.set_threshold(_GC_THRESHOLD)
         # Only now: while a model loads, the main thread runs no signal handler, and there is nothing to end cleanly.
         stop_on_signal(intake)
         intake.open(engine)

@@ -85,6 +85,8 @@ class Scheduler:
         Who shares tokens with a prompt that is being computed waits for those; of all others nobody overtakes, so that
         a long prompt gets its turn when enough has ended.
         """
+        if all(request.prefix.node is not None for request in requests):
+            return
         # A prompt without a running branch will need cells for its rest and one more sequence id.
         promised_cells = sum(request.prefix.pending for request in requests if request.prefix.node is not None)
         promised_ids = sum(
@@ -116,6 +118,8 @@ class Scheduler:
         sequence ids are kept for requests that have not begun.
         """
         opened = [request for request in requests if request.prefix.node is not None]
+        if not any(branch.state is BranchState.WAITING for request in opened for branch in request.branches):
+            return
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
         for_beginners = 2 if any(request.is_queued for request in requests) else 0
@@ -134,6 +138,8 @@ class Scheduler:
     def _relieve(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause the youngest until every running branch can take a step; return the free cells after that."""
         free = self._tree.available_cells
+        if running and free >= len(running):
+            return free
         for request in reversed(requests):
             is_oldest = request is requests[0]
             own = [branch for branch in running if branch.request is request]

@@ -64,8 +64,8 @@ lint: dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: dev
-	$(BIN)/python -m bench
+bench: dev  # PEER=http://… measures a llama-server beside it
+	$(BIN)/python -m bench $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
 model: install
 	$(BIN)/python -m tools.storyteller

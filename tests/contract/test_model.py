@@ -147,11 +147,19 @@ def test_a_sampler_closes_twice(model: Model) -> None:
     sampler.close()
 
 
-def generate(model: Model, seeds: list[int], max_tokens: int = 12) -> list[list[int]]:
-    """Run one request through an engine and return each branch's tokens."""
-    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
-    specs = tuple(BranchSpec(seed, max_tokens, sampling=SamplingParams(ignore_eos=True)) for seed in seeds)
-    engine.submit(engine.prepare(Generate("r", (TEXT,), specs)))
+def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engine:
+    model.clear()
+    clock = iter(range(10**6)).__next__
+    return Engine(model, max_queue=10, clock=clock, cache_cells=cache_cells, cache_bytes=cache_bytes)
+
+
+def generate(
+    engine: Engine, seeds: list[int], prompt: list[int] | None = None, temperature: float = 0.8
+) -> list[list[int]]:
+    """Run one request and return each branch's tokens."""
+    sampling = SamplingParams(temperature=temperature, ignore_eos=True)
+    specs = tuple(BranchSpec(seed, 12, sampling=sampling) for seed in seeds)
+    engine.submit(engine.prepare(Generate("r", tuple(prompt or (TEXT,)), specs)))
     tokens: list[list[int]] = [[] for _ in seeds]
     while engine.has_work:
         for event in engine.step():
@@ -162,9 +170,27 @@ def generate(model: Model, seeds: list[int], max_tokens: int = 12) -> list[list[
 
 
 def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> None:
-    together = generate(model, list(range(50, 58)))
+    together = generate(new_engine(model), list(range(50, 58)))
     assert len({tuple(tokens) for tokens in together}) == 8
-    assert together == [generate(model, [seed])[0] for seed in range(50, 58)]
+    assert together == [generate(new_engine(model), [seed])[0] for seed in range(50, 58)]
+
+
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_writers_evening_gives_the_texts_of_cold_runs(model: Model, cache_cells: int) -> None:
+    """Go on from branches, and back to others, with everything parked in between or everything kept."""
+    engine = new_engine(model, cache_cells, cache_bytes=10**8)
+    prompt, asked = tokens_of(model), []
+    first = generate(engine, [1, 2, 3], prompt)
+    for branch in (0, 2, 1, 2):
+        story = [*prompt, *first[branch], 7]
+        asked.append((story, generate(engine, [9], story, temperature=0)))
+    asked.append((prompt, generate(engine, [9], prompt, temperature=0)))
+    if cache_cells == 0:
+        assert engine.stats()["kv_cells_used"] == 0
+        assert engine.stats()["tokens_restored_total"] > 0
+    assert engine.stats()["prompt_tokens_cached_total"] > 3 * len(prompt)
+    for story, tokens in asked:
+        assert tokens == generate(new_engine(model), [9], story, temperature=0)
 
 
 def test_a_sequence_saved_and_restored_has_the_same_next_logits(model: Model) -> None:

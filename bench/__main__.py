@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -102,12 +102,19 @@ def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[s
         with server(environ) as url:
             for n in ns:
                 work = Work(PROMPT, n, tokens)
-                turns = [(raw.run(work), client.run(url, work)) for _ in range(rounds + 1)][1:]  # the first warms up
+                turns = [(_rested(raw.run, work), _rested(client.run, url, work)) for _ in range(rounds + 1)]
+                turns = turns[1:]  # the first warms up
                 rows.append(_row(n, turns))
                 print(_line(rows[-1]), flush=True)
     finally:
         raw.close()
     return rows
+
+
+def _rested(run: Callable[..., Measure], *arguments: Any) -> Measure:
+    """Run one turn after the other side's idle threads have stopped spinning, which they do for some milliseconds."""
+    time.sleep(0.3)
+    return run(*arguments)
 
 
 def _row(n: int, turns: list[tuple[Measure, Measure]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from srb.protocol import TERMINAL, VERSION, Command, Delta, Event, Hello, Ready,
 
 log = logging.getLogger("srb.engine")
 
-FRAME_SECONDS = 0.008  # nobody reads faster; a step that takes longer is sent at once
+FRAME_SECONDS = 0.016  # a screen shows no more than sixty pictures a second; longer steps are sent at once
 _MOST_QUEUED = 200_000  # events; a worker that reads nothing for so long is stuck
 _UCRED = struct.Struct("3i")  # pid, uid, gid
 _PAUSE_SECONDS = 0.2  # when accept() fails, for instance for lack of descriptors

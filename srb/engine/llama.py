@@ -22,6 +22,7 @@ import llama_cpp as lib
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
+from srb.gguf import check_model_file
 from srb.protocol import ModelInfo, SamplingParams
 from srb.settings import Settings
 
@@ -101,12 +102,8 @@ class LlamaModel:
     @classmethod
     def load(cls, settings: Settings) -> LlamaModel:
         """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+        check_model_file(settings)
         path = settings.model_path
-        if not path.is_file():
-            raise ModelLoadFailed(f"model: there is no file {path}")
-        with path.open("rb") as file:
-            if file.read(4) != b"GGUF":
-                raise ModelLoadFailed(f"model: {path} is not a GGUF file")
         lib.llama_backend_init()
         params, _keep_alive = _model_params(settings)
         model = lib.llama_model_load_from_file(str(path).encode(), params)

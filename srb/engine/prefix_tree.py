@@ -71,6 +71,7 @@ class PrefixTree:
         self._root = Node(None, [], NodeState.RESIDENT)
         self._kept: dict[str, Node] = {}  # by the name of a state: the last to be dropped
         self._live: dict[Node, None] = {}  # all nodes in the KV store, in order
+        self._parked: dict[Node, None] = {}  # all nodes in host memory
         self._private: list[Node] = []  # nodes that no other request may find
         self._branch_cells = 0  # owned by running branches
         self._node_cells = 0
@@ -264,6 +265,7 @@ class PrefixTree:
         node = Node(self._root, saved.tokens, NodeState.PARKED)
         node.blob, node.logits = saved.blob, None if self._model.can_cut else saved.logits
         self._root.children.append(node)
+        self._parked[node] = None
         self.parked_bytes += node.host_bytes
         self._touch(node)
         self._drop_parked()
@@ -394,6 +396,7 @@ class PrefixTree:
                 node.state, node.blob = NodeState.PARKED, blob
                 if self._model.can_cut:
                     node.logits = None  # one token computes them again
+                self._parked[node] = None
                 self.parked_bytes += node.host_bytes
                 self.counters.nodes_parked_total += 1
                 self._drop_parked()
@@ -401,14 +404,11 @@ class PrefixTree:
         self._remove(node)
         self.counters.nodes_dropped_total += 1
 
-    @property
-    def _num_parked(self) -> int:
-        return self.counters.nodes_parked_total and sum(1 for node in self.nodes() if not node.is_live)
-
     def _drop_parked(self) -> None:
-        while self.parked_bytes > self._cache_bytes or self._num_parked > MOST_PARKED:
-            leaves = [node for node in self.nodes() if node.state is NodeState.PARKED and not node.children]
-            self._remove(min(leaves, key=lambda node: (node in self._kept.values(), node.last_used)))
+        while self.parked_bytes > self._cache_bytes or len(self._parked) > MOST_PARKED:
+            kept = set(self._kept.values())
+            leaves = (node for node in self._parked if not node.children)
+            self._remove(min(leaves, key=lambda node: (node in kept, node.last_used)))
             self.counters.nodes_dropped_total += 1
 
     # ---- in and out of the KV store
@@ -448,6 +448,7 @@ class PrefixTree:
         """Record that a parked node is in the KV store again, in `seq_id`."""
         self.parked_bytes -= node.host_bytes
         node.blob, node.state, node.seq_id = None, NodeState.RESIDENT, seq_id
+        del self._parked[node]
         self._live[node] = None
         self._node_cells += node.cells
         self._idle = None
@@ -490,6 +491,7 @@ class PrefixTree:
             self._remove(child)
         if node.is_live:
             self._leave_store(node)
+        self._parked.pop(node, None)
         self.parked_bytes -= node.host_bytes
         node.blob = None
         (self._private if node in self._private else node.parent.children).remove(node)
@@ -631,7 +633,7 @@ class PrefixTree:
         if node.is_live:
             assert parent.is_live, f"{node!r} stands on a parked node"
             assert node.holder() is not None, f"{node!r}: no sequence holds it"
-        assert node.is_live == (node in self._live), f"{node!r}: is it in the KV store?"
+        assert node.is_live == (node in self._live) != (node in self._parked), f"{node!r}: is it in the KV store?"
         if self._model.can_cut:
             assert node.seq_id is None or not node.has_live_children, f"{node!r}: an inner node with a sequence"
         else:

@@ -36,10 +36,13 @@ class CompletionRenderer:
     up the whole stream at a top-level `error`; that one is sent only where no branch is left to lose.
     """
 
-    def __init__(self, opened: OpenRequest, model: ModelInfo, include_usage: bool) -> None:
+    def __init__(
+        self, opened: OpenRequest, model: ModelInfo, include_usage: bool = False, return_tokens: bool = False
+    ) -> None:
         self._envelope = envelope(opened, model)
         self._firsts = first_choices(opened)
         self._include_usage = include_usage
+        self._return_tokens = return_tokens
         self._choices = sum(len(command.branches) for command in opened.commands)
         self._errors: list[SRBError] = []
         self._offsets = [0] * self._choices  # characters sent so far, for text_offset
@@ -53,11 +56,18 @@ class CompletionRenderer:
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index
+        if event.probs or self._return_tokens:
+            return self._detailed(index, event)
+        return self._before[index] + orjson.dumps(event.text) + self._tail if event.text else b""
+
+    def _detailed(self, index: int, event: Delta) -> bytes:
+        choice: dict[str, Any] = {"index": index, "text": event.text, "logprobs": None, "finish_reason": None}
         if event.probs:
-            logprobs = legacy_logprobs(event.probs, self._offsets[index])
+            choice["logprobs"] = legacy_logprobs(event.probs, self._offsets[index])
             self._offsets[index] += len(event.text)
-            return self._chunk({"index": index, "text": event.text, "logprobs": logprobs, "finish_reason": None})
-        return self._before[index] + orjson.dumps(event.text) + self._tail
+        if self._return_tokens:
+            choice["tokens"] = event.tokens
+        return self._chunk(choice)
 
     def branch_ended(self, event: BranchEnded) -> bytes:
         index = self._firsts[event.request_id] + event.index
@@ -81,9 +91,9 @@ class CompletionRenderer:
         return sse({**self._envelope, "choices": [choice], **extra})
 
 
-def completion(opened: OpenRequest, model: ModelInfo, outcome: Outcome) -> dict[str, Any]:
+def completion(opened: OpenRequest, model: ModelInfo, outcome: Outcome, return_tokens: bool = False) -> dict[str, Any]:
     """Return the one object of a call that was not streamed."""
-    choices = [_choice(index, branch) for index, branch in enumerate(outcome.branches)]
+    choices = [_choice(index, branch, return_tokens) for index, branch in enumerate(outcome.branches)]
     return {
         **envelope(opened, model),
         "choices": choices,
@@ -92,10 +102,11 @@ def completion(opened: OpenRequest, model: ModelInfo, outcome: Outcome) -> dict[
     }
 
 
-def _choice(index: int, branch: BranchOutcome) -> dict[str, Any]:
+def _choice(index: int, branch: BranchOutcome, return_tokens: bool) -> dict[str, Any]:
     assert branch.ended is not None  # the engine ends every branch before the request
     logprobs = legacy_logprobs(branch.probs, 0) if branch.probs else None
-    return {"index": index, "text": branch.text, "logprobs": logprobs, **ending(branch.ended)}
+    choice = {"index": index, "text": branch.text, "logprobs": logprobs, **ending(branch.ended)}
+    return {**choice, "tokens": branch.tokens} if return_tokens else choice
 
 
 def envelope(opened: OpenRequest, model: ModelInfo) -> dict[str, Any]:

@@ -156,6 +156,7 @@ class CompletionBody(SamplingBody):
     state: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]*$")] = ""
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
+    return_tokens: bool = False
 
     best_of: int | None = None
     echo: bool = False

@@ -32,7 +32,9 @@ class Renderer(Protocol):
 
     def start(self) -> bytes: ...
 
-    def delta(self, event: Delta) -> bytes: ...
+    def delta(self, event: Delta) -> bytes:
+        """Say a branch's new text; it may be empty where a token has none (then most dialects say nothing)."""
+        ...
 
     def branch_ended(self, event: BranchEnded) -> bytes: ...
 
@@ -96,8 +98,7 @@ class EventStream:
         for event in events:
             kind = type(event)
             if kind is Delta:
-                if event.text or event.probs:  # else its characters are held back for now
-                    parts.append(renderer.delta(event))
+                parts.append(renderer.delta(event))
             elif kind is BranchEnded:
                 parts.append(renderer.branch_ended(event))
             elif kind is Failed:

@@ -133,6 +133,14 @@ def test_streamed_logprobs_concatenate_to_the_text_and_count_on_in_offsets() -> 
         assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
 
 
+def test_token_ids_come_in_the_choices_where_asked_for() -> None:
+    http, _ = serve()
+    found = chunks(post(http, stream=True, return_tokens=True).text)
+    assert [chunk["choices"][0].get("tokens") for chunk in found] == [[0], [1], [2], None]
+    [choice] = post(http, return_tokens=True).json["choices"]
+    assert choice["tokens"] == [0, 1, 2]
+
+
 def one_branch_fails(command: Generate) -> Iterable[list[Event]]:
     request_id = command.request_id
     failed = len(command.branches) - 1

@@ -104,6 +104,25 @@ def test_stream_events_carry_logprobs_only_where_asked_for() -> None:
     assert engine.sent[0].branches[0].sampling.n_probs == 0
 
 
+def test_token_ids_come_where_asked_for_also_those_without_text() -> None:
+    def with_a_silent_token(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 1)]
+        yield [Delta(request_id, 0, " a", [7, 8]), Delta(request_id, 0, "", [9])]
+        yield [BranchEnded(request_id, 0, "eos", 3), Done(request_id, 1, 0, 3, 1.0, 1.0)]
+
+    http, _ = serve(with_a_silent_token)
+    asked = [event for event in events(post(http, prompt="x", n=1, return_tokens=True).text) if "text" in event]
+    assert asked == [
+        {"event": "stream", "index": 0, "text": " a", "tokens": [7, 8]},
+        {"event": "stream", "index": 0, "text": "", "tokens": [9]},
+    ]
+    unasked = [event for event in events(post(http, prompt="x", n=1).text) if "text" in event]
+    assert unasked == [{"event": "stream", "index": 0, "text": " a"}]
+    [completion] = post(http, prompt="x", n=1, return_tokens=True, format="srb", stream=False).json["completions"]
+    assert completion["tokens"] == [7, 8, 9]
+
+
 def test_a_failure_after_the_first_byte_is_an_event_and_the_end() -> None:
     def accept_and_die(command: Generate) -> Iterable[list[Event]]:
         yield [Accepted(command.request_id, 1)]

@@ -29,7 +29,7 @@ class Plain:
         return b"start;"
 
     def delta(self, event: Delta) -> bytes:
-        return b"%d:%s;" % (event.index, event.text.encode())
+        return b"%d:%s;" % (event.index, event.text.encode()) if event.text else b""
 
     def branch_ended(self, event: BranchEnded) -> bytes:
         return b"%d ended;" % event.index
@@ -75,7 +75,7 @@ def test_one_write_carries_everything_that_has_arrived(client: ScriptedClient, r
     assert next(stream) == b"0:a;1:b;0:c;"
 
 
-def test_a_delta_without_text_is_not_sent(client: ScriptedClient, requests: OpenRequests) -> None:
+def test_what_a_dialect_says_nothing_of_is_no_write(client: ScriptedClient, requests: OpenRequests) -> None:
     stream = stream_of(requests.open([COMMAND], {}))
     next(stream)
     client.receive([Delta("r1", 0, "", [1])])

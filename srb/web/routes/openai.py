@@ -46,6 +46,6 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
     model = web().client.model
     assert model is not None  # the engine has accepted the request, so it has told us its model
     if not (stream if asked.stream is None else asked.stream):
-        return json_reply(openai_shapes.completion(opened, model, gather(opened)))
-    renderer = openai_shapes.CompletionRenderer(opened, model, asked.stream_options.include_usage)
+        return json_reply(openai_shapes.completion(opened, model, gather(opened), asked.return_tokens))
+    renderer = openai_shapes.CompletionRenderer(opened, model, asked.stream_options.include_usage, asked.return_tokens)
     return stream_response(opened, renderer, web().settings.sse_ping_interval)

@@ -33,16 +33,17 @@ def answer(body: dict[str, Any]) -> Response:
     (command,) = asked.commands(settings, n=settings.n, max_tokens=settings.default_max_tokens)
     opened = web().requests.open([command], request.environ)
     if asked.stream is False:
-        return _complete(opened, command)
-    return stream_response(opened, SRBRenderer(opened, command), settings.sse_ping_interval)
+        return _complete(opened, command, asked.return_tokens)
+    return stream_response(opened, SRBRenderer(opened, command, asked.return_tokens), settings.sse_ping_interval)
 
 
 class SRBRenderer:
     """Events as the seed of this project wrote them; what is new sits in further keys behind the old ones."""
 
-    def __init__(self, opened: OpenRequest, command: Generate) -> None:
+    def __init__(self, opened: OpenRequest, command: Generate, return_tokens: bool = False) -> None:
         self._opened = opened
         self._command = command
+        self._return_tokens = return_tokens
         self._heads = [b'data: {"event":"stream","index":%d,"text":' % i for i in range(len(command.branches))]
 
     def start(self) -> bytes:
@@ -58,7 +59,11 @@ class SRBRenderer:
         )
 
     def delta(self, event: Delta) -> bytes:
+        if not event.text and not event.probs and not (self._return_tokens and event.tokens):
+            return b""
         line = self._heads[event.index] + orjson.dumps(event.text)
+        if self._return_tokens:
+            line += b',"tokens":' + orjson.dumps(event.tokens)
         if event.probs:
             line += b',"logprobs":' + orjson.dumps(event.probs)
         return line + b"}\n\n"
@@ -77,12 +82,14 @@ class SRBRenderer:
         return _error(error)
 
 
-def _complete(opened: OpenRequest, command: Generate) -> Response:
+def _complete(opened: OpenRequest, command: Generate, return_tokens: bool) -> Response:
     outcome = gather(opened)
     completions = []
     for index, branch in enumerate(outcome.branches):
         assert branch.ended is not None  # the engine ends every branch before the request
         completion = {"index": index, "text": branch.text, **_ending(branch.ended)}
+        if return_tokens:
+            completion["tokens"] = branch.tokens
         if branch.probs:
             completion["logprobs"] = branch.probs
         if branch.error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -33,17 +33,26 @@ from srb.protocol import (
     TERMINAL,
     VERSION,
     Accepted,
+    Answer,
+    Ask,
     Cancel,
     Command,
+    Detokenize,
     Done,
+    Embed,
     Failed,
     Generate,
+    GetAdapters,
+    GetSlots,
     GetStats,
     Hello,
     ModelInfo,
     Ready,
     Rejected,
-    Stats,
+    Rerank,
+    SetAdapters,
+    StateAction,
+    Tokenize,
     decode,
     encode,
 )
@@ -54,7 +63,8 @@ log = logging.getLogger("srb.client")
 PAUSE = 0.1  # seconds between attempts to connect; to a socket that is not there one costs microseconds
 LONG_PAUSE = 1.0  # seconds after an engine that spoke another version of the protocol
 FIRST_LOOK = 0.5  # seconds that a request waits for a connection that is about to be there
-STATS_DEADLINE = 2.0  # seconds
+ASK_DEADLINE = 2.0  # seconds, for what is answered between two steps
+WORK_DEADLINE = 600.0  # seconds, for what has to be computed
 
 
 class Mailbox:
@@ -65,7 +75,7 @@ class Mailbox:
 
     def __init__(self, request_ids: Iterable[str]) -> None:
         self.prompt_tokens: dict[str, int] = {}
-        self.ended: list[Done | Failed | Rejected] = []
+        self.ended: list[Done | Answer | Failed | Rejected] = []
         self._requests = tuple(request_ids)
         self._events: list[Any] = []
         self._wake = gevent.event.Event()
@@ -99,7 +109,7 @@ class Mailbox:
     def wait_accepted(self) -> None:
         """Return when the engine has accepted every request; raise the SRBError of the first that was refused."""
         while len(self.prompt_tokens) < len(self._requests):
-            refusal = next((event for event in self.ended if not isinstance(event, Done)), None)
+            refusal = next((event for event in self.ended if isinstance(event, Rejected | Failed)), None)
             if refusal is not None:
                 raise refusal.error
             self._wake.clear()
@@ -198,19 +208,71 @@ class EngineClient:
             self._send(Cancel(request_id))
             mailbox.put(Failed(request_id, reason.slug, reason.message))
 
-    def stats(self, deadline: float = STATS_DEADLINE) -> dict[str, float]:
-        """Return the engine's counters and gauges; raise Unavailable after `deadline` seconds without an answer."""
+    def ask(self, command: Ask, deadline: float = ASK_DEADLINE) -> Any:
+        """Send one command and return its answer's value.
+
+        Raise the SRBError of a refusal, or Unavailable after `deadline` seconds; the engine then drops the command.
+        """
+        payload = encode([command])
         connection = self._ready_connection()
-        request_id = uuid4().hex
-        mailbox = self._mailboxes[request_id] = Mailbox([request_id])
+        mailbox = self._mailboxes[command.request_id] = Mailbox([command.request_id])
         try:
-            connection.send(encode([GetStats(request_id)]))
+            connection.send(payload)
             answer = next(iter(mailbox.take(deadline)), None)
         finally:
-            self._mailboxes.pop(request_id, None)
-        if isinstance(answer, Stats):
-            return answer.values
+            if self._mailboxes.pop(command.request_id, None) is not None:  # nobody waits for the answer any more
+                self._send(Cancel(command.request_id))
+        if isinstance(answer, Answer):
+            return answer.value
         raise answer.error if answer else Unavailable("The engine did not answer in time")
+
+    def tokenize(
+        self, parts: Iterable[str | int], *, add_special: bool = False, parse_special: bool = True
+    ) -> list[int]:
+        """Return the tokens of strings and token ids, in order."""
+        tokens: list[int] = self.ask(Tokenize(_new_id(), tuple(parts), add_special, parse_special))
+        return tokens
+
+    def detokenize(self, tokens: Iterable[int]) -> list[bytes]:
+        """Return each token's bytes; together they may make characters that no token has whole."""
+        return [piece.encode("latin-1") for piece in self.ask(Detokenize(_new_id(), tuple(tokens)))]
+
+    def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
+        """Return the engine's counters and gauges."""
+        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
+        return values
+
+    def slots(self) -> list[dict[str, Any]]:
+        """Return the state of every sequence that a branch may use."""
+        slots: list[dict[str, Any]] = self.ask(GetSlots(_new_id()))
+        return slots
+
+    def embed(
+        self, inputs: Iterable[Sequence[str | int]], pooling: str = "", deadline: float = WORK_DEADLINE
+    ) -> dict[str, Any]:
+        """Return {"embeddings", "tokens"}: for each input its vectors, not normalized, and its number of tokens."""
+        embedded: dict[str, Any] = self.ask(Embed(_new_id(), tuple(map(tuple, inputs)), pooling), deadline)
+        return embedded
+
+    def rerank(self, query: str, documents: Iterable[str], deadline: float = WORK_DEADLINE) -> dict[str, Any]:
+        """Return {"scores", "tokens"}, one of each a document."""
+        ranked: dict[str, Any] = self.ask(Rerank(_new_id(), query, tuple(documents)), deadline)
+        return ranked
+
+    def adapters(self) -> list[dict[str, Any]]:
+        """Return id, path, scale, task_name and prompt_prefix of each LoRA adapter."""
+        adapters: list[dict[str, Any]] = self.ask(GetAdapters(_new_id()))
+        return adapters
+
+    def set_adapters(self, scales: Iterable[tuple[int, float]]) -> list[dict[str, Any]]:
+        """Set the scales of requests to come, 0 for adapters that are not named; return what `adapters` does."""
+        adapters: list[dict[str, Any]] = self.ask(SetAdapters(_new_id(), tuple(scales)))
+        return adapters
+
+    def state_action(self, action: str, name: str, slot: int = 0) -> dict[str, Any]:
+        """Save, restore or erase a named state; return {"tokens", "bytes", "ms"}."""
+        done: dict[str, Any] = self.ask(StateAction(_new_id(), action, name, slot), WORK_DEADLINE)
+        return done
 
     def close(self) -> None:
         """End every open request with `shutting_down` and stay disconnected; may be called again."""
@@ -322,3 +384,7 @@ class EngineClient:
     def _send(self, command: Command) -> None:
         if self._connection is not None:
             self._connection.send(encode([command]))
+
+
+def _new_id() -> str:
+    return uuid4().hex

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import orjson
 
 from srb.framing import FrameSocket
-from srb.protocol import BranchSpec, Generate, GetStats, Ready, SamplingParams, Stats, decode, encode
+from srb.protocol import Answer, BranchSpec, Generate, GetStats, Ready, SamplingParams, decode, encode
 
 ROOT = Path(__file__).parents[1]
 DEADLINE = 60.0  # seconds: far more than anything here takes, on a machine that does much else
@@ -145,7 +145,7 @@ class Worker:
 
     def stats(self) -> dict[str, float]:
         self.send(GetStats("stats"))
-        values: dict[str, float] = self.next(Stats).values
+        values: dict[str, float] = self.next(Answer).value
         return values
 
     def is_closed(self) -> bool:

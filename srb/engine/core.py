@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from srb.engine.grammar import check_grammar
 from srb.engine.model import Batch, DecodeStatus, Model, Sampler, StateStore
@@ -16,8 +17,24 @@ from srb.engine.probs import token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.text import Emission, Prob
-from srb.errors import ContextExceeded, DecodeFailed, GrammarDeadEnd, InvalidRequest, QueueFull, SRBError
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, FinishReason, Generate, Rejected
+from srb.errors import ContextExceeded, DecodeFailed, GrammarDeadEnd, InvalidRequest, NotSupported, QueueFull, SRBError
+from srb.protocol import (
+    Accepted,
+    Ask,
+    BranchEnded,
+    Delta,
+    Done,
+    Embed,
+    Event,
+    Failed,
+    FinishReason,
+    Generate,
+    GetSlots,
+    GetStats,
+    Rejected,
+    Rerank,
+    StateAction,
+)
 
 FATAL_WINDOW = 60.0  # seconds: a second fatal decode within them means that the context cannot be trusted
 MAX_LOGIT_BIAS = 1024
@@ -72,12 +89,36 @@ class Engine:
 
     # ---- any thread
 
-    def prepare(self, command: Generate) -> Request:
+    def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]:
+        """Return the tokens of strings and ids, in order; only a string at the beginning gets a BOS.
+
+        Raise InvalidRequest for an id that is not in the vocabulary.
+        """
+        tokens: list[int] = []
+        for place, part in enumerate(parts):
+            if isinstance(part, str):
+                tokens += self.model.tokenize(part, add_special and place == 0, parse_special)
+            else:
+                self._check_token(part, "prompt")
+                tokens.append(part)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return each token's bytes, control tokens as their text. Raise InvalidRequest as `tokenize` does."""
+        for token in tokens:
+            self._check_token(token, "tokens")
+        return [self.model.piece(token, special=True) for token in tokens]
+
+    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request:
         """Tokenize, validate and build the samplers of a request, off the decode thread.
 
         Raise InvalidRequest or ContextExceeded; whoever gets a Request back must submit or close it.
         """
-        prompt = self._tokenize(command)
+        if not isinstance(command, Generate):
+            raise NotSupported("this server does not do that")
+        prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
+        if not prompt:
+            raise InvalidRequest("prompt: has no tokens; give at least one character")
         if len(prompt) >= self.model.n_ctx_seq:
             raise ContextExceeded(
                 f"the prompt has {len(prompt)} tokens and the context holds {self.model.n_ctx_seq}, "
@@ -149,6 +190,46 @@ class Engine:
         """End everything at once with `error`."""
         return [event for request in list(self._requests.values()) for event in self._fail(request, error)]
 
+    def answer(self, command: Ask) -> Any:
+        """Return what a command asks for, as its docstring says. Raise NotSupported for one that needs more than that."""
+        match command:
+            case GetStats():
+                return self.stats()
+            case GetSlots():
+                return self.slots()
+            case _:
+                raise NotSupported("this server does not do that")
+
+    def slots(self) -> list[dict[str, Any]]:
+        """Return, for every sequence that a branch may use, what runs there.
+
+        Keys: id, n_ctx, is_processing; where a branch runs also request_id, index, n_prompt_tokens,
+        n_prompt_tokens_processed, n_prompt_tokens_cache, n_decoded, n_remain (−1: no limit), max_tokens, and seed.
+        """
+        running = {
+            branch.seq_id: branch
+            for request in self._requests.values()
+            for branch in request.in_state(BranchState.RUNNING)
+        }
+        return [self._slot(seq_id, running.get(seq_id)) for seq_id in range(self.model.n_seq_max)]
+
+    def _slot(self, seq_id: int, branch: Branch | None) -> dict[str, Any]:
+        slot: dict[str, Any] = {"id": seq_id, "n_ctx": self.model.n_ctx_seq, "is_processing": branch is not None}
+        if branch is not None:
+            prefix, limit = branch.request.prefix, branch.spec.max_tokens
+            slot |= {
+                "request_id": branch.request.request_id,
+                "index": branch.index,
+                "n_prompt_tokens": len(prefix.tokens),
+                "n_prompt_tokens_processed": len(prefix.tokens) - (prefix.num_cached or 0),
+                "n_prompt_tokens_cache": prefix.num_cached or 0,
+                "n_decoded": len(branch.tokens),
+                "n_remain": limit - len(branch.tokens) if limit >= 0 else -1,
+                "max_tokens": limit,
+                "seed": branch.spec.seed,
+            }
+        return slot
+
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""
         branches = [branch for request in self._requests.values() for branch in request.branches]
@@ -181,30 +262,18 @@ class Engine:
 
     # ---- prepare
 
-    def _tokenize(self, command: Generate) -> list[int]:
-        tokens: list[int] = []
-        for place, part in enumerate(command.prompt):
-            if isinstance(part, str):
-                tokens += self.model.tokenize(part, command.add_special and place == 0, parse_special=True)
-            elif 0 <= part < self.model.n_vocab:
-                tokens.append(part)
-            else:
-                raise InvalidRequest(f"prompt: token id {part} is not in the vocabulary ({self._id_range})")
-        if not tokens:
-            raise InvalidRequest("prompt: has no tokens; give at least one character")
-        return tokens
-
-    @property
-    def _id_range(self) -> str:
-        return f"0 to {self.model.n_vocab - 1}"
+    def _check_token(self, token: int, field: str) -> None:
+        if not 0 <= token < self.model.n_vocab:
+            there_are = f"0 to {self.model.n_vocab - 1}"
+            raise InvalidRequest(f"{field}: token id {token} is not in the vocabulary ({there_are})")
 
     def _check_sampling(self, logit_bias: Sequence[tuple[int | str, float | None]], grammar: str) -> None:
         """Refuse what native code would abort on."""
         if len(logit_bias) > MAX_LOGIT_BIAS:
             raise InvalidRequest(f"logit_bias: has {len(logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
         for token, _ in logit_bias:
-            if isinstance(token, int) and not 0 <= token < self.model.n_vocab:
-                raise InvalidRequest(f"logit_bias: token id {token} is not in the vocabulary ({self._id_range})")
+            if isinstance(token, int):
+                self._check_token(token, "logit_bias")
         if grammar:
             check_grammar(grammar)
 

@@ -25,6 +25,7 @@ _WORDS = [
 _PIECES = [b"", b"", *(word.encode() if word in ",.?!" else f" {word}".encode() for word in _WORDS)]
 _FIRST_BYTE = len(_PIECES)
 BOS, EOS = 0, 1
+_CONTROL = {BOS: b"<s>", EOS: b"</s>"}
 _HASH_SIZE = 16
 
 
@@ -79,6 +80,10 @@ class FakeModel:
             eos_token="</s>",
             has_fill_in_the_middle=False,
             build_info="fake",
+            bos_id=BOS,
+            eos_id=EOS,
+            add_bos=True,
+            ftype="fake",
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
@@ -91,7 +96,9 @@ class FakeModel:
             data = data[max(1, len(self.piece(token))) :]
         return tokens
 
-    def piece(self, token: int) -> bytes:
+    def piece(self, token: int, special: bool = False) -> bytes:
+        if special and token in _CONTROL:
+            return _CONTROL[token]
         return _PIECES[token] if token < _FIRST_BYTE else bytes([token - _FIRST_BYTE])
 
     def is_eog(self, token: int) -> bool:

@@ -125,6 +125,8 @@ class LlamaModel:
 
     def info(self, alias: str) -> ModelInfo:
         """Describe the model; `alias` is its name in answers."""
+        vocab = self._vocab
+        fim = {name: getattr(lib, f"llama_vocab_fim_{name}")(vocab) for name in ("pre", "suf", "mid", "rep", "sep")}
         return ModelInfo(
             alias=alias,
             path=str(self._settings.model_path),
@@ -141,15 +143,20 @@ class LlamaModel:
             size=lib.llama_model_size(self._model),
             n_seq_max=self.n_seq_max,
             chat_template=self._metadata("tokenizer.chat_template"),
-            bos_token=self._token_text(lib.llama_vocab_bos(self._vocab)),
-            eos_token=self._token_text(lib.llama_vocab_eos(self._vocab)),
-            has_fill_in_the_middle=min(
-                lib.llama_vocab_fim_pre(self._vocab),
-                lib.llama_vocab_fim_suf(self._vocab),
-                lib.llama_vocab_fim_mid(self._vocab),
-            )
-            >= 0,
+            bos_token=self._token_text(lib.llama_vocab_bos(vocab)),
+            eos_token=self._token_text(lib.llama_vocab_eos(vocab)),
+            has_fill_in_the_middle=min(fim["pre"], fim["suf"], fim["mid"]) >= 0,
             build_info=f"llama-cpp-python {lib.__version__}",
+            bos_id=lib.llama_vocab_bos(vocab),
+            eos_id=lib.llama_vocab_eos(vocab),
+            eot_id=lib.llama_vocab_eot(vocab),
+            sep_id=lib.llama_vocab_sep(vocab),
+            nl_id=lib.llama_vocab_nl(vocab),
+            pad_id=lib.llama_vocab_pad(vocab),
+            fim=fim,
+            add_bos=lib.llama_vocab_get_add_bos(vocab),
+            ftype=lib.llama_ftype_name(lib.llama_model_ftype(self._model)).decode(),
+            chat_template_tool_use=self._metadata("tokenizer.chat_template.tool_use"),
         )
 
     @property
@@ -167,8 +174,10 @@ class LlamaModel:
                 return list(tokens[:count])
             room = -count
 
-    def piece(self, token: int) -> bytes:
-        """Return a token's bytes; control tokens have none."""
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """Return a token's bytes; control tokens have none, or with `special` their text."""
+        if special:
+            return self._read_piece(token, special=True)
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = self._read_piece(token, special=False)

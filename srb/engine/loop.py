@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from srb.engine.connection import Connection
 from srb.errors import EngineLoading, InvalidRequest, ProtocolError, ShuttingDown, SRBError
-from srb.protocol import TERMINAL, Cancel, Command, Event, Failed, Generate, GetStats, Hello, Ready, Rejected, Stats
+from srb.protocol import (
+    TERMINAL,
+    Answer,
+    Ask,
+    Cancel,
+    Command,
+    Detokenize,
+    Embed,
+    Event,
+    Failed,
+    Generate,
+    Hello,
+    Ready,
+    Rejected,
+    Rerank,
+    StateAction,
+    Tokenize,
+)
 
 log = logging.getLogger("srb.engine")
+
+Prepared = Generate | Embed | Rerank | StateAction  # commands that take work before they reach the decode thread
 
 
 class EngineCore(Protocol):
@@ -20,11 +39,15 @@ class EngineCore(Protocol):
 
     @property
     def has_work(self) -> bool: ...
-    def prepare(self, command: Generate) -> Any: ...  # from any thread; the result is submitted or closed
+    # From any thread; what `prepare` returns is submitted or closed.
+    def prepare(self, command: Prepared) -> Any: ...
+    def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]: ...
+
     def submit(self, request: Any) -> list[Event]: ...
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]: ...
     def step(self) -> list[Event]: ...
-    def stats(self) -> dict[str, float]: ...
+    def answer(self, command: Ask) -> Any: ...
     def fail_all(self, error: SRBError) -> list[Event]: ...
 
 
@@ -45,9 +68,9 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
-class AskStats:
+class Question:
     connection: Connection
-    request_id: str
+    command: Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +83,7 @@ class Stop:
     """End the loop; a signal makes somebody put it."""
 
 
-Inbox = queue.SimpleQueue[Submit | Withdraw | AskStats | Gone | Stop]
+Inbox = queue.SimpleQueue[Submit | Withdraw | Question | Gone | Stop]
 
 
 class Intake:
@@ -81,34 +104,38 @@ class Intake:
 
     def take(self, connection: Connection, command: Command) -> None:
         """Handle one command; called by the connection's reader thread. Raise ProtocolError for anything else."""
-        if not isinstance(command, Generate | Cancel | GetStats) or not isinstance(command.request_id, str):
+        if not isinstance(command, Command) or not isinstance(command.request_id, str):
             raise ProtocolError(f"a web worker sent {type(command).__name__}")
-        if isinstance(command, Generate):
-            self._prepare(connection, command)
-        elif isinstance(command, Cancel):
+        if isinstance(command, Cancel):
             self.inbox.put(Withdraw(connection, command))
-        elif self._refusal is not None:
-            connection.send([_rejected(command.request_id, self._refusal)])
-        else:
-            self.inbox.put(AskStats(connection, command.request_id))
+            return
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            assert self._engine is not None
+            self._hand_on(connection, command, self._engine)
+        except SRBError as error:
+            connection.send([_rejected(command.request_id, error)])
+        except Exception:
+            log.exception("%s %s could not be prepared", type(command).__name__, command.request_id)
+            connection.send([_rejected(command.request_id, SRBError("the request could not be prepared"))])
 
     def lost(self, connection: Connection) -> None:
         """Note that a connection has closed."""
         self.inbox.put(Gone(connection))
 
-    def _prepare(self, connection: Connection, command: Generate) -> None:
-        try:
-            if self._refusal is not None:
-                raise self._refusal
-            assert self._engine is not None
-            request = self._engine.prepare(command)
-        except SRBError as error:
-            connection.send([_rejected(command.request_id, error)])
-        except Exception:
-            log.exception("request %s could not be prepared", command.request_id)
-            connection.send([_rejected(command.request_id, SRBError("the request could not be prepared"))])
-        else:
-            self.inbox.put(Submit(connection, command.request_id, request))
+    def _hand_on(self, connection: Connection, command: Generate | Ask, engine: EngineCore) -> None:
+        """Do what needs no context of the model here, on the reader's thread, and leave the rest to the decode thread."""
+        match command:
+            case Tokenize(request_id, parts, add_special, parse_special):
+                connection.send([Answer(request_id, engine.tokenize(parts, add_special, parse_special))])
+            case Detokenize(request_id, tokens):
+                pieces = [piece.decode("latin-1") for piece in engine.detokenize(tokens)]
+                connection.send([Answer(request_id, pieces)])
+            case Generate() | Embed() | Rerank() | StateAction():
+                self.inbox.put(Submit(connection, command.request_id, engine.prepare(command)))
+            case _:
+                self.inbox.put(Question(connection, command))
 
 
 class DecodeLoop:
@@ -145,7 +172,7 @@ class DecodeLoop:
             self._handle(item)
             wait = False
 
-    def _handle(self, item: Submit | Withdraw | AskStats | Gone) -> None:
+    def _handle(self, item: Submit | Withdraw | Question | Gone) -> None:
         match item:
             case Submit(connection, request_id, request):
                 if request_id in self._owners:  # also another connection's: its events would cross over
@@ -157,11 +184,17 @@ class DecodeLoop:
             case Withdraw(connection, command):
                 if self._owners.get(command.request_id) is connection:
                     self._send(self._engine.cancel(command.request_id, command.index))
-            case AskStats(connection, request_id):
-                connection.send([Stats(request_id, self._engine.stats())])
+            case Question(connection, command):
+                connection.send([self._answer(command)])
             case Gone(connection):
                 for request_id in [id_ for id_, owner in self._owners.items() if owner is connection]:
                     self._send(self._engine.cancel(request_id))
+
+    def _answer(self, command: Ask) -> Answer | Rejected:
+        try:
+            return Answer(command.request_id, self._engine.answer(command))
+        except SRBError as error:
+            return _rejected(command.request_id, error)
 
     def _send(self, events: Iterable[Event]) -> None:
         """Hand each connection its events of this step at once, in order."""

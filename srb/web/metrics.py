@@ -38,5 +38,5 @@ class _EngineStats(Collector):
 
 
 def render(values: dict[str, float]) -> bytes:
-    """Return the exposition of the engine's Stats; names that end in _total are counters, others gauges."""
+    """Return the exposition of the engine's numbers; names that end in _total are counters, others gauges."""
     return generate_latest(_EngineStats(values))

@@ -16,7 +16,7 @@ import gevent
 
 from srb.client import EngineClient, Mailbox
 from srb.errors import Cancelled, ShuttingDown, SRBError
-from srb.protocol import Done, Generate
+from srb.protocol import Done, Failed, Generate, Rejected
 from srb.settings import Settings
 
 log = logging.getLogger("srb.web")
@@ -75,7 +75,7 @@ class OpenRequest:
 
     def _log_end(self) -> None:
         done = [event for event in self.mailbox.ended if isinstance(event, Done)]
-        failed = [event.slug for event in self.mailbox.ended if not isinstance(event, Done)]
+        failed = [event.slug for event in self.mailbox.ended if isinstance(event, Rejected | Failed)]
         prompt = sum(self.mailbox.prompt_tokens.values())
         cached = sum(event.cached_tokens for event in done)
         new = sum(event.completion_tokens for event in done)

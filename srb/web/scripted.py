@@ -11,19 +11,30 @@ from typing import Any
 import gevent
 
 from srb.client import EngineClient
+from srb.errors import SRBError
 from srb.protocol import (
     Accepted,
+    Answer,
+    Ask,
     BranchEnded,
     Cancel,
     Delta,
+    Detokenize,
     Done,
+    Embed,
     Event,
     Failed,
     Generate,
+    GetAdapters,
+    GetSlots,
     GetStats,
     ModelInfo,
     Ready,
-    Stats,
+    Rejected,
+    Rerank,
+    SetAdapters,
+    StateAction,
+    Tokenize,
     decode,
 )
 from srb.settings import Settings
@@ -34,7 +45,8 @@ MODEL = ModelInfo(
     alias="storyteller", path="storyteller.gguf", description="llama 5M F16", architecture="llama", memory="attention",
     n_vocab=4096, vocab_type=1, n_ctx=8192, n_ctx_seq=8192, n_ctx_train=2048, n_embd=256, n_params=5_000_000,
     size=10_000_000, n_seq_max=256, chat_template="", bos_token="<s>", eos_token="</s>", has_fill_in_the_middle=False,
-    build_info="b1-scripted",
+    build_info="b1-scripted", bos_id=1, eos_id=2, add_bos=True, ftype="F16", embedding=True, pooling="mean", reranking=True,
+    can_shift=True,
 )  # fmt: skip
 
 
@@ -55,13 +67,45 @@ def count_to_three(command: Generate) -> Iterable[list[Event]]:
     ]
 
 
+def answer_simply(command: Ask, values: dict[str, float]) -> Any:
+    """Answer as an engine whose tokens are the UTF-8 bytes of a text; `values` are its numbers."""
+    match command:
+        case Tokenize(_, parts, add_special):
+            tokens = [token for part in parts for token in (part.encode() if isinstance(part, str) else [part])]
+            return [MODEL.bos_id, *tokens] if add_special else tokens
+        case Detokenize(_, tokens):
+            return [chr(token) for token in tokens]
+        case GetStats():
+            return values
+        case GetSlots():
+            return [{"id": slot, "n_ctx": MODEL.n_ctx_seq, "is_processing": False} for slot in range(2)]
+        case Embed(_, inputs, pooling):
+            lengths = [sum(len(part) if isinstance(part, str) else 1 for part in parts) for parts in inputs]
+            vectors = [[[3.0, 4.0]] * (length if pooling == "none" else 1) for length in lengths]
+            return {"embeddings": vectors, "tokens": lengths}
+        case Rerank(_, query, documents):
+            return {"scores": [float(document.count(query)) for document in documents], "tokens": [4] * len(documents)}
+        case GetAdapters():
+            return [{"id": 0, "path": "a.gguf", "scale": 1.0, "task_name": "", "prompt_prefix": ""}]
+        case SetAdapters(_, scales):
+            return [
+                {"id": 0, "path": "a.gguf", "scale": dict(scales).get(0, 0.0), "task_name": "", "prompt_prefix": ""}
+            ]
+        case StateAction():
+            return {"tokens": 5, "bytes": 100, "ms": 1.5}
+
+
 class ScriptedClient(EngineClient):
-    """Play `script` for every Generate, a frame for each list that it yields; `sent` keeps the commands."""
+    """Play `script` for every Generate, a frame for each list that it yields; `sent` keeps the commands.
+
+    Everything else is answered by `answers`, which may raise an SRBError for a refusal.
+    """
 
     def __init__(self, settings: Settings, script: Script = count_to_three) -> None:
         super().__init__(settings)
         self.sent: list[Any] = []
         self.script = script
+        self.answers: Callable[[Ask, dict[str, float]], Any] = answer_simply
         self.values = {"n_decode_total": 7.0, "prompt_tokens_total": 100.0, "kv_cells_used": 12.0}
 
     @property
@@ -93,8 +137,14 @@ class _ScriptedConnection:
             self._client.sent.append(command)
             if isinstance(command, Generate):
                 gevent.spawn(self._play, command)
-            elif isinstance(command, GetStats):
-                gevent.spawn(self._client.receive, [Stats(command.request_id, self._client.values)])
+            elif not isinstance(command, Cancel):
+                gevent.spawn(self._client.receive, [self._answer(command)])
+
+    def _answer(self, command: Ask) -> Event:
+        try:
+            return Answer(command.request_id, self._client.answers(command, self._client.values))
+        except SRBError as error:
+            return Rejected(command.request_id, error.slug, error.message, error.extra)
 
     def _play(self, command: Generate) -> None:
         for events in self._client.script(command):

@@ -12,6 +12,7 @@ import gevent.socket
 import orjson
 import pytest
 
+from srb import protocol
 from srb.client import EngineClient, Mailbox
 from srb.errors import EngineLoading, EngineRestarted, InvalidRequest, ModelLoadFailed, ShuttingDown, Unavailable
 from srb.framing import FrameSocket
@@ -28,7 +29,6 @@ from srb.protocol import (
     Hello,
     Ready,
     Rejected,
-    Stats,
     decode,
     encode,
 )
@@ -278,13 +278,36 @@ def test_many_greenlets_send_whole_frames(client: EngineClient, engine_at: Calla
 def test_stats_are_asked_for_and_have_a_deadline(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     def count(engine: Engine, command: Any) -> None:
         if isinstance(command, GetStats) and len(engine.received) == 1:
-            engine.send(Stats(command.request_id, {"n_decode_total": 4.0}))
+            engine.send(protocol.Answer(command.request_id, {"n_decode_total": 4.0}))
 
     engine_at(count)
     assert client.stats() == {"n_decode_total": 4.0}
     with pytest.raises(Unavailable, match="did not answer"):
         client.stats(deadline=0.02)
     assert not client._mailboxes
+
+
+def test_bytes_of_tokens_survive_the_wire(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    def split(engine: Engine, command: Any) -> None:
+        engine.send(protocol.Answer(command.request_id, ["\xe2\x98", "\x83"]))
+
+    engine = engine_at(split)
+    assert client.detokenize([5, 6]) == ["☃".encode()[:2], "☃".encode()[2:]]
+    assert engine.received[0].tokens == (5, 6)
+
+
+def test_a_refused_command_raises_its_error(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine_at(lambda engine, command: engine.send(Rejected(command.request_id, "invalid_request", "no such token", {})))
+    with pytest.raises(InvalidRequest, match="no such token"):
+        client.tokenize(["a", 99999])
+
+
+def test_the_engine_hears_that_nobody_waits_any_more(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine = engine_at(say_nothing)
+    with pytest.raises(Unavailable):
+        client.rerank("a", ["b"], deadline=0.02)
+    eventually(lambda: len(engine.received) == 2)
+    assert engine.received[1] == Cancel(engine.received[0].request_id)
 
 
 def test_a_closed_client_refuses_and_stays_closed(client: EngineClient, engine_at: Callable[..., Engine]) -> None:

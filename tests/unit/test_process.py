@@ -16,7 +16,22 @@ import pytest
 from srb.engine.runtime import EngineLock, clean_up, make_runtime_dir
 from srb.engine.supervisor import Backoff
 from srb.errors import ConfigError
-from srb.protocol import Accepted, BranchEnded, Cancel, Delta, Done, Failed, GetStats, Hello, Ready, Rejected
+from srb.protocol import (
+    VERSION,
+    Accepted,
+    Answer,
+    BranchEnded,
+    Cancel,
+    Delta,
+    Detokenize,
+    Done,
+    Failed,
+    GetStats,
+    Hello,
+    Ready,
+    Rejected,
+    Tokenize,
+)
 from tests.processes import (
     PYTHON,
     Process,
@@ -94,11 +109,23 @@ def test_a_request_crosses_the_socket_and_comes_back_as_events(start: Start, con
     engine = start(*ENGINE)
     worker = connect()
     hello = worker.next(Hello, Ready)
-    assert hello == Hello(1, engine.pid)
+    assert hello == Hello(VERSION, engine.pid)
     worker.ready().send(brief("a", n=3))
     assert worker.next(Accepted).prompt_tokens > 0
     done = worker.next(Done)
     assert (done.request_id, done.completion_tokens) == ("a", 15)
+
+
+def test_text_becomes_tokens_and_tokens_text(start: Start, connect: Callable[[], Worker]) -> None:
+    start(*ENGINE)
+    worker = connect().ready()
+    worker.send(endless("a"))
+    worker.next(Delta)
+    worker.send(Tokenize("b", (" fox", 3, "☃"), add_special=True, parse_special=True))
+    tokens = worker.next(Answer).value
+    worker.send(Detokenize("c", tuple(tokens)), Detokenize("d", (10**9,)))
+    assert b"".join(piece.encode("latin-1") for piece in worker.next(Answer).value) == "<s> fox a☃".encode()
+    assert "not in the vocabulary" in worker.next(Rejected).message
 
 
 def test_workers_can_connect_before_the_model_is_loaded(
@@ -125,7 +152,7 @@ def test_workers_can_connect_before_the_model_is_loaded(
         struct.pack("!i", 9) + b"[[1,2,3]]",  # a Cancel whose id is no string
         struct.pack("!i", 8) + b"[[3,1,2]",
         struct.pack("!iQ", -1, 2**40),
-        struct.pack("!i", 9) + b"[[3,1,2]]",  # an event: Hello
+        struct.pack("!i", 10) + b"[[11,1,2]]",  # an event: Hello
     ],
 )
 def test_a_frame_that_is_none_closes_that_connection_and_no_other(

@@ -13,19 +13,31 @@ from hypothesis import strategies as st
 from srb.errors import ContextExceeded, ProtocolError, QueueFull
 from srb.protocol import (
     Accepted,
+    Answer,
     BranchEnded,
     BranchSpec,
     Cancel,
+    ContextShift,
     Delta,
+    Detokenize,
     Done,
+    Embed,
     Failed,
     Generate,
+    GetAdapters,
+    GetSlots,
     GetStats,
     Hello,
+    Progress,
+    PromptDone,
+    PromptProbs,
     Ready,
     Rejected,
+    Rerank,
     SamplingParams,
-    Stats,
+    SetAdapters,
+    StateAction,
+    Tokenize,
     decode,
     encode,
 )
@@ -50,15 +62,29 @@ sampling_params = st.fixed_dictionaries(
     {}, optional={field.name: _BY_TYPE[str(field.type)] for field in fields(SamplingParams)}
 ).map(lambda changed: SamplingParams(**changed))
 branch_specs = st.builds(
-    BranchSpec, seed=small, max_tokens=small, stop=st.lists(words, max_size=2).map(tuple), sampling=sampling_params
+    BranchSpec,
+    seed=small,
+    max_tokens=small,
+    stop=st.lists(words, max_size=2).map(tuple),
+    sampling=sampling_params,
+    max_ms=small,
+    min_tokens=small,
+    n_indent=small,
 )
+parts = st.lists(words | small, max_size=4).map(tuple)
+scales = st.lists(st.tuples(small, numbers), max_size=3).map(tuple)
 generates = st.builds(
     Generate,
     request_id=words,
-    prompt=st.lists(words | small, max_size=4).map(tuple),
+    prompt=parts,
     branches=st.lists(branch_specs, max_size=4).map(tuple),
     add_special=st.booleans(),
     cache_prompt=st.booleans(),
+    state=words,
+    lora=st.none() | scales,
+    report_progress=st.booleans(),
+    shift=st.none() | st.builds(ContextShift, small, small),
+    prompt_probs=st.booleans(),
 )
 messages = st.one_of(
     generates,
@@ -72,7 +98,18 @@ messages = st.one_of(
     st.builds(BranchEnded, words, small, words, small, words, st.booleans(), st.none() | numbers, words, words),
     st.builds(Done, words, small, small, small, numbers, numbers),
     st.builds(Failed, words, words, words),
-    st.builds(Stats, words, st.dictionaries(words, numbers, max_size=3)),
+    st.builds(Tokenize, words, parts, st.booleans(), st.booleans()),
+    st.builds(Detokenize, words, st.lists(small, max_size=3).map(tuple)),
+    st.builds(GetSlots, words),
+    st.builds(Embed, words, st.lists(parts, max_size=2).map(tuple), words),
+    st.builds(Rerank, words, words, st.lists(words, max_size=2).map(tuple)),
+    st.builds(GetAdapters, words),
+    st.builds(SetAdapters, words, scales),
+    st.builds(StateAction, words, words, words, small),
+    st.builds(Answer, words, json_objects | st.lists(small, max_size=3)),
+    st.builds(Progress, words, small, small, small, numbers),
+    st.builds(PromptDone, words, small, small, numbers),
+    st.builds(PromptProbs, words, st.lists(json_objects, max_size=2)),
 )
 
 

@@ -21,7 +21,9 @@ from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
 # Headings of --help, each with the first setting under it; the order is that of Settings.
 _GROUPS = {
     "host": "web server",
+    "api_key": "access",
     "n": "requests that do not say",
+    "seed": "sampling, for requests that do not say",
     "model": "model and context",
     "max_queue": "engine",
 }
@@ -30,7 +32,7 @@ _GROUPS = {
 _ALIASES: dict[str, tuple[str, ...]] = {
     "model": ("-m",),
     "alias": ("-a",),
-    "default_max_tokens": ("--predict", "--n-predict"),
+    "n_predict": ("--predict",),
     "n_ctx": ("-c", "--ctx-size"),
     "n_batch": ("-b", "--batch-size"),
     "n_ubatch": ("-ub", "--ubatch-size"),

@@ -6,7 +6,9 @@ equal. An unknown key or a bad value is a ConfigError that names it and where it
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +17,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from srb.errors import ConfigError
+from srb.protocol import SamplingParams
 
 BUNDLED_MODEL = Path(__file__).parent / "models" / "storyteller.gguf"
 ENV_PREFIX = "SRB_"
+_SECRET = {"api_key"}  # never shown
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
+
+_SAMPLING = SamplingParams()
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
@@ -33,31 +39,147 @@ def _proportions(text: str) -> str:
     return text
 
 
+def _biases(text: str) -> str:
+    """Check `token id, + or -, bias`, several separated by commas; an infinite bias is one too."""
+    for part in filter(None, text.split(",")):
+        if not re.fullmatch(r"\s*\d{1,9}[+-](\d+(\.\d+)?|inf)\s*", part):
+            raise ValueError("should be token ids with a bias, such as 15043+1,29-inf")
+    return text
+
+
+def _strings(text: str) -> str:
+    """Check what `strings_of` reads."""
+    strings_of(text)
+    return text
+
+
+def strings_of(text: str) -> list[str]:
+    """Return the strings of a setting that has one, or several as a JSON list; none for an empty one."""
+    if not text.startswith("["):
+        return [text] if text else []
+    try:
+        strings = json.loads(text)
+    except ValueError:
+        strings = None
+    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+        raise ValueError('should be a string, or a JSON list of strings such as ["User:", "\\n"]')
+    return strings
+
+
+Strings = Annotated[str, AfterValidator(_strings)]
+
+
 class Settings(BaseModel):
     """The frozen settings of one server; build them with `Settings.load()`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     # Web server
-    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
+    host: str = Field(
+        "127.0.0.1",
+        description="address to listen on; 0.0.0.0 for every interface; several with commas; a path ending in .sock",
+    )
     port: int = Field(9090, ge=0, le=65535, description="TCP port; 0 lets the system choose")
+    reuse_port: bool = Field(False, description="let several servers listen on the same port")
     workers: int = Field(1, ge=1, le=64, description="web worker processes")
     worker_connections: int = Field(2000, ge=1, description="connections one worker serves at once")
     graceful_timeout: int = Field(30, ge=1, description="seconds that running streams get when the server stops")
     keepalive: int = Field(5, ge=1, description="seconds an idle connection is kept, and a request's headers may take")
+    read_timeout: int = Field(15, ge=1, description="seconds in which a request's body must have arrived; else 408")
     write_timeout: int = Field(30, ge=1, description="seconds without progress before a slow reader is cancelled")
     sse_ping_interval: int = Field(15, ge=1, description="seconds of silence before a keep-alive comment is sent")
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="largest request body, in bytes")
+    api_prefix: str = Field(
+        "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; without a slash at its end"
+    )
+    static_path: str = Field("", description="folder of files that are served at /; empty: none")
+    ui: bool = Field(True, description="serve a page at /")
     metrics: bool = Field(True, description="serve GET /metrics (Prometheus text)")
+    slots: bool = Field(True, description="serve GET /slots, which shows what is being generated")
+    props: bool = Field(False, description="allow POST /props")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe lines to log")
+
+    # Access
+    api_key: str = Field("", repr=False, description="keys of which a client has to send one; several with commas")
+    api_key_file: str = Field("", description="file with such keys, one a line; lines that begin with # are skipped")
+    allowed_hosts: str = Field(
+        "",
+        description="names under which the server may be asked, with commas; needed behind a proxy that passes Host on; "
+        "a server on a loopback address without keys answers to no other name than localhost",
+    )
+    cors_origins: str = Field(
+        "*",
+        description="origins of pages that may use the server, with commas; *: any; localhost: those of this machine",
+    )
+    cors_methods: str = Field("GET, POST, DELETE, OPTIONS", description="methods that such pages may use")
+    cors_headers: str = Field("*", description="headers that such pages may send; *: those that they ask for")
+    cors_credentials: bool = Field(True, description="whether such pages may send credentials")
+    ssl_key_file: str = Field("", description="private key in a PEM file, for HTTPS")
+    ssl_cert_file: str = Field("", description="certificate in a PEM file, for HTTPS")
 
     # What a request gets when it does not say
     n: int = Field(8, ge=1, le=255, description="branches of a request in the srb dialect that names no n")
     max_n: int = Field(64, ge=1, le=255, description="most branches that one request may ask for")
     default_max_tokens: int = Field(128, ge=-1, description="tokens a branch in the srb dialect may have; -1: no limit")
+    n_predict: int = Field(-1, ge=-1, description="tokens a branch in the other dialects may have; -1: no limit")
+    stop: Strings = Field("", description="string that ends a branch; several as a JSON list")
+    cache_prompt: bool = Field(True, description="use and keep what has been computed")
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions: auto decides by the body, see docs/api.md"
     )
+
+    user_name: str = Field("User:", description="name of the person in GET /props, for programs that write dialogues")
+    assistant_name: str = Field("Assistant:", description="name of the model there")
+
+    # Sampling, for requests that do not say
+    seed: int = Field(-1, ge=-1, lt=2**32, description="seed of the first branch; -1: a drawn one")
+    samplers: str = Field(
+        ";".join(_SAMPLING.samplers),
+        description="samplers in their order, separated by semicolons",
+        pattern=r"^[\w;-]*$",
+    )
+    temperature: float = Field(_SAMPLING.temperature, ge=0, description="0: always the likeliest token")
+    dynatemp_range: float = Field(
+        _SAMPLING.dynatemp_range, ge=0, description="the temperature varies by so much; 0: off"
+    )
+    dynatemp_exponent: float = Field(_SAMPLING.dynatemp_exponent, description="how it depends on the entropy")
+    top_k: int = Field(_SAMPLING.top_k, ge=0, description="keep the k likeliest tokens; 0: all")
+    top_p: float = Field(_SAMPLING.top_p, ge=0, le=1, description="keep the likeliest tokens that make up p; 1: all")
+    min_p: float = Field(_SAMPLING.min_p, ge=0, le=1, description="drop tokens below p times the likeliest; 0: off")
+    typical_p: float = Field(_SAMPLING.typical_p, ge=0, le=1, description="locally typical sampling; 1: off")
+    top_n_sigma: float = Field(_SAMPLING.top_n_sigma, description="keep logits within n deviations; below 0: off")
+    xtc_probability: float = Field(_SAMPLING.xtc_probability, ge=0, le=1, description="how often XTC acts; 0: off")
+    xtc_threshold: float = Field(
+        _SAMPLING.xtc_threshold, ge=0, le=1, description="XTC drops what is likelier; above 0.5: off"
+    )
+    repeat_last_n: int = Field(_SAMPLING.repeat_last_n, ge=0, description="tokens that penalties look at; 0: none")
+    repeat_penalty: float = Field(_SAMPLING.repeat_penalty, gt=0, description="penalty for repeated tokens; 1: off")
+    frequency_penalty: float = Field(_SAMPLING.frequency_penalty, description="penalty for each repetition; 0: off")
+    presence_penalty: float = Field(_SAMPLING.presence_penalty, description="penalty for any repetition; 0: off")
+    dry_multiplier: float = Field(
+        _SAMPLING.dry_multiplier, description="strength of DRY against repeated phrases; 0: off"
+    )
+    dry_base: float = Field(_SAMPLING.dry_base, ge=1, description="growth of DRY's penalty with the phrase's length")
+    dry_allowed_length: int = Field(
+        _SAMPLING.dry_allowed_length, ge=0, description="longest phrase without it, in tokens"
+    )
+    dry_penalty_last_n: int = Field(_SAMPLING.dry_penalty_last_n, ge=0, description="tokens that DRY looks at; 0: none")
+    dry_sequence_breakers: Strings = Field(
+        json.dumps(_SAMPLING.dry_sequence_breakers), description="strings that end a phrase for DRY, as a JSON list"
+    )
+    mirostat: int = Field(_SAMPLING.mirostat, ge=0, le=2, description="version of Mirostat; 0: off")
+    mirostat_tau: float = Field(_SAMPLING.mirostat_tau, description="entropy that Mirostat aims at")
+    mirostat_eta: float = Field(_SAMPLING.mirostat_eta, description="its learning rate")
+    adaptive_target: float = Field(
+        _SAMPLING.adaptive_target, le=1, description="choose tokens near this probability; below 0: off"
+    )
+    adaptive_decay: float = Field(_SAMPLING.adaptive_decay, ge=0, le=0.99, description="how slowly that target adapts")
+    logit_bias: Annotated[str, AfterValidator(_biases)] = Field(
+        "", description="biases of tokens, such as 15043+1,29-inf (-inf forbids a token)"
+    )
+    ignore_eos: bool = Field(False, description="go on where the model would end its text")
+    grammar: str = Field("", max_length=64 * 1024, description="grammar (GBNF) that texts must follow")
+    json_schema: str = Field("", max_length=64 * 1024, description="JSON schema that texts must follow")
 
     # Model and context
     model: str = Field("", description="path of the GGUF file; empty: the bundled storyteller")
@@ -91,6 +213,10 @@ class Settings(BaseModel):
         "", description="share of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
+    context_shift: bool = Field(
+        False, description="at the context's end discard the oldest half of a branch and go on, where the model can"
+    )
+
     # Prefix tree
     cache_cells: int = Field(
         4096, ge=0, description="idle KV cells kept ready at once; more of them slow every step, so the rest is parked"
@@ -116,6 +242,10 @@ class Settings(BaseModel):
     def _consistent(self) -> Settings:
         if self.n > self.max_n:
             raise ValueError(f"n ({self.n}) is more than max_n ({self.max_n})")
+        if bool(self.ssl_key_file) != bool(self.ssl_cert_file):
+            raise ValueError("HTTPS needs both ssl_key_file and ssl_cert_file")
+        if self.grammar and self.json_schema:
+            raise ValueError("grammar and json_schema exclude each other")
         return self
 
     @classmethod
@@ -146,6 +276,29 @@ class Settings(BaseModel):
             for name, value in self.model_dump().items()
             if value != type(self).model_fields[name].default
         }
+
+    def load_api_keys(self) -> tuple[str, ...]:
+        """Return the keys of `api_key` and `api_key_file`; none means that no client needs one.
+
+        Raise ConfigError for a file that cannot be read, and where keys were meant but none is there.
+        """
+        found = self.api_key.split(",")
+        if self.api_key_file:
+            try:
+                lines = Path(self.api_key_file).expanduser().read_text("utf-8").splitlines()
+                found += [line for line in lines if not line.startswith("#")]
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not text"
+                raise ConfigError(f"api_key_file: cannot read {self.api_key_file}: {reason}") from None
+        keys = tuple(key for part in found if (key := part.strip()))
+        if not keys and (self.api_key or self.api_key_file):
+            raise ConfigError("api_key or api_key_file is set, but there is no key in it")
+        return keys
+
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses and socket paths to listen on."""
+        return [host for part in self.host.split(",") if (host := part.strip())]
 
     @property
     def model_path(self) -> Path:
@@ -196,6 +349,6 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
             lines.append(f"unknown setting {key!r}{where}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            given = f", got {problem['input']!r}" if key else ""
+            given = f", got {problem['input']!r}" if key and key not in _SECRET else ""
             lines.append(f"{key or 'settings'}{where}: {message}{given}")
     return "; ".join(lines)

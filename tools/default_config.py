@@ -18,7 +18,9 @@ _HEAD = """\
 
 _HEADINGS = {
     "host": "Web server",
+    "api_key": "Access",
     "n": "What a request gets when it does not say",
+    "seed": "Sampling, for requests that do not say",
     "model": "Model and context",
     "cache_cells": "Prefix tree",
     "max_queue": "Engine",

@@ -63,7 +63,7 @@ def test_llama_servers_names_mean_the_same() -> None:
     assert settings == Settings(
         model="m.gguf", n_ctx=100, n_batch=64, n_ubatch=32, n_gpu_layers=-1, threads=3, threads_batch=4,
         flash_attn="on", cache_type_k="q8_0", cache_type_v="q4_0", alias="mine", host="::", main_gpu=1,
-        split_mode="row", tensor_split="3,1", mlock=True, mmap=False, metrics=False, default_max_tokens=7,
+        split_mode="row", tensor_split="3,1", mlock=True, mmap=False, metrics=False, n_predict=7,
     )  # fmt: skip
 
 

@@ -13,13 +13,16 @@ import orjson
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1
 FLOAT32_MAX = 3.4e38  # llama.cpp's floats; more would become infinite on the way there
 
 MAX_STOPS = 256
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
-MAX_GRAMMAR = 64 * 1024  # bytes
+MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
+MAX_ADAPTERS = 64
+MAX_RESPONSE_FIELDS = 256
 
 Prompt = tuple[str | int, ...]
 
@@ -67,6 +70,7 @@ def clamped(least: float, most: float) -> AfterValidator:
 
 Natural = Annotated[int, between(0, INT32_MAX)]
 NaturalOrMinusOne = Annotated[int, between(-1, INT32_MAX)]
+Milliseconds = Annotated[int, between(-1, INT64_MAX)]
 Real = Annotated[float, between(-FLOAT32_MAX, FLOAT32_MAX)]
 NotNegative = Annotated[Real, clamped(0.0, FLOAT32_MAX)]
 Fraction = Annotated[Real, clamped(0.0, 1.0)]
@@ -75,22 +79,25 @@ Fraction = Annotated[Real, clamped(0.0, 1.0)]
 def parse_prompts(value: Any) -> list[Prompt]:
     """Return the prompts of a body's `prompt`: a string, an array of token ids and strings, or a list of those.
 
-    A list of strings alone is several prompts; a list that holds a number is one prompt.
+    A list of strings alone is several prompts; a list that holds a number is one prompt. Where a string may stand, so
+    may llama-server's `{"prompt_string": …}`.
     """
-    if isinstance(value, str):
-        prompts = [_one_prompt([value])]
+    if isinstance(value, (str, dict)):
+        prompts = [one_prompt([value])]
     elif not isinstance(value, list):
         raise ValueError("must be a string, an array of token ids and strings, or a list of those")
-    elif any(isinstance(item, list) for item in value) or all(isinstance(item, str) for item in value):
-        prompts = [_one_prompt(item if isinstance(item, list) else [item]) for item in value]
+    elif any(isinstance(item, list) for item in value) or all(isinstance(item, (str, dict)) for item in value):
+        prompts = [one_prompt(item if isinstance(item, list) else [item]) for item in value]
     else:
-        prompts = [_one_prompt(value)]
+        prompts = [one_prompt(value)]
     if not prompts:
         raise ValueError("must not be empty")
     return prompts
 
 
-def _one_prompt(parts: list[Any]) -> Prompt:
+def one_prompt(parts: list[Any]) -> Prompt:
+    """Return strings and token ids as one prompt; empty strings are left out, an empty prompt is refused."""
+    parts = [_text_of(part) if isinstance(part, dict) else part for part in parts]
     for part in parts:
         if type(part) is not str and not is_token(part):
             raise ValueError(f"a prompt holds strings and token ids, but got {shown(part)}")
@@ -98,6 +105,15 @@ def _one_prompt(parts: list[Any]) -> Prompt:
     if not kept:
         raise ValueError("must not be empty")
     return kept
+
+
+def _text_of(value: dict[str, Any]) -> str:
+    if value.get("multimodal_data"):
+        raise ValueError("has multimodal_data, and this model takes only text")
+    text = value.get("prompt_string")
+    if not isinstance(text, str):
+        raise ValueError('an object as a prompt must have a string "prompt_string"')
+    return text
 
 
 def is_token(value: Any) -> bool:
@@ -182,8 +198,36 @@ def _check_grammar(value: str) -> str:
     return value
 
 
+def schema_text(value: Any) -> str:
+    """Return a JSON schema as SamplingParams wants it: as JSON text; `{}` means any object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must be an object, but got {shown(value)}")
+    return _check_grammar(orjson.dumps(value or {"type": "object"}).decode())
+
+
+def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
+    """Return the (adapter, scale) pairs of `[{"id", "scale"}, …]`."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list of objects with 'id' and 'scale'")
+    if len(value) > MAX_ADAPTERS:
+        raise ValueError(f"has {len(value)} entries; at most {MAX_ADAPTERS} are taken")
+    pairs = []
+    for entry in value:
+        adapter, scale = (entry.get("id"), entry.get("scale")) if isinstance(entry, dict) else (None, None)
+        if type(adapter) is not int or type(scale) not in (int, float):
+            raise ValueError("must be a list of objects with an integer 'id' and a number 'scale'")
+        check_between(adapter, 0, INT32_MAX)
+        assert scale is not None  # its type was looked at
+        check_between(scale, -FLOAT32_MAX, FLOAT32_MAX)
+        pairs.append((adapter, float(scale)))
+    return tuple(dict(pairs).items())
+
+
 Stop = Annotated[tuple[str, ...], BeforeValidator(_parse_stop)]
 Breakers = Annotated[tuple[str, ...], BeforeValidator(_parse_breakers)]
 Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers)]
 LogitBias = Annotated[tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias)]
 Grammar = Annotated[str, AfterValidator(_check_grammar)]
+Schema = Annotated[str, BeforeValidator(schema_text)]
+Scales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales)]
+ResponseFields = Annotated[tuple[str, ...], BeforeValidator(lambda value: _strings(value, MAX_RESPONSE_FIELDS))]

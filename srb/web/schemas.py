@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import uuid4
 
@@ -16,9 +17,10 @@ from flask import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import InvalidRequest, NotSupported
-from srb.protocol import BranchSpec, Generate, SamplingParams
+from srb.errors import InvalidRequest
+from srb.protocol import BranchSpec, ContextShift, Generate, SamplingParams
 from srb.settings import Settings
+from srb.web.defaults import default_sampling, default_stop
 from srb.web.fields import (
     FLOAT32_MAX,
     INT32_MAX,
@@ -27,12 +29,15 @@ from srb.web.fields import (
     Fraction,
     Grammar,
     LogitBias,
+    Milliseconds,
     Natural,
     NaturalOrMinusOne,
     NotNegative,
     Prompt,
     Real,
     Samplers,
+    Scales,
+    Schema,
     Stop,
     between,
     check_between,
@@ -121,11 +126,13 @@ class SamplingBody(BaseModel):
     ignore_eos: bool | None = None
     logit_bias: LogitBias | None = None
     grammar: Grammar | None = None
+    json_schema: Schema | None = None  # of no effect beside a grammar
     samplers: Samplers | None = None
 
     n_probs: ProbCount | None = None
     logprobs: ProbCount | bool | None = None
     top_logprobs: ProbCount | None = None
+    post_sampling_probs: bool = False
 
     @property
     def wanted_probs(self) -> int:
@@ -136,14 +143,20 @@ class SamplingBody(BaseModel):
             return -1
         return self.top_logprobs or 0 if self.logprobs is True else self.logprobs
 
-    def sampling(self) -> SamplingParams:
-        names = {field.name for field in dataclass_fields(SamplingParams)} - {"n_probs"}
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return SamplingParams(n_probs=self.wanted_probs, **given)
+    def sampling(self, settings: Settings) -> SamplingParams:
+        given = {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
+        if self.grammar:
+            given["json_schema"] = ""
+        elif self.json_schema:
+            given["grammar"] = ""
+        return replace(default_sampling(settings), n_probs=self.wanted_probs, **given)
+
+
+_SAMPLING = [field.name for field in dataclass_fields(SamplingParams) if field.name != "n_probs"]
 
 
 class CompletionBody(SamplingBody):
-    """The body of a completion in the srb and openai dialects."""
+    """What the bodies of all dialects have in common: a prompt, and how many branches continue it until when."""
 
     prompt: list[Prompt] = Field(default_factory=list)  # filled by `parse`, which knows every form
     n: int | None = known_as("n_cmpl", "n")
@@ -152,23 +165,25 @@ class CompletionBody(SamplingBody):
     )
     stop: Stop | None = known_as("stop", "stopping_strings", "stop_sequence", "stop_sequences")
     seed: Annotated[int, between(-1, UINT32_MAX)] | None = None
-    cache_prompt: bool = True
+    cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]*$")] = ""
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
     return_tokens: bool = False
 
-    best_of: int | None = None
-    echo: bool = False
-    suffix: str = ""
-    json_schema: Any = None
-    t_max_predict_ms: NaturalOrMinusOne | None = None
+    t_max_predict_ms: Milliseconds = -1
+    n_indent: Natural = 0
+    min_tokens: Natural = 0
+    n_keep: NaturalOrMinusOne = 0
+    n_discard: Natural = 0
+    lora: Scales | None = None
+    return_progress: bool = False
+    sse_ping_interval: NaturalOrMinusOne | None = None
 
-    # Checked, and of no effect: the context is never shifted here.
-    n_keep: NaturalOrMinusOne | None = None
-    n_discard: Natural | None = None
-    n_indent: Natural | None = None
+    # Checked, and of no effect: the tree finds what can be reused, and any sequence is as good as another.
     n_cache_reuse: Natural | None = None
+    id_slot: int | None = None
+    backend_sampling: bool = False
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -197,39 +212,41 @@ class CompletionBody(SamplingBody):
             raise bad_field("n", str(error)) from None
         if len(self.prompt) > settings.max_queue:  # more could never wait at once
             raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are taken")
-        if self.state and (len(self.prompt) > 1 or not self.cache_prompt):
+        if self.state and (len(self.prompt) > 1 or self.cache_prompt is False):
             raise bad_field("state", "names the state of one prompt, with cache_prompt true")
-        self._refuse_what_is_missing(n)
-        sampling = self.sampling()
-        limit = max_tokens if self.n_predict is None else self.n_predict
+        alike = BranchSpec(
+            seed=0,
+            max_tokens=max_tokens if self.n_predict is None else self.n_predict,
+            stop=self.stop or default_stop(settings),
+            sampling=self.sampling(settings),
+            max_ms=self.t_max_predict_ms,
+            min_tokens=self.min_tokens,
+            n_indent=self.n_indent,
+        )
         return [
             Generate(
                 request_id=uuid4().hex,
                 prompt=prompt,
-                branches=tuple(BranchSpec(seed, limit, self.stop or (), sampling=sampling) for seed in self.seeds(n)),
-                cache_prompt=self.cache_prompt,
+                branches=tuple(replace(alike, seed=seed) for seed in self.seeds(n, settings.seed)),
+                cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
                 state=self.state,
+                lora=self.lora,
+                report_progress=self.return_progress and bool(self.stream),
+                shift=ContextShift(self.n_keep, self.n_discard) if settings.context_shift else None,
             )
             for prompt in self.prompt
         ]
 
-    def seeds(self, n: int) -> list[int]:
-        """Return the real seeds of n branches: seed + i, never llama.cpp's word for random; a drawn seed for -1."""
-        seed = secrets.randbelow(UINT32_MAX) if self.seed in (None, -1, UINT32_MAX) else self.seed
-        assert seed is not None
-        return [(seed + i) % UINT32_MAX for i in range(n)]
+    def ping_interval(self, settings: Settings) -> float | None:
+        """Return the seconds of silence after which a stream sends a comment, or None for never."""
+        seconds = settings.sse_ping_interval if self.sse_ping_interval is None else self.sse_ping_interval
+        return seconds if seconds > 0 else None
 
-    def _refuse_what_is_missing(self, n: int) -> None:
-        if self.best_of is not None and self.best_of != n:
-            raise bad_field("best_of", f"only the value of n ({n}) is supported, but got {self.best_of}")
-        if self.echo:
-            raise bad_field("echo", "true is not supported")
-        if self.suffix:
-            raise bad_field("suffix", "is not supported")
-        if self.json_schema is not None:
-            raise NotSupported("Field 'json_schema': is not supported yet; use 'grammar'", param="json_schema")
-        if self.t_max_predict_ms is not None and self.t_max_predict_ms > 0:
-            raise NotSupported("Field 't_max_predict_ms': is not supported yet", param="t_max_predict_ms")
+    def seeds(self, n: int, default: int) -> list[int]:
+        """Return the real seeds of n branches: seed + i, never llama.cpp's word for random; a drawn seed for -1."""
+        seed = default if self.seed is None else self.seed
+        seed = secrets.randbelow(UINT32_MAX) if seed in (-1, UINT32_MAX) else seed
+        return [(seed + i) % UINT32_MAX for i in range(n)]
 
 
 def bad_field(name: str, problem: str) -> InvalidRequest:

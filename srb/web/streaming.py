@@ -13,7 +13,7 @@ import orjson
 from flask import Response
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done, Failed
+from srb.protocol import BranchEnded, Delta, Done, Failed, Progress, PromptDone, PromptProbs
 from srb.web.open_requests import OpenRequest
 
 log = logging.getLogger("srb.web")
@@ -31,6 +31,10 @@ class Renderer(Protocol):
     """How a dialect says it. Each method returns whole SSE events, or nothing."""
 
     def start(self) -> bytes: ...
+
+    def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+        """Say how far a prompt is, what its tokens' probabilities are, or that it is computed; most say nothing."""
+        return b""
 
     def delta(self, event: Delta) -> bytes:
         """Say a branch's new text; it may be empty where a token has none (then most dialects say nothing)."""
@@ -50,7 +54,7 @@ class Renderer(Protocol):
 class EventStream:
     """A WSGI iterable over one call's events; `close()` is idempotent and works if it was never iterated."""
 
-    def __init__(self, request: OpenRequest, renderer: Renderer, ping_interval: float) -> None:
+    def __init__(self, request: OpenRequest, renderer: Renderer, ping_interval: float | None) -> None:
         self._request = request
         self._renderer = renderer
         self._ping_interval = ping_interval
@@ -105,6 +109,8 @@ class EventStream:
                 self._finished = True
                 parts.append(renderer.failed(event.error))
                 break
+            elif kind is not Done:
+                parts.append(renderer.prompt(event))
         return b"".join(parts)
 
     def close(self) -> None:
@@ -113,6 +119,7 @@ class EventStream:
         self._request.close()
 
 
-def stream_response(request: OpenRequest, renderer: Renderer, ping_interval: float) -> Response:
+def stream_response(request: OpenRequest, renderer: Renderer, ping_interval: float | None) -> Response:
+    """Answer with a stream; after `ping_interval` seconds of silence it sends a comment, never with None."""
     stream = EventStream(request, renderer, ping_interval)
     return Response(stream, mimetype="text/event-stream", headers=HEADERS, direct_passthrough=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from srb.errors import InvalidRequest, NotSupported
-from srb.protocol import DEFAULT_SAMPLERS, Generate, SamplingParams
+from srb.errors import InvalidRequest
+from srb.protocol import DEFAULT_SAMPLERS, ContextShift, Generate, SamplingParams
 from srb.settings import Settings
 from srb.web.schemas import CompletionBody
 
@@ -79,16 +79,27 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("grammar", 3, "Field 'grammar': Input should be a valid string, but got 3"),
         ("stream", "yes", "Field 'stream': Input should be a valid boolean, but got \"yes\""),
         ("stream_options", [], "Field 'stream_options': Input should be an object, but got a list"),
-        ("best_of", 4, "Field 'best_of': only the value of n (1) is supported, but got 4"),
-        ("echo", True, "Field 'echo': true is not supported"),
-        ("suffix", " The end.", "Field 'suffix': is not supported"),
+        ("json_schema", "{}", "Field 'json_schema': must be an object, but got \"{}\""),
+        ("json_schema", {"a": "x" * 65536}, "Field 'json_schema': is longer than 65536 bytes"),
+        ("t_max_predict_ms", -2, f"Field 't_max_predict_ms': Value must be between -1 <= value <= {2**63 - 1}, but got -2"),
+        ("n_indent", -1, f"Field 'n_indent': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("n_cache_reuse", -1, f"Field 'n_cache_reuse': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("sse_ping_interval", -2, f"Field 'sse_ping_interval': Value must be between -1 <= value <= {INT32}, but got -2"),
+        ("dry_allowed_length", -1, f"Field 'dry_allowed_length': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("adaptive_decay", -0.1, "Field 'adaptive_decay': Value must be between 0 <= value <= 0.99, but got -0.1"),
+        ("lora", {}, "Field 'lora': must be a list of objects with 'id' and 'scale'"),
+        ("lora", [{"id": 0}], "Field 'lora': must be a list of objects with an integer 'id' and a number 'scale'"),
+        ("lora", [{"id": True, "scale": 1}], "Field 'lora': must be a list of objects with an integer 'id'"),
+        ("lora", [{"id": -1, "scale": 1}], f"Field 'lora': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("lora", [{"id": i, "scale": 1} for i in range(65)], "Field 'lora': has 65 entries; at most 64 are taken"),
         ("prompt", "", "Field 'prompt': must not be empty"),
         ("prompt", [], "Field 'prompt': must not be empty"),
         ("prompt", [[]], "Field 'prompt': must not be empty"),
         ("prompt", ["", ""], "Field 'prompt': must not be empty"),
         ("prompt", None, "Field 'prompt': is required"),
         ("prompt", 3, "Field 'prompt': must be a string, an array of token ids and strings, or a list of those"),
-        ("prompt", {"a": 1}, "Field 'prompt': must be a string, an array of token ids and strings, or a list of those"),
+        ("prompt", {"a": 1}, "Field 'prompt': an object as a prompt must have a string \"prompt_string\""),
+        ("prompt", {"prompt_string": "x", "multimodal_data": ["aa"]}, "Field 'prompt': has multimodal_data"),
         ("prompt", [1, True], "Field 'prompt': a prompt holds strings and token ids, but got true"),
         ("prompt", [1, -5], "Field 'prompt': a prompt holds strings and token ids, but got -5"),
         ("prompt", [1, 2**31], "Field 'prompt': a prompt holds strings and token ids, but got 2147483648"),
@@ -103,11 +114,44 @@ def test_a_bad_value_is_refused_naming_its_field(field: str, value: Any, message
     assert error.extra["param"] in (field, "n")
 
 
-@pytest.mark.parametrize("field", ["json_schema", "t_max_predict_ms"])
-def test_what_is_not_there_yet_is_refused_and_not_ignored(field: str) -> None:
-    value = {"json_schema": {}, "t_max_predict_ms": 500}[field]
-    with pytest.raises(NotSupported, match=field):
-        commands(**{field: value})
+def test_what_ends_a_branch_reaches_every_branch() -> None:
+    (command,) = commands(n=2, t_max_predict_ms=500, n_indent=4, min_tokens=3, n_predict=9)
+    for branch in command.branches:
+        assert (branch.max_ms, branch.n_indent, branch.min_tokens, branch.max_tokens) == (500, 4, 3, 9)
+
+
+def test_the_context_is_shifted_only_where_the_server_does_so() -> None:
+    body = {"prompt": "x", "n_keep": -1, "n_discard": 7}
+    parsed = CompletionBody.parse(body)
+    assert parsed.commands(Settings(), n=1, max_tokens=-1)[0].shift is None
+    (command,) = parsed.commands(Settings(context_shift=True), n=1, max_tokens=-1)
+    assert command.shift == ContextShift(n_keep=-1, n_discard=7)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, None), ([], ()), ([{"id": 1, "scale": 2}, {"id": 0, "scale": 0.5}], ((1, 2.0), (0, 0.5)))],
+)
+def test_lora_scales_are_pairs(given: Any, expected: Any) -> None:
+    assert commands(lora=given)[0].lora == expected
+
+
+def test_progress_is_reported_only_into_a_stream() -> None:
+    assert not commands(return_progress=True)[0].report_progress
+    assert commands(return_progress=True, stream=True)[0].report_progress
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 15), (3, 3), (-1, None), (0, None)])
+def test_a_stream_is_silent_as_long_as_the_body_says(given: int | None, expected: int | None) -> None:
+    body = {"prompt": "x"} | ({} if given is None else {"sse_ping_interval": given})
+    assert CompletionBody.parse(body).ping_interval(SETTINGS) == expected
+
+
+def test_a_grammar_wins_over_a_json_schema_and_an_empty_schema_means_any_object() -> None:
+    assert sampling(json_schema={}).json_schema == '{"type":"object"}'
+    assert sampling(json_schema={"type": "string"}, grammar="").json_schema == '{"type":"string"}'
+    both = sampling(json_schema={"type": "string"}, grammar='root ::= "a"')
+    assert (both.grammar, both.json_schema) == ('root ::= "a"', "")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +210,9 @@ def test_logit_bias_has_four_forms_and_skips_bad_entries(given: Any, expected: A
         (["Once", "Twice"], [("Once",), ("Twice",)]),
         ([[1, 2], [3]], [(1, 2), (3,)]),
         ([[1, "a"], "b"], [(1, "a"), ("b",)]),
+        ({"prompt_string": "Once"}, [("Once",)]),
+        ([{"prompt_string": "Once"}, "Twice", [1]], [("Once",), ("Twice",), (1,)]),
+        ([{"prompt_string": "Once", "multimodal_data": []}, 2], [("Once", 2)]),
     ],
 )
 def test_prompts_have_every_form_of_openai_and_llama_cpp(given: Any, expected: Any) -> None:
@@ -208,6 +255,27 @@ def test_unknown_fields_and_neutral_values_are_accepted() -> None:
         banned_tokens=[], tfs_z=1, guidance_scale=1.0, n=2, best_of=2, echo=False, suffix="", t_max_predict_ms=-1
     )
     assert command.branches[0].sampling == SamplingParams()
+
+
+def test_what_a_request_leaves_unsaid_is_as_the_settings_say() -> None:
+    settings = Settings(
+        temperature=0.2, samplers="top_k;temperature", logit_bias="15+1.5,16-inf", seed=7, stop='["a", "b"]',
+        cache_prompt=False, dry_sequence_breakers='["x"]', json_schema='{"type": "string"}',
+    )  # fmt: skip
+    (command,) = CompletionBody.parse({"prompt": "x"}).commands(settings, n=2, max_tokens=-1)
+    assert [branch.seed for branch in command.branches] == [7, 8]
+    assert command.branches[0].stop == ("a", "b")
+    assert not command.cache_prompt
+    assert command.branches[0].sampling == SamplingParams(
+        temperature=0.2, samplers=("top_k", "temperature"), logit_bias=((15, 1.5), (16, None)),
+        dry_sequence_breakers=("x",), json_schema='{"type":"string"}',
+    )  # fmt: skip
+    said = {"temperature": 1, "stop": "c", "cache_prompt": True, "grammar": 'root ::= "a"'}
+    (command,) = CompletionBody.parse({"prompt": "x", **said}).commands(settings, n=1, max_tokens=-1)
+    assert command.cache_prompt
+    assert command.branches[0].stop == ("c",)
+    params = command.branches[0].sampling
+    assert (params.temperature, params.grammar, params.json_schema) == (1.0, 'root ::= "a"', "")
 
 
 def test_defaults_are_written_once() -> None:

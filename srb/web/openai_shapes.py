@@ -6,16 +6,19 @@ string or "", one choice per SSE event, usage once and summed over the branches.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from srb.errors import SRBError, from_slug
-from srb.protocol import BranchEnded, Delta, Done, FinishReason, ModelInfo
+from srb.protocol import BranchEnded, Delta, Done, FinishReason, ModelInfo, Progress, PromptDone, PromptProbs
+from srb.web.echo import Echo
 from srb.web.open_requests import OpenRequest
 from srb.web.outcome import BranchOutcome, Outcome, first_choices, timings, usage
-from srb.web.streaming import sse
+from srb.web.streaming import Renderer, sse
 
 DONE = b"data: [DONE]\n\n"
 
@@ -29,7 +32,7 @@ FINISH_REASONS: dict[str, str] = {
 }
 
 
-class CompletionRenderer:
+class CompletionRenderer(Renderer):
     """Streamed chunks of `/v1/completions`; the constant parts of a chunk are encoded once per choice.
 
     A branch that failed gets a last chunk with finish_reason "error" and the error inside its choice, since SDKs give
@@ -37,12 +40,20 @@ class CompletionRenderer:
     """
 
     def __init__(
-        self, opened: OpenRequest, model: ModelInfo, include_usage: bool = False, return_tokens: bool = False
+        self,
+        opened: OpenRequest,
+        model: ModelInfo,
+        include_usage: bool = False,
+        return_tokens: bool = False,
+        echoes: Sequence[Echo] = (),
     ) -> None:
         self._envelope = envelope(opened, model)
+        self._commands = {command.request_id: command for command in opened.commands}
         self._firsts = first_choices(opened)
         self._include_usage = include_usage
         self._return_tokens = return_tokens
+        self._echoes = dict(zip(self._commands, echoes, strict=False))  # all prompts, or none
+        self._prompt_probs: dict[str, list[dict[str, Any]]] = {}
         self._choices = sum(len(command.branches) for command in opened.commands)
         self._errors: list[SRBError] = []
         self._offsets = [0] * self._choices  # characters sent so far, for text_offset
@@ -52,7 +63,29 @@ class CompletionRenderer:
         self._tail = b"," + self._after + b"\n\n"
 
     def start(self) -> bytes:
+        return b"".join(
+            self._echo(request_id, echo, None)
+            for request_id, echo in self._echoes.items()
+            if not self._commands[request_id].prompt_probs
+        )
+
+    def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+        if type(event) is PromptProbs:
+            self._prompt_probs.setdefault(event.request_id, []).extend(event.probs)
+        elif type(event) is PromptDone and event.request_id in self._prompt_probs:
+            echo = self._echoes[event.request_id]
+            return self._echo(event.request_id, echo, echo.label(self._prompt_probs.pop(event.request_id)))
         return b""
+
+    def _echo(self, request_id: str, echo: Echo, probs: list[dict[str, Any]] | None) -> bytes:
+        """Say a prompt's text at the beginning of each of its choices."""
+        first = self._firsts[request_id]
+        choice = {"text": echo.text, "logprobs": legacy_logprobs(probs, 0) if probs else None, "finish_reason": None}
+        parts = []
+        for index in range(first, first + len(self._commands[request_id].branches)):
+            self._offsets[index] = len(echo.text)
+            parts.append(self._chunk({"index": index, **choice}))
+        return b"".join(parts)
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index
@@ -64,7 +97,7 @@ class CompletionRenderer:
         choice: dict[str, Any] = {"index": index, "text": event.text, "logprobs": None, "finish_reason": None}
         if event.probs:
             choice["logprobs"] = legacy_logprobs(event.probs, self._offsets[index])
-            self._offsets[index] += len(event.text)
+            self._offsets[index] += sum(len(entry["token"]) for entry in event.probs)
         if self._return_tokens:
             choice["tokens"] = event.tokens
         return self._chunk(choice)
@@ -91,22 +124,39 @@ class CompletionRenderer:
         return sse({**self._envelope, "choices": [choice], **extra})
 
 
-def completion(opened: OpenRequest, model: ModelInfo, outcome: Outcome, return_tokens: bool = False) -> dict[str, Any]:
-    """Return the one object of a call that was not streamed."""
-    choices = [_choice(index, branch, return_tokens) for index, branch in enumerate(outcome.branches)]
+def completion(
+    opened: OpenRequest,
+    model: ModelInfo,
+    outcome: Outcome,
+    branches: Sequence[BranchOutcome],
+    *,
+    logprobs: bool = False,
+    return_tokens: bool = False,
+    echoes: Sequence[Echo] = (),
+) -> dict[str, Any]:
+    """Return the one object of a call that was not streamed.
+
+    `branches` are those of the outcome that are answered, equally many for each prompt. `echoes` has one for each
+    prompt, where prompts are part of the texts.
+    """
+    each = len(branches) // len(opened.commands)
+    choices = []
+    for index, branch in enumerate(branches):
+        command = opened.commands[index // each]
+        text, probs = branch.text, branch.probs
+        if echoes:
+            echo = echoes[index // each]
+            text = echo.text + text
+            probs = echo.label(outcome.prompt_probs[command.request_id]) + probs if command.prompt_probs else probs
+        choice = {"index": index, "text": text, "logprobs": legacy_logprobs(probs, 0) if logprobs and probs else None}
+        assert branch.ended is not None  # the engine ends every branch before the request
+        choices.append(choice | ending(branch.ended) | ({"tokens": branch.tokens} if return_tokens else {}))
     return {
         **envelope(opened, model),
         "choices": choices,
         "usage": usage(outcome.done),
         "timings": timings(outcome.done),
     }
-
-
-def _choice(index: int, branch: BranchOutcome, return_tokens: bool) -> dict[str, Any]:
-    assert branch.ended is not None  # the engine ends every branch before the request
-    logprobs = legacy_logprobs(branch.probs, 0) if branch.probs else None
-    choice = {"index": index, "text": branch.text, "logprobs": logprobs, **ending(branch.ended)}
-    return {**choice, "tokens": branch.tokens} if return_tokens else choice
 
 
 def envelope(opened: OpenRequest, model: ModelInfo) -> dict[str, Any]:
@@ -132,7 +182,8 @@ def ending(event: BranchEnded) -> dict[str, Any]:
 def legacy_logprobs(probs: list[dict[str, Any]], offset: int) -> dict[str, Any]:
     """Return the completions' logprobs object, with the chat shape beside it under `content`.
 
-    `offset` is where the first token's text begins in the choice's text, in characters.
+    `offset` is where the first token's text begins in the choice's text, in characters. A prompt's first token has no
+    probability: null, twice.
     """
     offsets = []
     for entry in probs:
@@ -140,9 +191,22 @@ def legacy_logprobs(probs: list[dict[str, Any]], offset: int) -> dict[str, Any]:
         offset += len(entry["token"])
     return {
         "tokens": [entry["token"] for entry in probs],
-        "token_logprobs": [entry["logprob"] for entry in probs],
-        # Several tokens may be spelled alike; the dict keeps the likeliest, which comes first.
-        "top_logprobs": [{top["token"]: top["logprob"] for top in reversed(entry["top_logprobs"])} for entry in probs],
+        "token_logprobs": [_logprob(entry) for entry in probs],
+        "top_logprobs": [None if _logprob(entry) is None else _top_logprobs(entry) for entry in probs],
         "text_offset": offsets,
         "content": probs,
     }
+
+
+def _top_logprobs(entry: dict[str, Any]) -> dict[str, float | None]:
+    """Several tokens may be spelled alike; the dict keeps the likeliest, which comes first."""
+    tops = entry.get("top_logprobs") or entry.get("top_probs") or []
+    return {top["token"]: _logprob(top) for top in reversed(tops)}
+
+
+def _logprob(entry: dict[str, Any]) -> float | None:
+    """With post_sampling_probs an entry has a probability instead."""
+    if "prob" not in entry:
+        logprob: float | None = entry["logprob"]
+        return logprob
+    return math.log(entry["prob"]) if entry["prob"] > 0 else -1e9

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from srb.client import Mailbox
 from srb.errors import SRBError, from_slug
-from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason
+from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptProbs
 from srb.web.open_requests import OpenRequest
 
 
@@ -16,6 +17,7 @@ from srb.web.open_requests import OpenRequest
 class BranchOutcome:
     """One branch: its text, the ids and (where asked for) probabilities of its tokens, and how it ended."""
 
+    seed: int
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     probs: list[dict[str, Any]] = field(default_factory=list)
@@ -31,10 +33,32 @@ class BranchOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """A whole call: `branches` has those of the first request, then those of the second, …; one Done per request."""
+    """A whole call: `branches` has those of the first request, then those of the second, …; one Done per request.
+
+    `prompt_probs` has, by request id, the entries of the prompt's tokens where they were asked for.
+    """
 
     branches: list[BranchOutcome]
     done: list[Done]
+    prompt_probs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def best(self, n: int, of: int) -> list[BranchOutcome]:
+        """Return of each `of` branches the `n` of the highest mean log-probability, the best first, or all as they are.
+
+        Branches without one (they have no token) come after those with one, and failed ones last.
+        """
+        if n == of:
+            return self.branches
+        return [
+            branch
+            for first in range(0, len(self.branches), of)
+            for branch in sorted(self.branches[first : first + of], key=_worth, reverse=True)[:n]
+        ]
+
+
+def _worth(branch: BranchOutcome) -> tuple[bool, float]:
+    logprob = branch.ended.logprob if branch.ended else None
+    return branch.error is None, -math.inf if logprob is None else logprob
 
 
 def gather(request: OpenRequest) -> Outcome:
@@ -43,7 +67,8 @@ def gather(request: OpenRequest) -> Outcome:
     Raise the SRBError of a request that failed, or of the first branch where every branch failed.
     """
     firsts = first_choices(request)
-    branches = [BranchOutcome() for command in request.commands for _ in command.branches]
+    branches = [BranchOutcome(spec.seed) for command in request.commands for spec in command.branches]
+    prompt_probs: dict[str, list[dict[str, Any]]] = {}
     try:
         for event in _until_done(request.mailbox):
             if isinstance(event, Delta):
@@ -53,6 +78,8 @@ def gather(request: OpenRequest) -> Outcome:
                 branch.probs += event.probs or ()
             elif isinstance(event, BranchEnded):
                 branches[firsts[event.request_id] + event.index].ended = event
+            elif isinstance(event, PromptProbs):
+                prompt_probs.setdefault(event.request_id, []).extend(event.probs)
             elif isinstance(event, Failed):
                 raise event.error
     finally:
@@ -60,7 +87,7 @@ def gather(request: OpenRequest) -> Outcome:
     errors = [branch.error for branch in branches if branch.error]
     if len(errors) == len(branches):
         raise errors[0]
-    return Outcome(branches, [event for event in request.mailbox.ended if isinstance(event, Done)])
+    return Outcome(branches, [event for event in request.mailbox.ended if isinstance(event, Done)], prompt_probs)
 
 
 def _until_done(mailbox: Mailbox) -> Iterator[Any]:

@@ -11,7 +11,20 @@ import gevent.socket
 import pytest
 
 from srb.errors import Cancelled, DecodeFailed, QueueFull, ShuttingDown, SRBError
-from srb.protocol import Accepted, BranchEnded, BranchSpec, Delta, Done, Event, Failed, Generate, Rejected
+from srb.protocol import (
+    Accepted,
+    BranchEnded,
+    BranchSpec,
+    Delta,
+    Done,
+    Event,
+    Failed,
+    Generate,
+    Progress,
+    PromptDone,
+    PromptProbs,
+    Rejected,
+)
 from srb.settings import Settings
 from srb.web import open_requests
 from srb.web.open_requests import OpenRequest, OpenRequests
@@ -27,6 +40,9 @@ class Plain:
 
     def start(self) -> bytes:
         return b"start;"
+
+    def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+        return b"%s;" % type(event).__name__.encode()
 
     def delta(self, event: Delta) -> bytes:
         return b"%d:%s;" % (event.index, event.text.encode()) if event.text else b""

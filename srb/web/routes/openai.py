@@ -10,9 +10,10 @@ from srb.web import openai_shapes
 from srb.web.outcome import gather
 from srb.web.replies import json_reply
 from srb.web.routes import srb
-from srb.web.schemas import CompletionBody, read_body
+from srb.web.schemas import read_body
 from srb.web.state import web
 from srb.web.streaming import stream_response
+from srb.web.text_schemas import TextCompletionBody
 
 routes = Blueprint("openai", __name__)
 
@@ -40,12 +41,25 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
 
     `stream` is for a body that does not say: cria's clients expect chunks without asking for them.
     """
-    asked = CompletionBody.parse(body)
-    commands = asked.commands(web().settings, n=1, max_tokens=-1)
+    asked = TextCompletionBody.parse(body)
+    stream = stream if asked.stream is None else asked.stream
+    commands, echoes = asked.requests(web(), n=1, max_tokens=-1, stream=stream)
     opened = web().requests.open(commands, request.environ)
     model = web().client.model
     assert model is not None  # the engine has accepted the request, so it has told us its model
-    if not (stream if asked.stream is None else asked.stream):
-        return json_reply(openai_shapes.completion(opened, model, gather(opened), asked.return_tokens))
-    renderer = openai_shapes.CompletionRenderer(opened, model, asked.stream_options.include_usage, asked.return_tokens)
-    return stream_response(opened, renderer, web().settings.sse_ping_interval)
+    if stream:
+        renderer = openai_shapes.CompletionRenderer(
+            opened, model, asked.stream_options.include_usage, asked.return_tokens, echoes
+        )
+        return stream_response(opened, renderer, asked.ping_interval(web().settings))
+    outcome = gather(opened)
+    completion = openai_shapes.completion(
+        opened,
+        model,
+        outcome,
+        outcome.best(asked.count(1), len(commands[0].branches)),
+        logprobs=asked.wanted_probs >= 0,
+        return_tokens=asked.return_tokens,
+        echoes=echoes,
+    )
+    return json_reply(completion)

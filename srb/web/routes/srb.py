@@ -8,13 +8,15 @@ import orjson
 from flask import Blueprint, Response, request
 
 from srb.errors import SRBError, from_slug
-from srb.protocol import BranchEnded, BranchSpec, Delta, Done, FinishReason, Generate
+from srb.protocol import BranchEnded, Delta, Done, FinishReason, Progress, PromptDone, PromptProbs
+from srb.web.echo import Echo
 from srb.web.open_requests import OpenRequest
 from srb.web.outcome import gather, timings, usage
 from srb.web.replies import json_reply
-from srb.web.schemas import CompletionBody, bad_field, read_body
+from srb.web.schemas import bad_field, read_body
 from srb.web.state import web
-from srb.web.streaming import sse, stream_response
+from srb.web.streaming import Renderer, sse, stream_response
+from srb.web.text_schemas import TextCompletionBody
 
 routes = Blueprint("srb", __name__)
 
@@ -27,36 +29,57 @@ def completions() -> Response:
 def answer(body: dict[str, Any]) -> Response:
     """Answer a completion body in this dialect: a stream, unless the body says `"stream": false`."""
     settings = web().settings
-    asked = CompletionBody.parse(body)
+    asked = TextCompletionBody.parse(body)
     if len(asked.prompt) != 1:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
-    (command,) = asked.commands(settings, n=settings.n, max_tokens=settings.default_max_tokens)
-    opened = web().requests.open([command], request.environ)
-    if asked.stream is False:
-        return _complete(opened, command, asked.return_tokens)
-    return stream_response(opened, SRBRenderer(opened, command, asked.return_tokens), settings.sse_ping_interval)
+    stream = asked.stream is not False
+    commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens, stream)
+    opened = web().requests.open(commands, request.environ)
+    echo = echoes[0] if echoes else None
+    if not stream:
+        return _complete(opened, asked, echo)
+    return stream_response(opened, SRBRenderer(opened, asked.return_tokens, echo), asked.ping_interval(settings))
 
 
-class SRBRenderer:
+class SRBRenderer(Renderer):
     """Events as the seed of this project wrote them; what is new sits in further keys behind the old ones."""
 
-    def __init__(self, opened: OpenRequest, command: Generate, return_tokens: bool = False) -> None:
+    def __init__(self, opened: OpenRequest, return_tokens: bool = False, echo: Echo | None = None) -> None:
+        (self._command,) = opened.commands
         self._opened = opened
-        self._command = command
         self._return_tokens = return_tokens
-        self._heads = [b'data: {"event":"stream","index":%d,"text":' % i for i in range(len(command.branches))]
+        self._echo = echo
+        self._prompt_probs: list[dict[str, Any]] = []
+        self._heads = [b'data: {"event":"stream","index":%d,"text":' % i for i in range(len(self._command.branches))]
 
     def start(self) -> bytes:
         command = self._command
-        return sse(
+        start = sse(
             {
                 "event": "start",
                 "count": len(command.branches),
                 "id": command.request_id,
-                "seeds": _seeds(command.branches),
+                "seeds": [branch.seed for branch in command.branches],
                 "prompt_tokens": self._opened.mailbox.prompt_tokens[command.request_id],
             }
         )
+        return start if command.prompt_probs else start + self._say_prompt()
+
+    def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+        if type(event) is PromptProbs:
+            self._prompt_probs += event.probs
+        elif type(event) is PromptDone and self._command.prompt_probs:
+            return self._say_prompt()
+        return b""
+
+    def _say_prompt(self) -> bytes:
+        """Begin each branch with the prompt's text, where it was asked for."""
+        if self._echo is None:
+            return b""
+        rest = orjson.dumps(self._echo.text)
+        if self._command.prompt_probs:
+            rest += b',"logprobs":' + orjson.dumps(self._echo.label(self._prompt_probs))
+        return b"".join(head + rest + b"}\n\n" for head in self._heads)
 
     def delta(self, event: Delta) -> bytes:
         if not event.text and not event.probs and not (self._return_tokens and event.tokens):
@@ -82,16 +105,22 @@ class SRBRenderer:
         return _error(error)
 
 
-def _complete(opened: OpenRequest, command: Generate, return_tokens: bool) -> Response:
+def _complete(opened: OpenRequest, asked: TextCompletionBody, echo: Echo | None) -> Response:
+    (command,) = opened.commands
     outcome = gather(opened)
+    branches = outcome.best(asked.count(web().settings.n), len(command.branches))
     completions = []
-    for index, branch in enumerate(outcome.branches):
+    for index, branch in enumerate(branches):
         assert branch.ended is not None  # the engine ends every branch before the request
         completion = {"index": index, "text": branch.text, **_ending(branch.ended)}
-        if return_tokens:
+        probs = branch.probs
+        if echo is not None:
+            completion["text"] = echo.text + branch.text
+            probs = echo.label(outcome.prompt_probs[command.request_id]) + probs if command.prompt_probs else probs
+        if asked.return_tokens:
             completion["tokens"] = branch.tokens
-        if branch.probs:
-            completion["logprobs"] = branch.probs
+        if asked.wanted_probs >= 0 and probs:
+            completion["logprobs"] = probs
         if branch.error:
             completion["error"] = {"code": branch.error.slug, "message": branch.error.message}
         completions.append(completion)
@@ -99,7 +128,7 @@ def _complete(opened: OpenRequest, command: Generate, return_tokens: bool) -> Re
         {
             "id": command.request_id,
             "completions": completions,
-            "seeds": _seeds(command.branches),
+            "seeds": [branch.seed for branch in branches],
             "usage": usage(outcome.done),
             "timings": timings(outcome.done),
         }
@@ -123,7 +152,3 @@ def _ending(event: BranchEnded) -> dict[str, Any]:
 
 def _error(error: SRBError, **where: int) -> bytes:
     return sse({"event": "error", "code": error.slug, "message": error.message, **where})
-
-
-def _seeds(branches: tuple[BranchSpec, ...]) -> list[int]:
-    return [branch.seed for branch in branches]

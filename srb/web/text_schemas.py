@@ -1,0 +1,84 @@
+"""The body of a text completion in the srb and openai dialects: what OpenAI's has besides every dialect's fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from srb.protocol import Generate, ModelInfo
+from srb.settings import Settings
+from srb.web.echo import Echo, read_back
+from srb.web.fields import check_between
+from srb.web.schemas import CompletionBody, bad_field
+from srb.web.state import Web
+
+
+class TextCompletionBody(CompletionBody):
+    """`best_of` branches are sampled for each prompt and the `n` best are answered; without it, n are."""
+
+    best_of: int | None = None
+    echo: bool = False
+    suffix: str = ""
+
+    # Of no effect: there is one model, which may be called anything, and users are not told apart.
+    model: str | None = None
+    user: str | None = None
+    format: Any = None  # chooses the dialect, before the body is looked at
+
+    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
+        n = self.count(n)
+        if self.best_of is None:
+            commands = super().commands(settings, n, max_tokens)
+        else:
+            try:
+                check_between(self.best_of, max(n, 1), settings.max_n)
+            except ValueError as error:
+                raise bad_field("best_of", f"{error} (n is {n})") from None
+            commands = CompletionBody.commands(
+                self.model_copy(update={"n": self.best_of}), settings, self.best_of, max_tokens
+            )
+        if self.ranks(n):
+            commands = [_with_logprobs(command) for command in commands]
+        if self.echo and self.wanted_probs >= 0:
+            if self.suffix:
+                raise bad_field("echo", "with logprobs, a suffix has no place in what is returned")
+            commands = [replace(command, prompt_probs=True) for command in commands]
+        return commands
+
+    def count(self, default: int) -> int:
+        """Return how many branches of each prompt are answered."""
+        return default if self.n is None else self.n
+
+    def ranks(self, default: int) -> bool:
+        """Whether more branches are sampled than answered, which is known only when all have ended."""
+        return self.best_of is not None and self.best_of > self.count(default)
+
+    def requests(self, web: Web, n: int, max_tokens: int, stream: bool) -> tuple[list[Generate], list[Echo]]:
+        """Return one Generate and, with `echo`, one Echo per prompt; the engine may be asked about tokens.
+
+        Raise InvalidRequest or NotSupported for what cannot be answered, EngineLoading and the like where it is needed.
+        """
+        commands = self.commands(web.settings, n, max_tokens)
+        if stream and self.ranks(n):
+            raise bad_field("best_of", "more than n cannot be streamed, since the best are known only at the end")
+        echoes = [read_back(web.client, prompt, commands[0].prompt_probs) for prompt in self.prompt if self.echo]
+        if self.suffix:
+            model = web.client.check_ready()
+            commands = [_filling_in(command, self.suffix, model) for command in commands]
+        return commands, echoes
+
+
+def _filling_in(command: Generate, suffix: str, model: ModelInfo) -> Generate:
+    """Ask for what stands between the prompt and `suffix`, in the order that models are trained on."""
+    if not model.has_fill_in_the_middle:
+        raise bad_field("suffix", f"the model {model.alias} has no tokens for filling in")
+    begin = (model.bos_id,) if model.add_bos else ()
+    pre, suf, mid = (model.fim[name] for name in ("pre", "suf", "mid"))
+    return replace(command, prompt=(*begin, pre, *command.prompt, suf, suffix, mid), add_special=False)
+
+
+def _with_logprobs(command: Generate) -> Generate:
+    """Ask for the log-probabilities of the tokens, and with them for each branch's mean."""
+    sampling = command.branches[0].sampling
+    sampling = replace(sampling, n_probs=max(sampling.n_probs, 0))
+    return replace(command, branches=tuple(replace(branch, sampling=sampling) for branch in command.branches))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from srb.engine.core import Engine
@@ -59,11 +59,12 @@ class Driver:
         self, prompt: str | Sequence[int], n: int = 1, seed: int = 1, max_tokens: int = 10, **options: Any
     ) -> str:
         request_id = next(self._ids)
-        stop = tuple(options.pop("stop", ()))
-        cache_prompt = options.pop("cache_prompt", True)
-        spec = [BranchSpec(seed + i, max_tokens, stop, SamplingParams(**options)) for i in range(n)]
+        options["stop"] = tuple(options.get("stop", ()))
+        given = {f.name: options.pop(f.name) for f in fields(BranchSpec) if f.name in options}
+        whole = {f.name: options.pop(f.name) for f in fields(Generate) if f.name in options}
+        spec = tuple(BranchSpec(seed + i, max_tokens, sampling=SamplingParams(**options), **given) for i in range(n))
         parts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
-        request = self.engine.prepare(Generate(request_id, parts, tuple(spec), cache_prompt=cache_prompt))
+        request = self.engine.prepare(Generate(request_id, parts, spec, **whole))
         self.take(self.engine.submit(request))
         return request_id
 

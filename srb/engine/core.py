@@ -31,6 +31,8 @@ from srb.protocol import (
     Generate,
     GetSlots,
     GetStats,
+    Progress,
+    PromptDone,
     Rejected,
     Rerank,
     StateAction,
@@ -131,14 +133,16 @@ class Engine:
             for spec in command.branches:
                 if not samplers or spec.sampling is not command.branches[0].sampling:
                     self._check_sampling(spec.sampling.logit_bias, spec.sampling.grammar)
-                samplers.append(self.model.new_sampler(spec.sampling, spec.seed, prompt))
+                samplers.append(self.model.new_sampler(spec.sampling, spec.seed, prompt, spec.min_tokens))
         except SRBError:
             for sampler in samplers:
                 sampler.close()
             raise
         specs = zip(command.branches, samplers, strict=True)
         saved = self._states.load(command.state) if self._states and command.state else None
-        return Request(command.request_id, prompt, specs, command.cache_prompt, command.state, saved)
+        return Request(
+            command.request_id, prompt, specs, command.cache_prompt, command.state, saved, command.report_progress
+        )
 
     # ---- the decode thread
 
@@ -176,7 +180,7 @@ class Engine:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
-        self._admit()
+        self._admit(events)
         plan = self._scheduler.schedule(list(self._requests.values()))
         self._make_room(plan, events)
         self._compute(plan.runs, events)
@@ -279,18 +283,33 @@ class Engine:
 
     # ---- step: admit, make room, decode
 
-    def _admit(self) -> None:
+    def _admit(self, events: list[Event]) -> None:
         for request in self._scheduler.admissible(list(self._requests.values())):
             if request.started_at is None:
                 request.started_at = self._clock()
             if request.saved is not None:
                 self._tree.adopt(request.saved)
             self._tree.begin(request.prefix, request.cache_prompt)
+            self._report_progress(request, events)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
-                self._prompt_is_done(request)
+                self._prompt_is_done(request, events)
 
-    def _prompt_is_done(self, request: Request) -> None:
-        request.prefix_done_at = request.prefix_done_at or self._clock()
+    def _report_progress(self, request: Request, events: list[Event]) -> None:
+        if not request.report_progress or request.prefix_done_at is not None:
+            return
+        assert request.started_at is not None
+        prefix, time_ms = request.prefix, (self._clock() - request.started_at) * 1000
+        progress = (len(prefix.tokens), prefix.num_cached or 0, prefix.num_computed, time_ms)
+        events.append(Progress(request.request_id, *progress))
+
+    def _prompt_is_done(self, request: Request, events: list[Event]) -> None:
+        """Say PromptDone, the first time that a prompt is there, and keep its state where that has a name."""
+        if request.prefix_done_at is None:
+            assert request.started_at is not None
+            request.prefix_done_at = self._clock()
+            prompt_ms = (request.prefix_done_at - request.started_at) * 1000
+            cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
+            events.append(PromptDone(request.request_id, cached, restored, prompt_ms))
         if not request.state_name:
             return
         self._tree.keep(request.state_name, request.prefix)
@@ -396,13 +415,14 @@ class Engine:
             else:
                 self._tree.computed(run.span, run.count)
                 self._counters.prompt_tokens_total += run.count
+                self._report_progress(run.span.request, events)
         for span, row in ((run.span, row) for run, row, done in zip(runs, rows, completed, strict=True) if done):
             if isinstance(span, Branch):
                 self._sample(span, row, events)
             else:
                 # Kept, so that branches that begin later than others need nothing computed again.
                 self._tree.complete(span, self.model.logits(row).copy(), span.request.cache_prompt)
-                self._prompt_is_done(span.request)
+                self._prompt_is_done(span.request, events)
 
     def _start_branches(self, events: list[Event]) -> None:
         """Fork computed prefixes while there is room; each new branch samples its own first token."""
@@ -444,10 +464,23 @@ class Engine:
         self._show(branch, emission, events)
         if emission.stop:
             self._end(branch, FinishReason.WORD, events, stop=emission.stop)
-        elif len(branch.tokens) == branch.spec.max_tokens:
+        elif (
+            emission.is_outdented
+            or len(branch.tokens) == branch.spec.max_tokens
+            or self._is_out_of_time(branch, emission.text)
+        ):
             self._end(branch, FinishReason.LIMIT, events)
         elif branch.end >= self.model.n_ctx_seq:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
+
+    def _is_out_of_time(self, branch: Branch, text: str) -> bool:
+        """Whether a branch with a time limit has reached the end of a line after it."""
+        if branch.spec.max_ms <= 0:
+            return False
+        now = self._clock()
+        if branch.began_at is None:
+            branch.began_at = now
+        return "\n" in text and (now - branch.began_at) * 1000 > branch.spec.max_ms
 
     def _show(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
         if emission.text or emission.tokens:

@@ -104,9 +104,11 @@ class FakeModel:
     def is_eog(self, token: int) -> bool:
         return token == EOS
 
-    def new_sampler(self, params: SamplingParams, seed: int, history: Sequence[int]) -> FakeSampler:
+    def new_sampler(
+        self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
+    ) -> FakeSampler:
         self.open_samplers += 1
-        return FakeSampler(self, params, seed)
+        return FakeSampler(self, params, seed, min_tokens)
 
     def decode(self, batch: Batch) -> DecodeStatus:
         if not 0 < len(batch) <= self.n_batch:
@@ -203,9 +205,13 @@ class _Cell:
 
 
 class FakeSampler:
-    """Samples by temperature alone; honours logit_bias and ignore_eos. A grammar allows one token, then nothing."""
+    """Samples by temperature alone; honours logit_bias, ignore_eos and min_tokens.
 
-    def __init__(self, model: FakeModel, params: SamplingParams, seed: int) -> None:
+    A grammar allows one token, then nothing.
+    """
+
+    def __init__(self, model: FakeModel, params: SamplingParams, seed: int, min_tokens: int) -> None:
+        self._min_tokens = min_tokens
         self._model = model
         self._params = params
         self._random = random.Random(seed)
@@ -220,13 +226,15 @@ class FakeSampler:
             raise AssertionError("the sampler is closed")
         if self._params.grammar and self._sampled:
             raise GrammarDeadEnd("the grammar allows no token here")
-        self._sampled += 1
         scores = logits.astype(np.float64)
         for token, bias in self._params.logit_bias:
             if isinstance(token, int):
                 scores[token] += -np.inf if bias is None else bias
-        if self._params.ignore_eos:
+        if self._params.ignore_eos or self._sampled < self._min_tokens:
             scores[EOS] = -np.inf
+        if not np.isfinite(scores).any():
+            raise GrammarDeadEnd("the settings allow no token here")
+        self._sampled += 1
         if self._params.temperature <= 0:
             return int(scores.argmax())
         weights = np.exp((scores - scores.max()) / self._params.temperature)

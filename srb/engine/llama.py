@@ -37,6 +37,7 @@ _CACHE_TYPES = {  # enum ggml_type
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
+FORBIDDEN = float("-inf")  # as a bias
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
@@ -186,12 +187,14 @@ class LlamaModel:
     def is_eog(self, token: int) -> bool:
         return token in self._eog_tokens
 
-    def new_sampler(self, params: SamplingParams, seed: int, history: Sequence[int]) -> LlamaSampler:
+    def new_sampler(
+        self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
+    ) -> LlamaSampler:
         """Build a branch's sampler; `history` are the prompt's tokens, which penalties look at.
 
-        Raise InvalidRequest for a grammar that llama.cpp cannot parse.
+        The text cannot end before `min_tokens`. Raise InvalidRequest for a grammar that llama.cpp cannot parse.
         """
-        return LlamaSampler(self, params, seed, history)
+        return LlamaSampler(self, params, seed, history, min_tokens)
 
     # ---- the decode thread's alone
 
@@ -387,11 +390,17 @@ class _Candidates:
 class LlamaSampler:
     """A llama.cpp sampler chain and, beside it, a grammar, as llama-server has them."""
 
-    def __init__(self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int]) -> None:
+    def __init__(
+        self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int
+    ) -> None:
         self._model = model
         self._grammar = _grammar(model, params.grammar) if params.grammar else None
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
-        for native in (_logit_bias(model, params), *(_build(model, stage) for stage in chain(params, seed))):
+        ban = _bias_sampler(model, dict.fromkeys(model.eog_token_list, FORBIDDEN)) if min_tokens > 0 else None
+        self._tokens_to_come = min_tokens if ban else 0  # before the ban of the text's end is lifted
+        biases = _biases(model, params)
+        self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
+        for native in (ban, _bias_sampler(model, biases), *(_build(model, stage) for stage in chain(params, seed))):
             if native:
                 lib.llama_sampler_chain_add(self._chain, native)
         remembered = remembered_tokens(params)
@@ -399,9 +408,9 @@ class LlamaSampler:
             lib.llama_sampler_accept(self._chain, token)
 
     def sample(self, row: int) -> int:
-        if self._grammar is None:
-            return self._model.sample_row(self._chain, row)
-        return self.sample_from(self._model.logits(row))
+        if self._grammar is not None:
+            return self.sample_from(self._model.logits(row))
+        return self._count(self._model.sample_row(self._chain, row))
 
     def sample_from(self, logits: Logits) -> int:
         candidates = self._model.candidates
@@ -412,6 +421,18 @@ class LlamaSampler:
                 token = self._sample_within_grammar(logits)
             lib.llama_sampler_accept(self._grammar, token)
         lib.llama_sampler_accept(self._chain, token)
+        return self._count(token)
+
+    def _count(self, token: int) -> int:
+        """Lift the ban of the text's end when it is time to. Raise GrammarDeadEnd for a token that is forbidden.
+
+        Where every token is, the chain still chooses one.
+        """
+        if token in self._forbidden or (self._tokens_to_come > 0 and self._model.is_eog(token)):
+            raise GrammarDeadEnd("the request's settings allow no token here")
+        self._tokens_to_come -= 1
+        if self._tokens_to_come == 0:
+            lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, 0))
         return token
 
     def close(self) -> None:
@@ -468,21 +489,26 @@ def _grammar(model: LlamaModel, text: str) -> Any:
     return native
 
 
-def _logit_bias(model: LlamaModel, params: SamplingParams) -> Any:
-    """Return the sampler of the user's biases and the vocabulary's suppressed tokens, or None where there are none."""
-    biases: list[tuple[int, float]] = []
+def _biases(model: LlamaModel, params: SamplingParams) -> dict[int, float]:
+    """Return the user's biases, added up for each token, with the vocabulary's suppressed tokens."""
+    biases: dict[int, float] = {}
     for token, bias in params.logit_bias:
-        value = float("-inf") if bias is None else bias
+        value = FORBIDDEN if bias is None else bias
         tokens = [token] if isinstance(token, int) else model.tokenize(token, add_special=False, parse_special=False)
-        biases += ((each, value) for each in tokens)
-    if params.ignore_eos:
-        biases += ((token, float("-inf")) for token in model.eog_token_list)
+        for each in tokens:
+            biases[each] = biases.get(each, 0.0) + value
     count = ctypes.c_int32()
     suppressed = lib.llama_vocab_get_suppress_tokens(model.vocab, ctypes.byref(count))
-    biases += ((suppressed[i], float("-inf")) for i in range(count.value))
+    biases |= dict.fromkeys(suppressed[: count.value] if count.value else (), FORBIDDEN)
+    if params.ignore_eos:
+        biases |= dict.fromkeys(model.eog_token_list, FORBIDDEN)
+    return biases
+
+
+def _bias_sampler(model: LlamaModel, biases: dict[int, float]) -> Any:
     if not biases:
         return None
-    native = (lib.llama_logit_bias * len(biases))(*biases)
+    native = (lib.llama_logit_bias * len(biases))(*biases.items())
     return lib.llama_sampler_init_logit_bias(model.n_vocab, len(biases), native)
 
 

@@ -64,8 +64,8 @@ class Branch:
     """One completion: the tokens it has chosen, the sampler that chooses, the text they make."""
 
     __slots__ = (
-        "base", "index", "logprob_sum", "num_computed", "request", "sampler", "seq_id", "spec", "start", "state", "text",
-        "tokens",
+        "base", "began_at", "index", "logprob_sum", "num_computed", "request", "sampler", "seq_id", "spec", "start", "state",
+        "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, request: Request, index: int, spec: BranchSpec, sampler: Sampler) -> None:
@@ -78,7 +78,8 @@ class Branch:
         self.index = index
         self.spec = spec
         self.sampler = sampler
-        self.text = BranchText(spec.stop)
+        self.text = BranchText(spec.stop, spec.n_indent)
+        self.began_at: float | None = None  # seconds on the engine's clock: its first token
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
 
@@ -110,7 +111,8 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "request_id", "saved", "started_at", "state_name",
+        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "report_progress", "request_id", "saved",
+        "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -121,11 +123,13 @@ class Request:
         cache_prompt: bool = True,
         state_name: str = "",
         saved: SavedState | None = None,
+        report_progress: bool = False,
     ) -> None:
         self.request_id = request_id
         self.awaits: Node | None = None  # another request's prompt, being computed, that holds more of this one
         self.state_name = state_name  # under which the prompt's KV is to be kept
         self.saved = saved  # what the state's file held
+        self.report_progress = report_progress
         self.cache_prompt = cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]

@@ -20,9 +20,10 @@ class Emission:
     tokens: list[int] = field(default_factory=list)
     probs: list[Prob] = field(default_factory=list)
     stop: str = ""  # the stop string that was found, which ends the branch
+    is_outdented: bool = False  # a line is indented too little, which ends the branch
 
     def __bool__(self) -> bool:
-        return bool(self.text or self.tokens or self.stop)
+        return bool(self.text or self.tokens or self.stop or self.is_outdented)
 
 
 @dataclass(slots=True)
@@ -46,29 +47,35 @@ class BranchText:
     Nothing is lost: `finish` releases what is held (a truncated character becomes U+FFFD, as does an invalid byte).
     """
 
-    def __init__(self, stops: Sequence[str] = ()) -> None:
+    def __init__(self, stops: Sequence[str] = (), n_indent: int = 0) -> None:
+        """Look for `stops`, and for lines after the first with fewer than `n_indent` spaces and tabs before them."""
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
         self._decoder = _Utf8("replace")
         self._tail = ""  # decoded, not shown
         self._shown = 0  # characters
         self._held: list[_Held] = []
+        self._n_indent = n_indent
+        self._indent = -1  # of the line that has just begun; −1 once something else stands in it, and in the first
 
     def push(self, token: int, piece: bytes, prob: Prob | None = None) -> Emission:
         """Take one token's bytes; return what may be shown now."""
-        if not self._stops and not self._held and piece.isascii() and piece:
+        if not self._stops and not self._n_indent and not self._held and piece.isascii() and piece:
             self._shown += len(piece)
             return Emission(piece.decode("ascii"), [token], [prob] if prob else [])
         text = self._decoder.decode(piece)
         self._held.append(_Held(token, self._shown + len(self._tail), text, prob))
+        edge = self._find_outdent(text)
         self._tail += text
         stop, at = self._find_stop()
-        if stop:
+        if stop and (edge is None or at <= edge):
             return self._cut(at, stop)
+        if edge is not None:
+            return self._cut(edge, is_outdented=True)
         return self._release(len(self._tail) - self._possible_stop())
 
     def finish(self) -> Emission:
-        """End the text: release everything that is held. Call once, unless `push` found a stop string."""
+        """End the text: release everything that is held; nothing where `push` found the end. Call once."""
         self._tail += self._decoder.decode(b"", final=True)
         stop, at = self._find_stop()
         if stop:
@@ -78,6 +85,19 @@ class BranchText:
         emission.probs += [held.prob for held in self._held if held.prob]
         self._held.clear()
         return emission
+
+    def _find_outdent(self, text: str) -> int | None:
+        """Return where, in the tail with `text` appended, a line begins that is indented too little."""
+        if not self._n_indent:
+            return None
+        for place, char in enumerate(text):
+            if self._indent >= 0 and char in " \t":
+                self._indent += 1
+            elif 0 <= self._indent < self._n_indent:
+                return len(self._tail) + place
+            else:
+                self._indent = 0 if char == "\n" else -1
+        return None
 
     def _find_stop(self) -> tuple[str, int]:
         """Return the stop string that ends first in the tail, and where it begins."""
@@ -106,10 +126,10 @@ class BranchText:
         del self._held[: len(ready)]
         return Emission(text, [h.token for h in ready], [h.prob for h in ready if h.prob])
 
-    def _cut(self, at: int, stop: str) -> Emission:
-        """Show what stands before the stop string; a token that reaches into it keeps only its part before."""
+    def _cut(self, at: int, stop: str = "", is_outdented: bool = False) -> Emission:
+        """Show what stands before `at` in the tail; a token that reaches beyond it keeps only its part before."""
         edge = self._shown + at
-        emission = Emission(self._tail[:at], stop=stop)
+        emission = Emission(self._tail[:at], stop=stop, is_outdented=is_outdented)
         for held in self._held:
             if held.start >= edge:
                 continue
@@ -121,4 +141,5 @@ class BranchText:
                 emission.probs.append(held.prob)
         self._shown, self._tail = edge, ""
         self._held.clear()
+        self._decoder.reset()
         return emission

@@ -45,6 +45,18 @@ def test_every_sampler_builds_and_samples_by_its_seed(llama: LlamaModel, options
         assert [a.sample_from(logits) for _ in range(5)] == [b.sample_from(logits) for _ in range(5)]
 
 
+@pytest.mark.parametrize("options", EVERY_SAMPLER, ids=lambda options: "-".join(options))
+def test_no_sampler_aborts_where_every_token_is_forbidden(llama: LlamaModel, options: dict[str, Any]) -> None:
+    nothing = tuple((token, None) for token in range(llama.n_vocab))
+    batch = Batch()
+    row = batch.add(0, 0, tokens_of(llama), want_logits=True)
+    llama.decode(batch)
+    sampler = llama.new_sampler(SamplingParams(logit_bias=nothing, **options), 1, [])
+    with pytest.raises(GrammarDeadEnd):
+        sampler.sample(row)
+    sampler.close()
+
+
 def test_penalties_look_at_the_prompt(llama: LlamaModel) -> None:
     tokens = tokens_of(llama)
     logits = compute(llama, 0, tokens)

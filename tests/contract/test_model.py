@@ -7,6 +7,7 @@ import pytest
 
 from srb.engine.core import Engine
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.errors import GrammarDeadEnd
 from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
@@ -139,6 +140,27 @@ def test_logit_bias_forces_and_forbids(model: Model) -> None:
     assert model.new_sampler(forbid, 0, []).sample_from(logits) != best
     force = SamplingParams(logit_bias=((7, 1000.0),))
     assert {model.new_sampler(force, seed, []).sample_from(logits) for seed in range(5)} == {7}
+
+
+def test_the_end_of_text_waits_for_the_least_number_of_tokens(model: Model) -> None:
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    ends = [token for token in range(model.n_vocab) if model.is_eog(token)]
+    logits[ends] = 50.0
+    for params in (SamplingParams(), SamplingParams(temperature=0, repeat_penalty=1.1)):
+        sampler = model.new_sampler(params, 1, [5], min_tokens=3)
+        sampled = [model.is_eog(sampler.sample_from(logits)) for _ in range(5)]
+        assert sampled == [False, False, False, True, True]
+        sampler.close()
+
+
+def test_a_sampler_that_may_choose_nothing_says_so(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    nothing = tuple((token, None) for token in range(model.n_vocab))
+    for params in (SamplingParams(logit_bias=nothing), SamplingParams(logit_bias=nothing, temperature=0)):
+        sampler = model.new_sampler(params, 1, [])
+        with pytest.raises(GrammarDeadEnd):
+            sampler.sample_from(logits)
+        sampler.close()
 
 
 def test_a_sampler_closes_twice(model: Model) -> None:

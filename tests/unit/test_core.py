@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from srb.engine.core import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
 from srb.errors import ContextExceeded, InvalidRequest, ShuttingDown
-from srb.protocol import Done, Failed, FinishReason, Rejected
+from srb.protocol import Delta, Done, Failed, FinishReason, GetSlots, Progress, PromptDone, Rejected
 from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king said"
@@ -285,3 +286,87 @@ def test_fail_all_gives_every_request_its_terminal_event() -> None:
     driver.take(driver.engine.fail_all(ShuttingDown("the server is shutting down")))
     assert [driver.result(request_id).terminal[0].slug for request_id in ids] == ["shutting_down"] * 3
     driver.check_drained()
+
+
+def of_kind(events: Sequence[object], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, [7] * 100])
+def test_the_prompts_end_is_told_once_before_the_first_text(prompt: str | list[int]) -> None:
+    driver = Driver()
+    for cached in (False, True):
+        outcome = driver.result(driver.submit(prompt, n=2, ignore_eos=True))
+        driver.run()
+        [done] = of_kind(outcome.events, PromptDone)
+        first = next(place for place, event in enumerate(outcome.events) if isinstance(event, Delta))
+        assert outcome.events.index(done) < first
+        assert (done.cached_tokens > 0) == cached
+        assert done.cached_tokens == outcome.terminal[0].cached_tokens
+
+
+def test_a_prompt_paused_under_pressure_is_told_to_be_done_once() -> None:
+    driver = Driver(FakeModel(n_ctx=60, n_seq_max=16))
+    outcomes = [driver.result(driver.submit([5 + i] * 5, n=4, max_tokens=30, ignore_eos=True)) for i in range(3)]
+    driver.run()
+    assert driver.engine.stats()["branches_paused_total"] > 0
+    assert [len(of_kind(outcome.events, PromptDone)) for outcome in outcomes] == [1, 1, 1]
+
+
+def test_progress_is_told_from_what_was_cached_to_the_end() -> None:
+    driver = Driver()
+    driver.submit([7] * 50, max_tokens=1)
+    driver.run()
+    outcome = driver.result(driver.submit([7] * 150, max_tokens=1, report_progress=True))
+    driver.run()
+    told = of_kind(outcome.events, Progress)
+    assert [event.processed for event in told] == [50, 114, 150]
+    assert {(event.total, event.cached) for event in told} == {(150, 50)}
+    assert told[-1].time_ms > told[0].time_ms
+    assert not of_kind(driver.result(driver.submit(PROMPT)).events, Progress)
+
+
+def test_a_time_limit_ends_a_branch_at_the_end_of_a_line() -> None:
+    newline = FakeModel().tokenize("\n", False, False)[0]
+    driver = Driver()
+    # The clock ticks a millisecond a reading, so a few tokens are enough.
+    outcome = driver.result(driver.submit(PROMPT, max_tokens=60, max_ms=5, logit_bias=((newline, 6.0),), seed=3))
+    driver.run()
+    end = outcome.ends[0]
+    assert (end.reason, end.truncated) == (FinishReason.LIMIT, False)
+    assert 1 < end.length < 60
+    assert outcome.texts[0].endswith("\n")
+
+
+def test_a_text_cannot_end_before_its_least_length() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, max_tokens=40, min_tokens=5, logit_bias=((EOS, 1000.0),)))
+    driver.run()
+    assert (outcome.ends[0].reason, outcome.ends[0].length) == (FinishReason.EOS, 5)
+
+
+def test_settings_that_forbid_every_token_end_the_branch_with_an_error() -> None:
+    driver = Driver()
+    outcome = driver.result(
+        driver.submit(PROMPT, n=2, logit_bias=tuple((i, None) for i in range(driver.model.n_vocab)))
+    )
+    driver.run()
+    assert {(end.reason, end.slug, end.length) for end in outcome.ends.values()} == {("error", "grammar_dead_end", 0)}
+
+
+def test_slots_say_what_runs_in_which_sequence() -> None:
+    driver = Driver()
+    request_id = driver.submit(PROMPT, n=3, seed=7, max_tokens=9, ignore_eos=True)
+    for _ in range(4):
+        driver.step()
+    slots = driver.engine.answer(GetSlots("q"))
+    assert [slot["id"] for slot in slots] == list(range(driver.model.n_seq_max))
+    busy = [slot for slot in slots if slot["is_processing"]]
+    assert sorted((slot["index"], slot["seed"], slot["n_decoded"], slot["n_remain"]) for slot in busy) == [
+        (0, 7, 4, 5),
+        (1, 8, 4, 5),
+        (2, 9, 4, 5),
+    ]
+    assert {slot["request_id"] for slot in busy} == {request_id}
+    driver.run()
+    assert not any(slot["is_processing"] for slot in driver.engine.answer(GetSlots("q")))

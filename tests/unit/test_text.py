@@ -100,3 +100,31 @@ def test_logprob_tokens_concatenate_to_the_text_before_the_stop_string() -> None
 
 def test_tokens_without_text_pass_through() -> None:
     assert run([b"a", b"", b"b"]) == ("ab", [0, 1, 2], "")
+
+
+def outdented(pieces: list[bytes], n_indent: int, stops: tuple[str, ...] = ()) -> tuple[str, bool]:
+    """Return what is shown of `pieces`, and whether a line that is indented too little ended it."""
+    text, shown = BranchText(stops, n_indent), ""
+    for token, piece in enumerate(pieces):
+        emission = text.push(token, piece)
+        shown += emission.text
+        if emission.is_outdented:
+            assert not text.finish()
+            return shown, True
+    return shown + text.finish().text, False
+
+
+def test_a_line_that_is_indented_too_little_ends_the_text_before_its_first_word() -> None:
+    assert outdented([b"x = 1\n", b"  ", b"  y\n", b" ", b" z"], 4) == ("x = 1\n    y\n  ", True)
+    assert outdented([b"x = 1\n    y\n  z"], 4) == ("x = 1\n    y\n  ", True)
+    assert outdented([b"a\n", b"\n", b"    b"], 4) == ("a\n", True)
+
+
+def test_the_first_line_and_lines_indented_enough_go_on() -> None:
+    assert outdented([b"x\n", b"\t\ty\n", b"    z"], 2) == ("x\n\t\ty\n    z", False)
+    assert outdented([b"x\ny"], 0) == ("x\ny", False)
+
+
+def test_a_stop_string_before_an_outdented_line_comes_first() -> None:
+    assert outdented([b"x END\ny"], 2, ("END",)) == ("x ", False)
+    assert outdented([b"x\ny END"], 2, ("END",)) == ("x\n", True)

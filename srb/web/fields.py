@@ -18,6 +18,7 @@ UINT32_MAX = 2**32 - 1
 FLOAT32_MAX = 3.4e38  # llama.cpp's floats; more would become infinite on the way there
 
 MAX_STOPS = 256
+MAX_STOP_TEXT = 8192  # characters of all of them; each token of each branch is compared with them
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
 MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
@@ -141,7 +142,10 @@ def _parse_stop(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (str, list)):
         raise ValueError("must be a string or a list of strings")
     strings = [value] if isinstance(value, str) else value
-    return tuple(dict.fromkeys(stop for stop in _strings(strings, MAX_STOPS) if stop))
+    stops = tuple(dict.fromkeys(stop for stop in _strings(strings, MAX_STOPS) if stop))
+    if sum(map(len, stops)) > MAX_STOP_TEXT:
+        raise ValueError(f"has more than {MAX_STOP_TEXT} characters")
+    return stops
 
 
 def _parse_breakers(value: Any) -> tuple[str, ...]:

@@ -67,6 +67,8 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("top_k", 40.5, "Field 'top_k': Input should be a valid integer, but got 40.5"),
         ("stop", 3, "Field 'stop': must be a string or a list of strings"),
         ("stop", ["a", 3], "Field 'stop': must be a list of strings"),
+        ("stop", ["a"] * 257, "Field 'stop': has 257 entries; at most 256 are taken"),
+        ("stop", "a" * 8193, "Field 'stop': has more than 8192 characters"),
         ("samplers", {}, "Field 'samplers': must be a list of names or a string of letters"),
         ("dry_sequence_breakers", [], "Field 'dry_sequence_breakers': must not be empty"),
         ("dry_sequence_breakers", "[" * 100_000, "Field 'dry_sequence_breakers': must be a list of strings"),

@@ -1,0 +1,308 @@
+"""What only text completions have: best_of, echo and suffix, in both dialects, with a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from srb.client import EngineClient
+from srb.protocol import (
+    Accepted,
+    BranchEnded,
+    Delta,
+    Detokenize,
+    Done,
+    Event,
+    Generate,
+    PromptDone,
+    PromptProbs,
+    Tokenize,
+)
+from srb.settings import Settings
+from srb.web import scripted
+from srb.web.app import create_app
+from srb.web.echo import read_back
+from srb.web.fields import Prompt
+from srb.web.scripted import Script, ScriptedClient, count_to_three
+
+SRB, OPENAI = {"format": "srb"}, {"model": "any"}
+
+
+def serve(script: Script = count_to_three) -> tuple[FlaskClient, ScriptedClient]:
+    engine = ScriptedClient(Settings(), script)
+    return create_app(Settings(), engine).test_client(), engine
+
+
+def post(http: FlaskClient, **body: Any) -> Any:
+    return http.post("/v1/completions", data=orjson.dumps({"prompt": "x", **body}))
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    lines = text.removesuffix("\n\n").split("\n\n")
+    return [orjson.loads(line.removeprefix("data: ")) for line in lines if line != "data: [DONE]"]
+
+
+def entry(token: str, logprob: float | None) -> dict[str, Any]:
+    top = [] if logprob is None else [{"id": 1, "token": token, "bytes": [], "logprob": logprob}]
+    return {"id": 1, "token": token, "bytes": list(token.encode()), "logprob": logprob, "top_logprobs": top}
+
+
+def ranked(command: Generate) -> Iterable[list[Event]]:
+    """Give the branches the means -4, -1, -3, -2, none and an error, in this order."""
+    request_id = command.request_id
+    yield [Accepted(request_id, 1)]
+    count = len(command.branches)
+    for index in range(count):
+        yield [Delta(request_id, index, f"text {index}", [index], [entry(f"text {index}", -1.0)])]
+    means = [-4.0, -1.0, -3.0, -2.0, None][:count]
+    yield [BranchEnded(request_id, index, "eos", 1, logprob=mean) for index, mean in enumerate(means)]
+    yield [
+        *(BranchEnded(request_id, index, "error", 0, slug="decode_failed", message="no") for index in range(5, count)),
+        Done(request_id, 1, 0, count, 1.0, 1.0),
+    ]
+
+
+def test_the_best_of_more_branches_are_answered_best_first() -> None:
+    http, engine = serve(ranked)
+    answer = post(http, **OPENAI, n=2, best_of=4).json
+    assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [(0, "text 1"), (1, "text 3")]
+    assert answer["usage"]["completion_tokens"] == 4  # all that were sampled
+    assert [branch.sampling.n_probs for branch in engine.sent[0].branches] == [0] * 4
+    assert all(choice["logprobs"] is None for choice in answer["choices"])  # they were not asked for
+
+
+def test_ranking_puts_branches_without_tokens_last_and_failed_ones_behind_them() -> None:
+    http, _ = serve(ranked)
+    answer = post(http, **OPENAI, n=6, best_of=7).json
+    assert [choice["text"] for choice in answer["choices"]] == [f"text {i}" for i in (1, 3, 2, 0, 4, 5)]
+
+
+def test_each_prompt_has_its_own_best() -> None:
+    http, _ = serve(ranked)
+    answer = post(http, **OPENAI, prompt=["x", "y"], n=1, best_of=3, logprobs=1).json
+    assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [(0, "text 1"), (1, "text 1")]
+    assert answer["choices"][1]["logprobs"]["tokens"] == ["text 1"]
+
+
+def test_the_srb_dialect_says_the_seeds_of_the_best() -> None:
+    http, _ = serve(ranked)
+    answer = post(http, **SRB, n=2, best_of=4, seed=10, stream=False).json
+    assert [completion["text"] for completion in answer["completions"]] == ["text 1", "text 3"]
+    assert [completion["logprob"] for completion in answer["completions"]] == [-1.0, -2.0]
+    assert answer["seeds"] == [11, 13]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({**OPENAI, "n": 4, "best_of": 2}, "Value must be between 4 <= value <= 64, but got 2"),
+        ({**OPENAI, "best_of": 65}, "Value must be between 1 <= value <= 64, but got 65"),
+        ({**OPENAI, "best_of": True}, "Input should be a valid integer, but got true"),
+        ({**OPENAI, "best_of": 2, "stream": True}, "cannot be streamed"),
+        ({**SRB, "n": 1, "best_of": 2}, "cannot be streamed"),
+        ({**SRB, "best_of": 4, "stream": False}, "but got 4 (n is 8)"),
+    ],
+)
+def test_a_best_of_that_makes_no_sense_is_refused(body: dict[str, Any], words: str) -> None:
+    http, engine = serve()
+    response = post(http, **body)
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == "best_of"
+    assert words in response.json["error"]["message"]
+    assert engine.sent == []
+
+
+def test_best_of_that_is_n_may_be_streamed_and_ranks_nothing() -> None:
+    http, engine = serve()
+    assert post(http, **OPENAI, n=2, best_of=2, stream=True).status_code == 200
+    assert engine.sent[0].branches[0].sampling.n_probs == -1
+
+
+# ---- echo
+
+
+def with_prompt_probs(command: Generate) -> Iterable[list[Event]]:
+    """The prompt's tokens are BOS and its bytes; each of two branches says " yes"."""
+    request_id = command.request_id
+    size = sum(len(part.encode()) if isinstance(part, str) else 1 for part in command.prompt)
+    yield [Accepted(request_id, size + 1)]
+    if command.prompt_probs:
+        yield [PromptProbs(request_id, [entry("<s>", None)])]
+        yield [PromptProbs(request_id, [entry("?", -0.5)] * size)]
+    yield [PromptDone(request_id, 0, 0, 1.0)]
+    probs = [entry(" yes", -0.25)] if command.branches[0].sampling.n_probs >= 0 else None
+    yield [Delta(request_id, index, " yes", [7], probs) for index in range(len(command.branches))]
+    yield [
+        *(BranchEnded(request_id, index, "eos", 1) for index in range(len(command.branches))),
+        Done(request_id, size + 1, 0, len(command.branches), 1.0, 1.0),
+    ]
+
+
+def test_echo_puts_the_prompt_before_each_text() -> None:
+    http, _ = serve(with_prompt_probs)
+    answer = post(http, **OPENAI, prompt=["Née", "B"], n=2, echo=True).json
+    assert [choice["text"] for choice in answer["choices"]] == ["Née yes", "Née yes", "B yes", "B yes"]
+    answer = post(http, **SRB, prompt="Née", n=2, echo=True, stream=False).json
+    assert [completion["text"] for completion in answer["completions"]] == ["Née yes"] * 2
+
+
+def test_echo_asks_the_engine_what_token_ids_mean() -> None:
+    http, engine = serve(with_prompt_probs)
+    [choice] = post(http, **OPENAI, prompt=["A", 66, 195, 169], echo=True).json["choices"]
+    assert choice["text"] == "ABé yes"
+    asked = [command for command in engine.sent if isinstance(command, Tokenize | Detokenize)]
+    assert len(asked) == 2
+
+
+def test_a_streamed_echo_comes_before_anything_else_of_its_choice() -> None:
+    http, _ = serve(with_prompt_probs)
+    choices = [event["choices"][0] for event in events(post(http, **OPENAI, n=2, echo=True, stream=True).text)]
+    assert [(choice["index"], choice["text"]) for choice in choices[:4]] == [
+        (0, "x"),
+        (1, "x"),
+        (0, " yes"),
+        (1, " yes"),
+    ]
+    start, *rest = events(post(http, **SRB, n=2, echo=True).text)
+    assert start["event"] == "start"
+    assert [(event["index"], event["text"]) for event in rest[:4]] == [(0, "x"), (1, "x"), (0, " yes"), (1, " yes")]
+
+
+def test_logprobs_of_an_echo_begin_with_the_prompts_tokens_and_a_null() -> None:
+    http, engine = serve(with_prompt_probs)
+    answer = post(http, **OPENAI, prompt="Né", echo=True, logprobs=1).json
+    assert engine.sent[-1].prompt_probs
+    [choice] = answer["choices"]
+    logprobs = choice["logprobs"]
+    assert logprobs["tokens"] == ["", "N", "", "é", " yes"]  # a BOS, and the two bytes of é
+    assert "".join(logprobs["tokens"]) == choice["text"]
+    assert logprobs["token_logprobs"] == [None, -0.5, -0.5, -0.5, -0.25]
+    assert logprobs["top_logprobs"][0] is None
+    assert logprobs["text_offset"] == [0, 0, 1, 1, 2]
+    assert answer["usage"]["prompt_tokens"] == len(logprobs["tokens"]) - 1
+
+
+def test_a_streamed_echo_with_logprobs_says_what_the_answer_says() -> None:
+    http, _ = serve(with_prompt_probs)
+    body: dict[str, Any] = {**OPENAI, "prompt": "Né", "n": 2, "echo": True, "logprobs": 1}
+    whole = post(http, **body).json["choices"]
+    choices = [event["choices"][0] for event in events(post(http, **body, stream=True).text)]
+    for index, expected in enumerate(whole):
+        parts = [choice for choice in choices if choice["index"] == index]
+        assert "".join(part["text"] for part in parts) == expected["text"]
+        for key, values in expected["logprobs"].items():
+            assert [value for part in parts if part["logprobs"] for value in part["logprobs"][key]] == values, key
+
+
+def test_the_srb_dialect_gives_the_prompts_logprobs_too() -> None:
+    http, _ = serve(with_prompt_probs)
+    body: dict[str, Any] = {**SRB, "prompt": "Né", "n": 1, "echo": True, "logprobs": 1}
+    [completion] = post(http, **body, stream=False).json["completions"]
+    streamed = [event for event in events(post(http, **body).text) if event["event"] == "stream"]
+    assert [event["text"] for event in streamed] == ["Né", " yes"]
+    assert streamed[0]["logprobs"] + streamed[1]["logprobs"] == completion["logprobs"]
+    assert completion["logprobs"][0]["logprob"] is None
+
+
+class Vocabulary(EngineClient):
+    """Tokenizes as SentencePiece does: a BOS, then a space before each string; ids 100 and up are the pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(Settings())
+        self.pieces = pieces
+
+    def tokenize(self, parts: Any, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
+        return list(range(len(self.pieces)))
+
+    def detokenize(self, tokens: Any) -> list[bytes]:
+        return [self.pieces[token] for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "pieces", "text", "expected"),
+    [
+        (("Once upon",), [b"<s>", b" Once", b" upon"], "Once upon", ["", "Once", " upon"]),
+        (("a☃",), [b"<s>", b" a", b"\xe2", b"\x98\x83"], "a☃", ["", "a", "", "☃"]),
+        (("a", 5, "b"), [b"<s>", b" a", b"!", b" b"], "a!b", ["", "a", "!", "b"]),
+        ((1, 5), [b"<s>", b" a"], "<s> a", ["<s>", " a"]),
+        (("a<|end|>",), [b" a", b"<|end|>"], "a<|end|>", ["a", "<|end|>"]),
+        (("a",), [b" a", b"</s>"], "a", ["a", ""]),
+        (("ＡＢ",), [b"<s>", b" A", b"B"], "ＡＢ", ["<s>", " A", "B"]),  # a tokenizer that normalizes
+        ((5,), [b"\xff"], "\ufffd", ["\ufffd"]),
+    ],
+)
+def test_pieces_leave_out_what_the_tokenizer_added(
+    prompt: Prompt, pieces: list[bytes], text: str, expected: list[str]
+) -> None:
+    echo = read_back(Vocabulary(pieces), prompt, with_pieces=True)
+    assert echo.text == text
+    assert list(echo.pieces) == expected
+
+
+# ---- suffix
+
+
+@pytest.fixture
+def filling_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = replace(
+        scripted.MODEL, has_fill_in_the_middle=True, fim={"pre": 5, "suf": 6, "mid": 7, "rep": -1, "sep": -1}
+    )
+    monkeypatch.setattr(scripted, "MODEL", model)
+
+
+@pytest.mark.usefixtures("filling_in")
+def test_a_suffix_asks_for_what_stands_between() -> None:
+    http, engine = serve()
+    [choice] = post(http, **OPENAI, prompt=["Once", 3], suffix=" The end.", echo=True).json["choices"]
+    command = engine.sent[-1]
+    assert command.prompt == (1, 5, "Once", 3, 6, " The end.", 7)
+    assert not command.add_special
+    assert choice["text"] == "Once\x03 0.0 0.1 0.2"
+
+
+@pytest.mark.usefixtures("filling_in")
+def test_a_suffix_with_the_prompts_logprobs_is_refused() -> None:
+    http, _ = serve()
+    response = post(http, **OPENAI, suffix=" The end.", echo=True, logprobs=1)
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == "echo"
+
+
+def test_a_model_that_cannot_fill_in_refuses_a_suffix_and_takes_an_empty_one() -> None:
+    http, _ = serve()
+    response = post(http, **OPENAI, suffix=" The end.")
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == "suffix"
+    assert post(http, **OPENAI, suffix="").status_code == 200
+
+
+# ---- what is accepted
+
+
+def test_model_and_user_have_no_effect_and_must_be_strings() -> None:
+    http, engine = serve()
+    assert post(http, model="gpt-4", user="me").status_code == 200
+    assert "gpt-4" not in repr(engine.sent)
+    for name in ("model", "user"):
+        response = post(http, **{"model": "m", name: 7})
+        assert response.status_code == 400
+        assert response.json["error"]["param"] == name
+
+
+def test_probabilities_after_sampling_have_logarithms_in_the_legacy_arrays() -> None:
+    def sampled(command: Generate) -> Iterable[list[Event]]:
+        tops = [{"id": 1, "token": " a", "bytes": [], "prob": 1.0}, {"id": 2, "token": " b", "bytes": [], "prob": 0.0}]
+        probs = [{"id": 1, "token": " a", "bytes": [], "prob": 1.0, "top_probs": tops}]
+        yield [Accepted(command.request_id, 1), Delta(command.request_id, 0, " a", [1], probs)]
+        yield [BranchEnded(command.request_id, 0, "eos", 1), Done(command.request_id, 1, 0, 1, 1.0, 1.0)]
+
+    http, engine = serve(sampled)
+    [choice] = post(http, **OPENAI, logprobs=2, post_sampling_probs=True).json["choices"]
+    assert engine.sent[0].branches[0].sampling.post_sampling_probs
+    assert choice["logprobs"]["token_logprobs"] == [0.0]
+    assert choice["logprobs"]["top_logprobs"] == [{" a": 0.0, " b": -1e9}]

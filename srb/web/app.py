@@ -1,4 +1,4 @@
-"""The Flask application: `create_app` puts routes, limits, CORS and JSON errors together.
+"""The Flask application: `create_app` puts access, routes, limits and JSON errors together.
 
 Nothing connects or starts here: the first request does, in the worker process where it arrives.
 """
@@ -6,7 +6,6 @@ Nothing connects or starts here: the first request does, in the worker process w
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from srb.client import EngineClient
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
 from srb.settings import Settings
 from srb.web import routes
+from srb.web.access import Access
 from srb.web.replies import json_reply
 from srb.web.state import Web, web
 
@@ -33,12 +33,12 @@ _BY_STATUS: dict[int | None, SRBError] = {
 
 
 class Application(Flask):
-    """Flask that takes `//v1//models/` for `/v1/models`: clients join URLs carelessly, and few follow a redirect."""
+    """Flask behind `access`, which decides before routing what may pass."""
+
+    access: Access
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = re.sub("/{2,}", "/", environ.get("PATH_INFO", ""))
-        environ["PATH_INFO"] = path.rstrip("/") or "/"
-        return super().wsgi_app(environ, start_response)
+        return self.access(environ, start_response, super().wsgi_app)
 
 
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
@@ -52,33 +52,13 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app = Application(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body that has the one byte more is refused
     app.extensions["srb"] = Web(settings, client or EngineClient(settings))
-    app.before_request(_answer_preflight)
-    app.after_request(_allow_every_origin)
+    app.access = Access(settings)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)
     app.register_error_handler(Exception, _unexpected_error_reply)
     for blueprint in routes.BLUEPRINTS:
         app.register_blueprint(blueprint)
     return app
-
-
-def _answer_preflight() -> Response | None:
-    return Response(status=200) if request.method == "OPTIONS" else None
-
-
-def _allow_every_origin(response: Response) -> Response:
-    """Let any page use the server, also one opened from a file (its origin is `null`); errors carry this too."""
-    asked = request.headers
-    response.headers["Access-Control-Allow-Origin"] = asked.get("Origin", "*")
-    if "Origin" in asked:
-        response.headers["Access-Control-Allow-Credentials"] = "true"
-        response.headers.add("Vary", "Origin")
-    if request.method == "OPTIONS":
-        response.headers["Access-Control-Allow-Methods"] = "GET, POST, DELETE, OPTIONS"
-        response.headers["Access-Control-Allow-Headers"] = asked.get("Access-Control-Request-Headers", "*")
-        if "Access-Control-Request-Private-Network" in asked:
-            response.headers["Access-Control-Allow-Private-Network"] = "true"
-    return response
 
 
 def _error_reply(error: SRBError) -> Response:

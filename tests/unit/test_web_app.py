@@ -120,9 +120,9 @@ def test_a_refusal_before_the_first_byte_is_a_real_status(http: FlaskClient, eng
     assert response.json["error"]["type"] == "rate_limit_error"
 
 
-@pytest.mark.parametrize("path", ["/v1/models/", "//v1//models", "/models", "/v1/models?limit=1"])
+@pytest.mark.parametrize("path", ["/v1/models/", "//v1//models", "/models", "/v1/models"])
 def test_careless_paths_reach_their_route_without_a_redirect(http: FlaskClient, path: str) -> None:
-    assert http.get(path).status_code == 200
+    assert http.get("/", environ_overrides={"PATH_INFO": path}, query_string="limit=1").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/nowhere"])

@@ -1,0 +1,159 @@
+"""Who may use the server, and from where: keys, the names it answers to, other pages' origins, the prefix of its paths.
+
+All of it is decided here, in front of Flask, from the very path that Flask will route by. So no spelling of a path, no
+method and no header leads around it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from werkzeug import Response
+
+from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
+from srb.settings import Settings
+from srb.web.replies import json_reply
+from srb.web.static_files import StaticFiles
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+PUBLIC = {"/", "/health", "/v1/health"}  # for GET and HEAD; the page's files are public too
+
+
+class Access:
+    """Stand before an application: let a request pass, or answer it here. Every answer carries the CORS headers.
+
+    `path` is what remains of the request's path without the prefix and slashes too many: clients join URLs carelessly,
+    and few follow a redirect.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Read the keys; raise ConfigError where that cannot be done."""
+        self._keys = [key.encode() for key in settings.load_api_keys()]
+        self._prefix = settings.api_prefix
+        self._files = StaticFiles(settings.static_path) if settings.static_path else None
+        self._origins = _listed(settings.cors_origins)
+        self._methods = settings.cors_methods
+        self._headers = settings.cors_headers
+        self._credentials = settings.cors_credentials
+        self._hosts = set(_listed(settings.allowed_hosts.lower()))
+        local = not self._keys and all(is_loopback(host) for host in settings.hosts)
+        self._checks_host = "*" not in self._hosts and (local or bool(self._hosts))
+
+    def __call__(
+        self, environ: WSGIEnvironment, start_response: StartResponse, application: WSGIApplication
+    ) -> Iterable[bytes]:
+        start = self._with_cors(environ, start_response)
+        method = environ["REQUEST_METHOD"]
+        if method == "OPTIONS":
+            return Response()(environ, start)
+        path = self._path(environ)
+        reading = method in ("GET", "HEAD")
+        file = self._files.find(path) if self._files and reading and path is not None else None
+        public = reading and (file is not None or (path is not None and _route(path) in PUBLIC))
+        if self._keys and not public and not self._has_key(environ):
+            return _refuse(Unauthorized("Invalid API Key"), environ, start)
+        if self._checks_host and not self._knows(environ.get("HTTP_HOST", "localhost")):
+            asked = environ["HTTP_HOST"]
+            return _refuse(Forbidden(f"This server does not answer to {asked}: see allowed_hosts"), environ, start)
+        if path is None:
+            return _refuse(NotFound("File Not Found"), environ, start)
+        if self._files and file is not None:
+            return self._files.send(file, environ)(environ, start)
+        environ["PATH_INFO"] = _route(path)
+        return application(environ, start)
+
+    def _path(self, environ: WSGIEnvironment) -> str | None:
+        """Return the path below the prefix, with the slash at its end if it has one; None for another path."""
+        path = re.sub("/{2,}", "/", "/" + environ.get("PATH_INFO", ""))
+        rest = path.removeprefix(self._prefix)
+        if self._prefix and (rest == path or (rest and rest[0] != "/")):
+            return None
+        return rest or "/"
+
+    def _has_key(self, environ: WSGIEnvironment) -> bool:
+        """Compare in constant time, with every key: how long it takes says nothing of any of them."""
+        scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        sent = [token.strip()] if scheme.lower() == "bearer" else []
+        sent.append(environ.get("HTTP_X_API_KEY", "").strip())
+        matches = [hmac.compare_digest(text.encode("latin-1"), key) for text in sent for key in self._keys]
+        return any(matches)
+
+    def _knows(self, host: str) -> bool:
+        """Whether a Host header names this server. Where it does not, a foreign page may have had its name rebound."""
+        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+?)\.?(:\d*)?", host.strip().lower())
+        return match is not None and (match[1] in self._hosts or is_loopback(match[1]))
+
+    # Cross-origin requests ------------------------------------------------------------------------------------------
+
+    def _with_cors(self, environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:
+        """Let the pages of allowed origins read what is answered, errors too; a file's page has the origin `null`."""
+        more = self._cors_headers(environ)
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
+            return start_response(status, headers + more, exc_info)  # type: ignore[arg-type]
+
+        return start
+
+    def _cors_headers(self, environ: WSGIEnvironment) -> list[tuple[str, str]]:
+        origin = environ.get("HTTP_ORIGIN")
+        headers = [("Vary", "Origin")] if origin or "*" not in self._origins else []
+        if not self._allows(origin):
+            return headers
+        headers.append(("Access-Control-Allow-Origin", origin or "*"))
+        if origin and self._credentials:
+            headers.append(("Access-Control-Allow-Credentials", "true"))
+        if environ["REQUEST_METHOD"] == "OPTIONS":
+            asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "*")
+            headers.append(("Access-Control-Allow-Methods", self._methods))
+            headers.append(("Access-Control-Allow-Headers", asked if self._headers == "*" else self._headers))
+            if "HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK" in environ:
+                headers.append(("Access-Control-Allow-Private-Network", "true"))
+        return headers
+
+    def _allows(self, origin: str | None) -> bool:
+        if "*" in self._origins:
+            return True
+        if origin is None:
+            return False
+        return origin in self._origins or ("localhost" in self._origins and _is_local_origin(origin))
+
+
+def _route(path: str) -> str:
+    """Return the path that routes are compared with: a slash at its end is no difference."""
+    return path.rstrip("/") or "/"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached by `host`: a name, an address (IPv6 also in brackets) or a socket's path."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith((".localhost", ".sock")):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local_origin(origin: str) -> bool:
+    try:
+        return is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:
+        return False
+
+
+def _listed(text: str) -> list[str]:
+    return [item for part in text.split(",") if (item := part.strip())]
+
+
+def _refuse(error: SRBError, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    reply = json_reply(error.body(), error.http_status)
+    if isinstance(error, Unauthorized):
+        reply.headers["WWW-Authenticate"] = "Bearer"
+    return reply(environ, start_response)

@@ -1,0 +1,50 @@
+"""A folder of files that are served at /, before any route: a page of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from werkzeug import Response
+from werkzeug.exceptions import HTTPException
+from werkzeug.security import safe_join
+from werkzeug.utils import send_file
+
+from srb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+
+class StaticFiles:
+    """Files below `folder`, symbolic links that lead out of it not among them."""
+
+    def __init__(self, folder: str) -> None:
+        """Raise ConfigError where there is no such folder."""
+        self._folder = Path(folder).expanduser().resolve()
+        if not self._folder.is_dir():
+            raise ConfigError(f"static_path: there is no folder {folder}")
+
+    def find(self, path: str) -> Path | None:
+        """Return the file for a path as WSGI has it, index.html for a folder's (which ends with a slash), or None."""
+        try:
+            name = path.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            return None
+        if name.endswith("/"):
+            name += "index.html"
+        joined = None if "\0" in name else safe_join(str(self._folder), name.lstrip("/"))
+        if joined is None:
+            return None
+        try:
+            file = Path(joined).resolve()
+            return file if file.is_relative_to(self._folder) and file.is_file() else None
+        except (OSError, RuntimeError):  # a name too long; a loop of links, which Python 3.13 tells otherwise than 3.11
+            return None
+
+    def send(self, file: Path, environ: WSGIEnvironment) -> Response:
+        """Return the answer with a file that `find` found; it knows ranges, and what the client has already."""
+        try:
+            return send_file(file, environ, conditional=True)
+        except HTTPException as error:  # a range that the file does not have
+            return Response(status=error.code)

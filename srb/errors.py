@@ -34,6 +34,11 @@ class InvalidRequest(SRBError):
     slug, type, http_status = "invalid_request", "invalid_request_error", 400
 
 
+def bad_field(name: str, problem: str) -> InvalidRequest:
+    """Say in one form, here and in the engine, which field of a request is wrong and why."""
+    return InvalidRequest(f"Field '{name}': {problem}", param=name)
+
+
 class ContextExceeded(InvalidRequest):
     """The prompt alone does not fit; carries `n_prompt_tokens` and `n_ctx`."""
 

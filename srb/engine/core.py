@@ -17,7 +17,16 @@ from srb.engine.probs import token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.text import Emission, Prob
-from srb.errors import ContextExceeded, DecodeFailed, GrammarDeadEnd, InvalidRequest, NotSupported, QueueFull, SRBError
+from srb.errors import (
+    ContextExceeded,
+    DecodeFailed,
+    GrammarDeadEnd,
+    InvalidRequest,
+    NotSupported,
+    QueueFull,
+    SRBError,
+    bad_field,
+)
 from srb.protocol import (
     Accepted,
     Ask,
@@ -120,7 +129,7 @@ class Engine:
             raise NotSupported("this server does not do that")
         prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
         if not prompt:
-            raise InvalidRequest("prompt: has no tokens; give at least one character")
+            raise bad_field("prompt", "has no tokens; give at least one character")
         if len(prompt) >= self.model.n_ctx_seq:
             raise ContextExceeded(
                 f"the prompt has {len(prompt)} tokens and the context holds {self.model.n_ctx_seq}, "
@@ -269,12 +278,12 @@ class Engine:
     def _check_token(self, token: int, field: str) -> None:
         if not 0 <= token < self.model.n_vocab:
             there_are = f"0 to {self.model.n_vocab - 1}"
-            raise InvalidRequest(f"{field}: token id {token} is not in the vocabulary ({there_are})")
+            raise bad_field(field, f"token id {token} is not in the vocabulary ({there_are})")
 
     def _check_sampling(self, logit_bias: Sequence[tuple[int | str, float | None]], grammar: str) -> None:
         """Refuse what native code would abort on."""
         if len(logit_bias) > MAX_LOGIT_BIAS:
-            raise InvalidRequest(f"logit_bias: has {len(logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
+            raise bad_field("logit_bias", f"has {len(logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
         for token, _ in logit_bias:
             if isinstance(token, int):
                 self._check_token(token, "logit_bias")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from srb.errors import InvalidRequest
+from srb.errors import bad_field
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 100
@@ -24,15 +24,15 @@ _TOKEN = re.compile(
 def check_grammar(grammar: str) -> None:
     """Raise InvalidRequest for a grammar too long, nested too deeply, or whose repetitions multiply too far."""
     if len(grammar.encode()) > MAX_BYTES:
-        raise InvalidRequest(f"grammar: has {len(grammar.encode())} bytes; at most {MAX_BYTES} are taken")
+        raise bad_field("grammar", f"has {len(grammar.encode())} bytes; at most {MAX_BYTES} are taken")
     if "\0" in grammar:
-        raise InvalidRequest("grammar: contains a NUL character")
+        raise bad_field("grammar", "contains a NUL character")
     inner = [1]  # for each open group, the largest repetition inside it
     for match in _TOKEN.finditer(grammar):
         if match["open"]:
             inner.append(1)
             if len(inner) - 1 > MAX_DEPTH:
-                raise InvalidRequest(f"grammar: groups are nested deeper than {MAX_DEPTH}")
+                raise bad_field("grammar", f"groups are nested deeper than {MAX_DEPTH}")
         elif match["close"]:
             repeats = inner.pop() if len(inner) > 1 else 1
             repeats *= _times(match["group_repeat"])
@@ -40,7 +40,7 @@ def check_grammar(grammar: str) -> None:
         elif match["repeat"]:
             inner[-1] = max(inner[-1], _times(match["repeat"]))
         if inner[-1] > MAX_REPEATS:
-            raise InvalidRequest(f"grammar: repeats an element more than {MAX_REPEATS} times")
+            raise bad_field("grammar", f"repeats an element more than {MAX_REPEATS} times")
 
 
 def _times(braces: str | None) -> int:

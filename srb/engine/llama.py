@@ -21,7 +21,7 @@ import llama_cpp as lib
 
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
-from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
+from srb.errors import GrammarDeadEnd, ModelLoadFailed, bad_field
 from srb.gguf import check_model_file
 from srb.protocol import ModelInfo, SamplingParams
 from srb.settings import Settings
@@ -485,7 +485,7 @@ def _grammar(model: LlamaModel, text: str) -> Any:
     finally:
         _native_log.is_muted = False
     if not native:
-        raise InvalidRequest("grammar: is not valid GBNF, or has no rule named root")
+        raise bad_field("grammar", "is not valid GBNF, or has no rule named root")
     return native
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from srb.engine.model import SavedState
-from srb.errors import InvalidRequest
+from srb.errors import bad_field
 
 log = logging.getLogger("srb.states")
 
@@ -133,5 +133,5 @@ class StateFolder:
     def _path(self, name: str) -> Path:
         """Return a name's file. The name has been checked where it came in; here once more, since it becomes a path."""
         if not name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in name):
-            raise InvalidRequest("state: takes letters, digits, - and _")
+            raise bad_field("state", "takes letters, digits, - and _")
         return self._folder / f"{name}.srbstate"

@@ -17,7 +17,7 @@ from flask import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import InvalidRequest
+from srb.errors import InvalidRequest, bad_field
 from srb.protocol import BranchSpec, ContextShift, Generate, SamplingParams
 from srb.settings import Settings
 from srb.web.defaults import default_sampling, default_stop
@@ -197,7 +197,7 @@ class CompletionBody(SamplingBody):
         try:
             parsed = cls.model_validate({**body, "prompt": []})
         except ValidationError as error:
-            raise _explain(error) from None
+            raise explain(error) from None
         return parsed.model_copy(update={"prompt": prompts})
 
     def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
@@ -249,11 +249,7 @@ class CompletionBody(SamplingBody):
         return [(seed + i) % UINT32_MAX for i in range(n)]
 
 
-def bad_field(name: str, problem: str) -> InvalidRequest:
-    return InvalidRequest(f"Field '{name}': {problem}", param=name)
-
-
-def _explain(error: ValidationError) -> InvalidRequest:
+def explain(error: ValidationError) -> InvalidRequest:
     """Turn pydantic's first complaint into ours; `loc` begins with the name that the client used."""
     problem = error.errors(include_url=False)[0]
     name, words = str(problem["loc"][0]), problem["msg"]

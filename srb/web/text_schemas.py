@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.echo import Echo, read_back
 from srb.web.fields import check_between
-from srb.web.schemas import CompletionBody, bad_field
+from srb.web.schemas import CompletionBody
 from srb.web.state import Web
 
 

@@ -212,8 +212,9 @@ def test_a_full_queue_rejects_and_holds_nothing() -> None:
 )
 def test_what_native_code_would_abort_on_is_refused_by_name(prompt: Sequence[int], options: dict, named: str) -> None:
     driver = Driver()
-    with pytest.raises(InvalidRequest, match=named):
+    with pytest.raises(InvalidRequest, match=named) as caught:
         driver.submit(prompt, n=4, **options)
+    assert isinstance(caught.value, ContextExceeded) or caught.value.extra == {"param": named}
     assert driver.model.open_samplers == 0
 
 

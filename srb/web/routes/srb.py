@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, request
 
-from srb.errors import SRBError, from_slug
+from srb.errors import SRBError, bad_field, from_slug
 from srb.protocol import BranchEnded, Delta, Done, FinishReason, Progress, PromptDone, PromptProbs
 from srb.web.echo import Echo
 from srb.web.open_requests import OpenRequest
 from srb.web.outcome import gather, timings, usage
 from srb.web.replies import json_reply
-from srb.web.schemas import bad_field, read_body
+from srb.web.schemas import read_body
 from srb.web.state import web
 from srb.web.streaming import Renderer, sse, stream_response
 from srb.web.text_schemas import TextCompletionBody

@@ -7,10 +7,20 @@ int and "3" is not a number.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -49,14 +59,25 @@ def known_as(*names: str) -> Any:
     return Field(None, validation_alias=AliasChoices(*names))
 
 
-def between(least: float, most: float) -> AfterValidator:
+def between(least: float, most: float) -> Any:
     """Refuse a number outside [least, most] in llama-server's words."""
+    return _Between(least, most)
 
-    def check(value: float) -> float:
-        check_between(value, least, most)
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    least: float
+    most: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "minimum": self.least, "maximum": self.most}
+
+    def _check(self, value: float) -> float:
+        check_between(value, self.least, self.most)
         return value
-
-    return AfterValidator(check)
 
 
 def check_between(value: float, least: float, most: float) -> None:
@@ -227,11 +248,61 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
     return tuple(dict(pairs).items())
 
 
-Stop = Annotated[tuple[str, ...], BeforeValidator(_parse_stop)]
-Breakers = Annotated[tuple[str, ...], BeforeValidator(_parse_breakers)]
-Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers)]
-LogitBias = Annotated[tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias)]
-Grammar = Annotated[str, AfterValidator(_check_grammar)]
-Schema = Annotated[str, BeforeValidator(schema_text)]
-Scales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales)]
-ResponseFields = Annotated[tuple[str, ...], BeforeValidator(lambda value: _strings(value, MAX_RESPONSE_FIELDS))]
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_TOKEN: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+_BIAS: dict[str, Any] = {"anyOf": [{"type": "number"}, {"const": False}]}
+
+# What a field takes, as JSON Schema; what it becomes is the type beside it.
+PROMPT_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        _STRING,
+        {
+            "type": "array",
+            "items": {"anyOf": [_STRING, _TOKEN, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]},
+        },
+        {"type": "object", "properties": {"prompt_string": _STRING}, "required": ["prompt_string"]},
+    ],
+    "description": "a string, a list of token ids and strings, or a list of those; several prompts make several requests",
+}
+_LOGIT_BIAS = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": _BIAS},
+        {"type": "array", "items": {"type": "array", "prefixItems": [{"anyOf": [_TOKEN, _STRING]}, _BIAS]}},
+    ],
+    "description": "{token: bias} or [[token, bias], …]; a token is an id or a string, false forbids it",
+}
+_SCALES = {
+    "type": "array",
+    "maxItems": MAX_ADAPTERS,
+    "items": {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+        "required": ["id", "scale"],
+    },
+}
+
+Stop = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_stop),
+    WithJsonSchema({"anyOf": [_STRING, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+]
+Breakers = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_breakers),
+    WithJsonSchema({"anyOf": [{**_STRINGS, "minItems": 1, "maxItems": MAX_BREAKERS}, _STRING]}),
+]
+Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
+LogitBias = Annotated[
+    tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
+]
+Grammar = Annotated[
+    str, AfterValidator(_check_grammar), WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF"})
+]
+Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
+Scales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
+ResponseFields = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: _strings(value, MAX_RESPONSE_FIELDS)),
+    WithJsonSchema({**_STRINGS, "maxItems": MAX_RESPONSE_FIELDS}),
+]

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import orjson
 from flask import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import InvalidRequest, bad_field
@@ -24,6 +24,7 @@ from srb.web.defaults import default_sampling, default_stop
 from srb.web.fields import (
     FLOAT32_MAX,
     INT32_MAX,
+    PROMPT_SCHEMA,
     UINT32_MAX,
     Breakers,
     Fraction,
@@ -57,13 +58,18 @@ def read_body(request: Request) -> dict[str, Any]:
 
     Raise InvalidRequest for anything else than one JSON object, and Werkzeug's 413 beyond max_body_bytes.
     """
-    try:
-        body = orjson.loads(_read(request))
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+    body = read_json(request)
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object")
     return {name: value for name, value in body.items() if value is not None}
+
+
+def read_json(request: Request) -> Any:
+    """Return the request's JSON value; raise as read_body does."""
+    try:
+        return orjson.loads(_read(request))
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
 
 
 def _positive(value: float) -> float:
@@ -158,7 +164,8 @@ _SAMPLING = [field.name for field in dataclass_fields(SamplingParams) if field.n
 class CompletionBody(SamplingBody):
     """What the bodies of all dialects have in common: a prompt, and how many branches continue it until when."""
 
-    prompt: list[Prompt] = Field(default_factory=list)  # filled by `parse`, which knows every form
+    # Filled by `parse`, which knows every form.
+    prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: int | None = known_as("n_cmpl", "n")
     n_predict: NaturalOrMinusOne | None = known_as(
         "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"

@@ -69,6 +69,23 @@ def strings_of(text: str) -> list[str]:
 Strings = Annotated[str, AfterValidator(_strings)]
 
 
+def _template(text: str) -> str:
+    """Refuse what is no template; of llama.cpp's built-in ones only chatml has a name here."""
+    if text and text != "chatml" and "{" not in text:
+        raise ValueError("should be Jinja text or chatml (the model's own template is used without it)")
+    return text
+
+
+def _object(text: str) -> str:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError("should be a JSON object")
+    return text
+
+
 class Settings(BaseModel):
     """The frozen settings of one server; build them with `Settings.load()`."""
 
@@ -127,9 +144,30 @@ class Settings(BaseModel):
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions: auto decides by the body, see docs/api.md"
     )
-
+    system_prompt_file: str = Field(
+        "", description="file with a text that stands before every prompt of POST /completion, or that as JSON with names"
+    )
+    spm_infill: bool = Field(False, description="in POST /infill the suffix stands before the prefix")
+    embd_normalize: int = Field(
+        2, ge=-1, description="norm of embeddings; -1: as they are, 0: the largest is 32760, 1: taxicab, 2: euclidean"
+    )
     user_name: str = Field("User:", description="name of the person in GET /props, for programs that write dialogues")
     assistant_name: str = Field("Assistant:", description="name of the model there")
+
+    # Chat
+    chat_template: Annotated[str, AfterValidator(_template)] = Field(
+        "", description="Jinja text of the chat template, or chatml; empty: the model's own, else ChatML"
+    )
+    chat_template_file: str = Field("", description="file with the chat template; wins over chat_template")
+    chat_template_kwargs: Annotated[str, AfterValidator(_object)] = Field(
+        "", description='variables for the chat template, as a JSON object such as {"enable_thinking": false}'
+    )
+    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] = Field(
+        "auto",
+        description="where <think> blocks go: auto and deepseek: to reasoning_content; none: they stay in the content; "
+        "deepseek-legacy: both",
+    )
+    prefill_assistant: bool = Field(True, description="continue a last message that is the assistant's")
 
     # Sampling, for requests that do not say
     seed: int = Field(-1, ge=-1, lt=2**32, description="seed of the first branch; -1: a drawn one")
@@ -219,7 +257,10 @@ class Settings(BaseModel):
 
     # Prefix tree
     cache_cells: int = Field(
-        4096, ge=0, description="idle KV cells kept ready at once; more of them slow every step, so the rest is parked"
+        -1,
+        ge=-1,
+        description="idle KV cells kept ready at once, which slow every step; the rest is parked. -1: 4096 on a GPU, "
+        "none on a CPU, where parking and restoring cost next to nothing",
     )
     cache_ram_mib: int = Field(
         2048, ge=0, description="host memory for parked KV, in MiB; 0: what does not stay in the cells is forgotten"

@@ -21,6 +21,7 @@ _HEADINGS = {
     "api_key": "Access",
     "n": "What a request gets when it does not say",
     "seed": "Sampling, for requests that do not say",
+    "chat_template": "Chat",
     "model": "Model and context",
     "cache_cells": "Prefix tree",
     "max_queue": "Engine",

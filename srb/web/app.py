@@ -18,6 +18,8 @@ from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound,
 from srb.settings import Settings
 from srb.web import routes
 from srb.web.access import Access
+from srb.web.chat import check_configured
+from srb.web.metrics import ROUTE, Metrics
 from srb.web.replies import json_reply
 from srb.web.state import Web, web
 
@@ -36,9 +38,14 @@ class Application(Flask):
     """Flask behind `access`, which decides before routing what may pass."""
 
     access: Access
+    metrics: Metrics
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return self.access(environ, start_response, super().wsgi_app)
+        def counted(status: str, *rest: Any) -> Any:
+            self.metrics.count(environ, status)
+            return start_response(status, *rest)
+
+        return self.access(environ, counted, super().wsgi_app)
 
 
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
@@ -49,9 +56,12 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     if settings is None:
         settings = Settings.load()
         logs.configure(settings.log_level)
+    check_configured(settings)
     app = Application(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body that has the one byte more is refused
-    app.extensions["srb"] = Web(settings, client or EngineClient(settings))
+    shared = app.extensions["srb"] = Web(settings, client or EngineClient(settings))
+    app.metrics = shared.metrics
+    app.before_request(_note_route)
     app.access = Access(settings)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)
@@ -59,6 +69,11 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     for blueprint in routes.BLUEPRINTS:
         app.register_blueprint(blueprint)
     return app
+
+
+def _note_route() -> None:
+    if request.url_rule is not None:
+        request.environ[ROUTE] = request.url_rule.rule
 
 
 def _error_reply(error: SRBError) -> Response:

@@ -6,26 +6,25 @@ clock of its own; all of it but `prepare` belongs to one thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from srb.engine.grammar import check_grammar
-from srb.engine.model import Batch, DecodeStatus, Model, Sampler, StateStore
+from srb.engine.model import Batch, DecodeStatus, Model, StateStore
 from srb.engine.prefix_tree import PrefixTree
-from srb.engine.probs import token_probs
+from srb.engine.preparing import Preparer
+from srb.engine.probs import chosen_probs, token_probs
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.text import Emission, Prob
 from srb.errors import (
-    ContextExceeded,
     DecodeFailed,
     GrammarDeadEnd,
     InvalidRequest,
     NotSupported,
     QueueFull,
     SRBError,
-    bad_field,
 )
 from srb.protocol import (
     Accepted,
@@ -47,8 +46,8 @@ from srb.protocol import (
     StateAction,
 )
 
+SMALLEST_PROB = 1e-45  # in 32 bits
 FATAL_WINDOW = 60.0  # seconds: a second fatal decode within them means that the context cannot be trusted
-MAX_LOGIT_BIAS = 1024
 
 
 class EngineFault(Exception):
@@ -92,6 +91,7 @@ class Engine:
         self._max_queue = max_queue
         self._clock = clock
         self._states = states
+        self._preparer = Preparer(model, states)
         self._tree = PrefixTree(model, cache_cells, cache_bytes)
         self._scheduler = Scheduler(model, self._tree)
         self._requests: dict[str, Request] = {}  # in the order of arrival
@@ -101,57 +101,16 @@ class Engine:
     # ---- any thread
 
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]:
-        """Return the tokens of strings and ids, in order; only a string at the beginning gets a BOS.
-
-        Raise InvalidRequest for an id that is not in the vocabulary.
-        """
-        tokens: list[int] = []
-        for place, part in enumerate(parts):
-            if isinstance(part, str):
-                tokens += self.model.tokenize(part, add_special and place == 0, parse_special)
-            else:
-                self._check_token(part, "prompt")
-                tokens.append(part)
-        return tokens
+        return self._preparer.tokenize(parts, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
-        """Return each token's bytes, control tokens as their text. Raise InvalidRequest as `tokenize` does."""
-        for token in tokens:
-            self._check_token(token, "tokens")
-        return [self.model.piece(token, special=True) for token in tokens]
+        return self._preparer.detokenize(tokens)
 
     def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request:
-        """Tokenize, validate and build the samplers of a request, off the decode thread.
-
-        Raise InvalidRequest or ContextExceeded; whoever gets a Request back must submit or close it.
-        """
+        """Tokenize, validate and build the samplers of a request; whoever gets it must submit or close it."""
         if not isinstance(command, Generate):
             raise NotSupported("this server does not do that")
-        prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
-        if not prompt:
-            raise bad_field("prompt", "has no tokens; give at least one character")
-        if len(prompt) >= self.model.n_ctx_seq:
-            raise ContextExceeded(
-                f"the prompt has {len(prompt)} tokens and the context holds {self.model.n_ctx_seq}, "
-                "of which at least one must be left for the answer",
-                n_prompt_tokens=len(prompt),
-                n_ctx=self.model.n_ctx_seq,
-            )
-        samplers: list[Sampler] = []
-        try:
-            for spec in command.branches:
-                if not samplers or spec.sampling is not command.branches[0].sampling:
-                    self._check_sampling(spec.sampling.logit_bias, spec.sampling.grammar)
-                samplers.append(self.model.new_sampler(spec.sampling, spec.seed, prompt, spec.min_tokens))
-        except SRBError:
-            for sampler in samplers:
-                sampler.close()
-            raise
-        specs = zip(command.branches, samplers, strict=True)
-        saved = self._states.load(command.state) if self._states and command.state else None
-        return Request(
-            command.request_id, prompt, specs, command.cache_prompt, command.state, saved, command.report_progress
-        )
+        return self._preparer.request(command)
 
     # ---- the decode thread
 
@@ -189,13 +148,13 @@ class Engine:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
+        self._tree.trim()  # first, so that what the last step made has been sent by now
         self._admit(events)
         plan = self._scheduler.schedule(list(self._requests.values()))
         self._make_room(plan, events)
         self._compute(plan.runs, events)
         self._start_branches(events)
         self._finish_ended(events)
-        self._tree.trim()
         self._account(plan, self._clock() - began)
         return events
 
@@ -272,23 +231,6 @@ class Engine:
             request.close()
         self._requests.clear()
         self.model.close()
-
-    # ---- prepare
-
-    def _check_token(self, token: int, field: str) -> None:
-        if not 0 <= token < self.model.n_vocab:
-            there_are = f"0 to {self.model.n_vocab - 1}"
-            raise bad_field(field, f"token id {token} is not in the vocabulary ({there_are})")
-
-    def _check_sampling(self, logit_bias: Sequence[tuple[int | str, float | None]], grammar: str) -> None:
-        """Refuse what native code would abort on."""
-        if len(logit_bias) > MAX_LOGIT_BIAS:
-            raise bad_field("logit_bias", f"has {len(logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
-        for token, _ in logit_bias:
-            if isinstance(token, int):
-                self._check_token(token, "logit_bias")
-        if grammar:
-            check_grammar(grammar)
 
     # ---- step: admit, make room, decode
 
@@ -460,11 +402,21 @@ class Engine:
             return
         prob: Prob | None = None
         if branch.spec.sampling.n_probs >= 0:
-            logits = self.model.logits(row) if row is not None else prefix_logits
-            assert logits is not None
-            prob = token_probs(self.model, logits, token, branch.spec.sampling.n_probs)
-            branch.logprob_sum += prob["logprob"]
+            prob = self._prob(branch, row, token)
         self._append(branch, token, prob, events)
+
+    def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
+        """Return how probable the token that was just sampled is, and the likeliest others."""
+        sampling = branch.spec.sampling
+        if sampling.post_sampling_probs:
+            prob = chosen_probs(self.model, branch.sampler.candidates, token, sampling.n_probs)
+            branch.logprob_sum += math.log(max(prob["prob"], SMALLEST_PROB))
+            return prob
+        logits = self.model.logits(row) if row is not None else branch.request.prefix.logits
+        assert logits is not None
+        prob = token_probs(self.model, logits, token, sampling.n_probs)
+        branch.logprob_sum += prob["logprob"]
+        return prob
 
     def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
         branch.tokens.append(token)

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from srb.engine.model import Batch, Blob, DecodeStatus, Logits
-from srb.errors import GrammarDeadEnd
+from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits
+from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
 _WORDS = [
@@ -49,6 +50,7 @@ class FakeModel:
         self.n_batch = max(n_batch, n_seq_max)
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max
+        self.is_on_gpu = False
         self.can_cut = can_cut
         self.n_vocab = _FIRST_BYTE + 256
         self.failures: deque[DecodeStatus] = deque()
@@ -109,6 +111,9 @@ class FakeModel:
     ) -> FakeSampler:
         self.open_samplers += 1
         return FakeSampler(self, params, seed, min_tokens)
+
+    def grammar_of(self, json_schema: str) -> str:
+        raise NotSupported("the fake model obeys no JSON schema")
 
     def decode(self, batch: Batch) -> DecodeStatus:
         if not 0 < len(batch) <= self.n_batch:
@@ -216,6 +221,7 @@ class FakeSampler:
         self._params = params
         self._random = random.Random(seed)
         self._sampled = 0
+        self._candidates: Candidates | None = None
         self._is_open = True
 
     def sample(self, row: int) -> int:
@@ -236,9 +242,22 @@ class FakeSampler:
             raise GrammarDeadEnd("the settings allow no token here")
         self._sampled += 1
         if self._params.temperature <= 0:
-            return int(scores.argmax())
+            weights = (scores == scores.max()).astype(np.float64)
+            return self._note(weights, int(scores.argmax()))
         weights = np.exp((scores - scores.max()) / self._params.temperature)
-        return int(np.searchsorted(np.cumsum(weights), self._random.random() * weights.sum(), side="right"))
+        chosen = np.searchsorted(np.cumsum(weights), self._random.random() * weights.sum(), side="right")
+        return self._note(weights, int(chosen))
+
+    def _note(self, weights: npt.NDArray[np.float64], token: int) -> int:
+        if self._params.post_sampling_probs:
+            ids = np.flatnonzero(weights).astype(np.int32)
+            self._candidates = Candidates(ids, (weights[ids] / weights.sum()).astype(np.float32))
+        return token
+
+    @property
+    def candidates(self) -> Candidates:
+        assert self._candidates is not None, "they were not asked for"
+        return self._candidates
 
     def close(self) -> None:
         if self._is_open:

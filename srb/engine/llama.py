@@ -6,6 +6,7 @@ What llama.cpp answers with abort() is checked before the call here: batch sizes
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ import numpy as np
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugger and hangs
 
 import llama_cpp as lib
+from llama_cpp import llama_grammar
 
-from srb.engine.model import Batch, Blob, DecodeStatus, Logits
+from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, ModelLoadFailed, bad_field
 from srb.gguf import check_model_file
@@ -95,6 +97,7 @@ class LlamaModel:
         self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
         self._scratch = self.n_seq_max  # the last sequence is this file's own, for spans on their way in or out
         self.can_cut = _memory_kind(model) == "attention"
+        self.is_on_gpu = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # for each row of the last decode, 1 where it has logits
         self._batch = _NativeBatch(self.n_batch)
@@ -195,6 +198,10 @@ class LlamaModel:
         The text cannot end before `min_tokens`. Raise InvalidRequest for a grammar that llama.cpp cannot parse.
         """
         return LlamaSampler(self, params, seed, history, min_tokens)
+
+    def grammar_of(self, json_schema: str) -> str:
+        """Return a JSON schema, whose size and depth have been checked, as GBNF. Raise InvalidRequest."""
+        return _SchemaConverter.grammar_of(json_schema)
 
     # ---- the decode thread's alone
 
@@ -373,6 +380,13 @@ class _Candidates:
         """Whether no token is left with a chance."""
         return not np.isfinite(self._data["logit"][: self._array.size]).any()
 
+    def left(self) -> Candidates:
+        """Return a copy of what a chain has left, with the probabilities that it chose by."""
+        # Through the pointer: a sampler that drops the likeliest moves it.
+        left = np.ctypeslib.as_array(self._array.data, shape=(self._array.size,))
+        weights = np.exp(left["logit"] - left["logit"].max())
+        return Candidates(left["id"].copy(), weights / weights.sum())
+
     @property
     def selected(self) -> int:
         if not 0 <= self._array.selected < self._array.size:
@@ -403,19 +417,20 @@ class LlamaSampler:
         for native in (ban, _bias_sampler(model, biases), *(_build(model, stage) for stage in chain(params, seed))):
             if native:
                 lib.llama_sampler_chain_add(self._chain, native)
+        self._keeps_candidates = params.post_sampling_probs
+        self._candidates: Candidates | None = None
         remembered = remembered_tokens(params)
         for token in history[-remembered:] if remembered else ():
             lib.llama_sampler_accept(self._chain, token)
 
     def sample(self, row: int) -> int:
-        if self._grammar is not None:
+        if self._grammar is not None or self._keeps_candidates:
             return self.sample_from(self._model.logits(row))
         return self._count(self._model.sample_row(self._chain, row))
 
     def sample_from(self, logits: Logits) -> int:
         candidates = self._model.candidates
-        lib.llama_sampler_apply(self._chain, candidates.fill(logits))
-        token = candidates.selected
+        token = self._choose(candidates.fill(logits))
         if self._grammar is not None:
             if not self._grammar_allows(token):
                 token = self._sample_within_grammar(logits)
@@ -435,11 +450,25 @@ class LlamaSampler:
             lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, 0))
         return token
 
+    @property
+    def candidates(self) -> Candidates:
+        if self._candidates is None:
+            raise AssertionError("the candidates were not asked for")
+        return self._candidates
+
     def close(self) -> None:
         for native in (self._chain, self._grammar):
             if native:
                 lib.llama_sampler_free(native)
         self._chain = self._grammar = None
+
+    def _choose(self, array: Any) -> int:
+        """Apply the chain and return what it selects."""
+        lib.llama_sampler_apply(self._chain, array)
+        token = self._model.candidates.selected
+        if self._keeps_candidates:
+            self._candidates = self._model.candidates.left()
+        return token
 
     def _grammar_allows(self, token: int) -> bool:
         array, data = self._model.candidates.single(token)
@@ -453,11 +482,84 @@ class LlamaSampler:
         lib.llama_sampler_apply(self._grammar, array)
         if candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
-        lib.llama_sampler_apply(self._chain, array)
-        token = candidates.selected
+        token = self._choose(array)
         if not self._grammar_allows(token):  # the chain's biases may leave only what the grammar forbids
             raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
         return token
+
+
+class _References:
+    """What the references of a JSON schema lead to, each by its text."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    def __getitem__(self, ref: str) -> Any:
+        if not ref.startswith("#"):
+            raise ValueError(f"the reference {ref} leads out of the schema")
+        target = self._schema
+        for key in ref[1:].split("/")[1:]:
+            key = key.replace("~1", "/").replace("~0", "~")
+            if not isinstance(target, dict) or key not in target:
+                raise ValueError(f"the reference {ref} leads nowhere")
+            target = target[key]
+        return target
+
+
+class _SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # it is untyped
+    """llama-cpp-python's converter from JSON schema to GBNF, with bounds, references wherever they stand, and literals
+    written as GBNF reads them.
+    """
+
+    MOST_VISITS = 5000  # of a schema's parts
+
+    def __init__(self, schema: Any) -> None:
+        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        self._refs = _References(schema)
+        self._names: dict[str, str] = {}  # the rule that each reference has become, or is becoming
+        self._visits = 0
+
+    @classmethod
+    def grammar_of(cls, json_schema: str) -> str:
+        schema = json.loads(json_schema)
+        converter = cls(schema)
+        try:
+            converter.visit(schema, "")
+        except (AssertionError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            raise bad_field("json_schema", f"cannot be made a grammar: {error}") from None
+        return str(converter.format_grammar())
+
+    def visit(self, schema: Any, name: str) -> str:
+        self._visits += 1
+        if self._visits > self.MOST_VISITS:
+            raise ValueError(f"it has more than {self.MOST_VISITS} parts")
+        return str(super().visit(schema, name))
+
+    def _resolve_ref(self, ref: str) -> str:
+        if ref not in self._names:
+            self._names[ref] = name = f"reference-{len(self._names)}"
+            self._names[ref] = self.visit(self._refs[ref], name)
+        return self._names[ref]
+
+    def _format_literal(self, literal: str) -> str:
+        """Quote JSON text, with the characters that JSON would escape and GBNF has no need to."""
+        text = json.dumps(json.loads(literal), ensure_ascii=False)
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _repetition(
+    item: str, least: int, most: int | None, separator_rule: str = "", item_rule_is_literal: bool = False
+) -> str:
+    """Write "from `least` to `most` items" with GBNF's {m,n}, as llama.cpp's own converter does."""
+    if most == 0:
+        return ""
+    if not separator_rule:
+        return f"{item}{{{least}}}" if least == most else f"{item}{{{least},{'' if most is None else most}}}"
+    more = _repetition(f"({separator_rule} {item})", max(least - 1, 0), None if most is None else most - 1)
+    return f"{item} {more}" if least else f"({item} {more})?"
+
+
+llama_grammar._build_repetition = _repetition  # its own nests a group for every optional item
 
 
 def _build(model: LlamaModel, stage: Stage) -> Any:

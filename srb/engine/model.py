@@ -53,6 +53,14 @@ class Batch:
         return len(self.tokens) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a sampler chain has left of the vocabulary: token ids and their probabilities, each of shape (n,)."""
+
+    ids: npt.NDArray[np.int32]
+    probs: npt.NDArray[np.float32]
+
+
 class Sampler(Protocol):
     """One branch's sampler chain, with its random state and its memory of past tokens."""
 
@@ -62,6 +70,11 @@ class Sampler(Protocol):
 
     def sample_from(self, logits: Logits) -> int:
         """As `sample`, from logits that were kept."""
+        ...
+
+    @property
+    def candidates(self) -> Candidates:
+        """What the last token was chosen from; only with post_sampling_probs."""
         ...
 
     def close(self) -> None:
@@ -78,6 +91,7 @@ class Model(Protocol):
     n_ubatch: int
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
     n_vocab: int
+    is_on_gpu: bool  # whether the KV store lies on one
     can_cut: bool  # whether a sequence can be used and saved in parts, or only whole
 
     def info(self, alias: str) -> ModelInfo: ...
@@ -87,6 +101,8 @@ class Model(Protocol):
     def new_sampler(
         self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
     ) -> Sampler: ...
+
+    def grammar_of(self, json_schema: str) -> str: ...  # GBNF; InvalidRequest where there is none
 
     # ---- the decode thread's alone
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of chosen and likely tokens, from raw logits: before temperature, penalties and truncation."""
+"""Probabilities of chosen and likely tokens: of raw logits, before temperature, penalties and truncation, or after."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from srb.engine.model import Logits, Model
+from srb.engine.model import Candidates, Logits, Model
 
 
 def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> dict[str, Any]:
@@ -24,12 +24,21 @@ def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> dict[st
     }
 
 
-def _entry(model: Model, token: int, logprob: np.float32) -> dict[str, Any]:
-    piece = model.piece(token)
-    return {
-        "id": token,
-        "token": piece.decode("utf-8", "replace"),
-        "bytes": list(piece),
-        # JSON has no infinity; this is what a probability of zero in 32 bits comes to.
-        "logprob": max(float(logprob), -1e9),
+def chosen_probs(model: Model, candidates: Candidates, token: int, n_top: int) -> dict[str, Any]:
+    """Return {"id", "token", "bytes", "prob", "top_probs": the `n_top` likeliest that had a chance}."""
+    ids, probs = candidates.ids, candidates.probs
+    order = np.argsort(-probs, kind="stable")[:n_top]
+    return _piece(model, token) | {
+        "prob": float(probs[ids == token].sum()),
+        "top_probs": [_piece(model, int(ids[i])) | {"prob": float(probs[i])} for i in order if probs[i] > 0],
     }
+
+
+def _entry(model: Model, token: int, logprob: np.float32) -> dict[str, Any]:
+    # JSON has no infinity; this is what a probability of zero in 32 bits comes to.
+    return _piece(model, token) | {"logprob": max(float(logprob), -1e9)}
+
+
+def _piece(model: Model, token: int) -> dict[str, Any]:
+    piece = model.piece(token)
+    return {"id": token, "token": piece.decode("utf-8", "replace"), "bytes": list(piece)}

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from srb.engine.model import Logits, Sampler, SavedState
 from srb.engine.node import Node
 from srb.engine.text import BranchText
-from srb.protocol import BranchSpec
+from srb.protocol import BranchSpec, Generate
 
 
 class BranchState(Enum):
@@ -117,21 +117,19 @@ class Request:
 
     def __init__(
         self,
-        request_id: str,
+        command: Generate,
         prompt: list[int],
-        specs: Iterable[tuple[BranchSpec, Sampler]],
-        cache_prompt: bool = True,
-        state_name: str = "",
+        samplers: Iterable[Sampler],
         saved: SavedState | None = None,
-        report_progress: bool = False,
     ) -> None:
-        self.request_id = request_id
+        self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt, being computed, that holds more of this one
-        self.state_name = state_name  # under which the prompt's KV is to be kept
+        self.state_name = command.state  # under which the prompt's KV is to be kept
         self.saved = saved  # what the state's file held
-        self.report_progress = report_progress
-        self.cache_prompt = cache_prompt  # use what the tree holds, and leave there what is computed
+        self.report_progress = command.report_progress
+        self.cache_prompt = command.cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
+        specs = zip(command.branches, samplers, strict=True)
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
         self.started_at: float | None = None  # seconds on the engine's clock
         self.prefix_done_at: float | None = None

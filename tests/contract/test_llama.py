@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.engine.grammar import check_grammar
+from srb.engine.json_schema import check_schema
 from srb.engine.llama import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
@@ -165,3 +169,85 @@ def test_the_model_describes_itself(gguf: Callable[[str], Path], arch: str, memo
     assert (info.n_ctx, info.n_ctx_seq, info.n_ctx_train, info.n_vocab) == (256, 256, 512, 512)
     assert (info.bos_token, info.eos_token) == ("<s>", "</s>")
     model.close()
+
+
+@pytest.mark.parametrize("options", EVERY_SAMPLER, ids=lambda options: "-".join(options))
+def test_the_token_of_every_sampler_is_among_its_candidates(llama: LlamaModel, options: dict[str, Any]) -> None:
+    batch = Batch()
+    row = batch.add(0, 0, tokens_of(llama), want_logits=True)
+    llama.decode(batch)
+    sampler = llama.new_sampler(SamplingParams(post_sampling_probs=True, **options), 1, [])
+    plain = llama.new_sampler(SamplingParams(**options), 1, [])
+    for _ in range(5):
+        token = sampler.sample(row)
+        assert token == plain.sample(row)
+        assert token in sampler.candidates.ids
+        assert sampler.candidates.probs.sum() == pytest.approx(1.0, rel=1e-4)
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    {"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "ö\n\\", 'q"']}}, "required": ["a", "b"]},
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3},
+    {"type": "string", "minLength": 3, "maxLength": 150},
+    {"type": "string", "pattern": "^[a-c]{2,4}-x$"},
+    {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [
+        {"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["next"]}}},
+    {"allOf": [{"$ref": "#/$defs/a b"}], "$defs": {"a b": {"properties": {"c": {"type": "null"}}}}},
+    {"const": {"ö": [1, None]}},
+    {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+def test_a_json_schema_is_obeyed(llama: LlamaModel, schema: dict[str, Any]) -> None:
+    check_schema(json.dumps(schema))
+    grammar = llama.grammar_of(json.dumps(schema))
+    check_grammar(grammar, "json_schema")
+    for seed in range(3):
+        sampler = llama.new_sampler(SamplingParams(grammar=grammar, temperature=3.0, samplers=()), seed, [])
+        noise, text = np.random.default_rng(seed), b""
+        for _ in range(2000):
+            logits = noise.random(llama.n_vocab, dtype=np.float32)
+            # The ends of strings, arrays and objects are likely, so that texts end.
+            logits[llama.tokenize('"]}0', False, False)] += 4.0
+            logits[2] += 100.0
+            if llama.is_eog(token := sampler.sample_from(logits)):
+                break
+            text += llama.piece(token)
+        sampler.close()
+        value = json.loads(text, strict=False)
+        if "enum" in str(schema):
+            assert value["b"] in schema["properties"]["b"]["enum"]
+        if "const" in schema:
+            assert value == schema["const"]
+        if "minItems" in schema:
+            assert len(value) in (2, 3)
+        if "minLength" in schema:
+            assert 3 <= len(value) <= 150
+        if "pattern" in schema:
+            assert re.fullmatch(schema["pattern"], value)
+
+
+def test_a_schema_that_cannot_be_made_a_grammar_is_refused_and_so_is_one_that_grows_without_end(
+    llama: LlamaModel,
+) -> None:
+    for schema, reason in [
+        ({"type": "poem"}, "Unrecognized schema"),
+        ({"$ref": "https://example.org/schema"}, "leads out of the schema"),
+        ({"$ref": "#/nowhere"}, "leads nowhere"),
+        ({"type": "string", "pattern": "no anchors"}, "Pattern must start"),
+        ({"properties": 5}, "cannot be made a grammar"),
+        ({"allOf": [{"$ref": "#/a"}]}, "cannot be made a grammar"),
+        ({"oneOf": [{"const": number} for number in range(5000)]}, "more than 5000 parts"),
+    ]:
+        with pytest.raises(InvalidRequest, match=reason) as caught:
+            llama.grammar_of(json.dumps(schema))
+        assert caught.value.extra["param"] == "json_schema"
+    with pytest.raises(InvalidRequest, match="not valid GBNF"):
+        llama.new_sampler(SamplingParams(grammar=llama.grammar_of('{"$ref": "#"}')), 0, [])
+
+
+def test_what_is_referred_to_twice_at_every_level_is_converted_once(llama: LlamaModel) -> None:
+    doubling = {f"a {i}": {"anyOf": [{"$ref": f"#/$defs/a {i + 1}"}] * 2} for i in range(40)}
+    schema = {"$ref": "#/$defs/a 0", "$defs": {**doubling, "a 40": {"type": "null"}}}
+    assert len(llama.grammar_of(json.dumps(schema))) < 5000

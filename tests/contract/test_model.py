@@ -7,6 +7,7 @@ import pytest
 
 from srb.engine.core import Engine
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
 
@@ -161,6 +162,22 @@ def test_a_sampler_that_may_choose_nothing_says_so(model: Model) -> None:
         with pytest.raises(GrammarDeadEnd):
             sampler.sample_from(logits)
         sampler.close()
+
+
+def test_candidates_are_what_the_chain_left_with_their_probabilities(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    sampler = model.new_sampler(
+        SamplingParams(temperature=0.5, top_k=0, top_p=1, min_p=0, post_sampling_probs=True), 1, []
+    )
+    token = sampler.sample_from(logits)
+    weights = np.exp((logits - logits.max()) / 0.5)
+    probs = chosen_probs(model, sampler.candidates, token, 3)
+    assert probs["prob"] == pytest.approx(weights[token] / weights.sum(), rel=1e-3)
+    assert [entry["id"] for entry in probs["top_probs"]] == np.argsort(-logits)[:3].tolist()
+    greedy = model.new_sampler(SamplingParams(temperature=0, post_sampling_probs=True), 1, [])
+    token = greedy.sample_from(logits)
+    probs = chosen_probs(model, greedy.candidates, token, 3)
+    assert (probs["prob"], [entry["id"] for entry in probs["top_probs"]]) == (1.0, [token])
 
 
 def test_a_sampler_closes_twice(model: Model) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from srb.engine.core import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
-from srb.errors import ContextExceeded, InvalidRequest, ShuttingDown
+from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import Delta, Done, Failed, FinishReason, GetSlots, Progress, PromptDone, Rejected
 from tests.engine_helpers import Driver, solo
 
@@ -371,3 +372,23 @@ def test_slots_say_what_runs_in_which_sequence() -> None:
     assert {slot["request_id"] for slot in busy} == {request_id}
     driver.run()
     assert not any(slot["is_processing"] for slot in driver.engine.answer(GetSlots("q")))
+
+
+def test_probabilities_after_sampling_have_their_own_names() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n_probs=2, post_sampling_probs=True, ignore_eos=True))
+    driver.run()
+    probs = [prob for event in of_kind(outcome.events, Delta) for prob in event.probs]
+    assert [prob["id"] for prob in probs] == outcome.tokens[0]
+    assert all(0 < prob["prob"] <= 1 and len(prob["top_probs"]) == 2 and "logprob" not in prob for prob in probs)
+    assert outcome.ends[0].logprob == pytest.approx(sum(math.log(prob["prob"]) for prob in probs) / 10)
+
+
+def test_a_grammar_wins_over_a_json_schema() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, grammar='root ::= "a"', json_schema="{}"))
+    driver.run()
+    assert outcome.ends[0].slug == "grammar_dead_end"
+    with pytest.raises(NotSupported):
+        driver.submit(PROMPT, json_schema="{}")
+    assert driver.model.open_samplers == 0

@@ -7,6 +7,8 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from srb.web import openai_shapes
+from srb.web.answers import CompletionAnswer, CompletionEvent
+from srb.web.openapi import operation
 from srb.web.outcome import gather
 from srb.web.replies import json_reply
 from srb.web.routes import srb
@@ -19,7 +21,9 @@ routes = Blueprint("openai", __name__)
 
 
 @routes.post("/v1/completions")
+@operation(TextCompletionBody, CompletionAnswer, CompletionEvent)
 def completions() -> Response:
+    """Continue a prompt, in the srb or the openai dialect."""
     body = read_body(request)
     completions_format = web().settings.completions_format
     if is_srb(body, completions_format):

@@ -9,8 +9,10 @@ from flask import Blueprint, Response, request
 
 from srb.errors import SRBError, bad_field, from_slug
 from srb.protocol import BranchEnded, Delta, Done, FinishReason, Progress, PromptDone, PromptProbs
+from srb.web.answers import SRBCompletion, SRBEvent
 from srb.web.echo import Echo
 from srb.web.open_requests import OpenRequest
+from srb.web.openapi import operation
 from srb.web.outcome import gather, timings, usage
 from srb.web.replies import json_reply
 from srb.web.schemas import read_body
@@ -22,7 +24,9 @@ routes = Blueprint("srb", __name__)
 
 
 @routes.post("/v1/srb/completions")
+@operation(TextCompletionBody, SRBCompletion, SRBEvent)
 def completions() -> Response:
+    """Continue a prompt with many branches, streamed unless the body says otherwise."""
     return answer(read_body(request))
 
 

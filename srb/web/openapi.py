@@ -1,0 +1,164 @@
+"""The description of this server's HTTP interface, made from its routes and the models of their bodies.
+
+A route says with `operation` what it takes and gives. What is said nowhere else, its docstring, is its summary.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flask import Flask
+from pydantic import AliasChoices, BaseModel, TypeAdapter
+from werkzeug.routing import Rule
+
+import srb
+from srb.web.answers import ErrorAnswer
+
+VERSION = "3.1.0"
+_REF = "#/components/schemas/{model}"
+_METHODS = ("GET", "POST", "PUT", "DELETE")
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a route takes (a pydantic model) and gives: types that pydantic can describe, or a media type's name.
+
+    `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
+    """
+
+    body: Any = None
+    answer: Any = None
+    events: Any = None
+    media_type: str = "application/json"
+    query: tuple[str, ...] = ()
+
+
+def operation(
+    body: Any = None,
+    answer: Any = None,
+    events: Any = None,
+    media_type: str = "application/json",
+    query: tuple[str, ...] = (),
+) -> Callable[[View], View]:
+    """Say of a view what it takes and gives; stands below the route's decorator."""
+
+    def tag(view: View) -> View:
+        view.__dict__["operation"] = Operation(body, answer, events, media_type, query)
+        return view
+
+    return tag
+
+
+def describe(app: Flask) -> dict[str, Any]:
+    """Return the OpenAPI document of every route of `app`."""
+    routes = list(_routes(app))
+    schemas = _Schemas([described for _, _, _, described in routes])
+    paths: dict[str, dict[str, Any]] = {}
+    for rule, method, view, described in routes:
+        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+        paths.setdefault(path, {})[method.lower()] = {
+            "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', rule.rule)}".rstrip("_"),
+            "summary": (inspect.getdoc(view) or rule.rule).partition("\n")[0],
+            **_parameters(rule, described),
+            **_body(described, schemas),
+            "responses": _responses(described, schemas),
+        }
+    return {
+        "openapi": VERSION,
+        "info": {
+            "title": "SRB",
+            "summary": "One prompt, many continuations",
+            "description": "Unknown fields of a body are accepted, null is absent, a known field with a bad value is 400.",
+            "version": srb.__version__,
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+            },
+        },
+        "security": [{}, {"bearer": []}, {"key": []}],
+    }
+
+
+def field_names(model: type[BaseModel]) -> dict[str, list[str]]:
+    """Return each field of a body with all the names under which clients may send it."""
+    names = {}
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        names[name] = [str(choice) for choice in alias.choices] if isinstance(alias, AliasChoices) else [alias or name]
+    return names  # type: ignore[return-value]
+
+
+def _routes(app: Flask) -> Iterator[tuple[Rule, str, Any, Operation]]:
+    for rule in app.url_map.iter_rules():
+        view = app.view_functions[rule.endpoint]
+        for method in _METHODS:
+            if method in (rule.methods or ()):
+                yield rule, method, view, getattr(view, "operation", Operation())
+
+
+class _Schemas:
+    """The schemas of all bodies and answers, with the models that they share under `components`."""
+
+    def __init__(self, described: list[Operation]) -> None:
+        inputs = {id(each.body): each.body for each in described if each.body is not None}
+        outputs = {id(kind): kind for each in described for kind in (each.answer, each.events) if kind is not None}
+        outputs[id(ErrorAnswer)] = ErrorAnswer
+        wanted = [(key, "validation", TypeAdapter(kind)) for key, kind in {**inputs, **outputs}.items()]
+        found, shared = TypeAdapter.json_schemas(wanted, ref_template=_REF)  # type: ignore[arg-type]
+        self._by_id = {key: schema for (key, _), schema in found.items()}
+        self.components: dict[str, Any] = shared.get("$defs", {})
+        for kind in inputs.values():
+            if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                _say_how_fields_are_read(self.components[kind.__name__], kind)
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        return {} if kind is None else self._by_id[id(kind)]
+
+
+def _say_how_fields_are_read(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Give a field's schema to each of its names, and let null stand for a field that is absent."""
+    properties: dict[str, Any] = {}
+    for names in field_names(model).values():
+        found = schema["properties"][names[0]]
+        options = found.get("anyOf", [])
+        if {"type": "null"} not in options:
+            found = {"anyOf": [found, {"type": "null"}]}
+        for name in names:
+            properties[name] = {key: value for key, value in found.items() if key != "title"}
+    schema["properties"] = properties
+
+
+def _parameters(rule: Rule, described: Operation) -> dict[str, Any]:
+    text = {"type": "string"}
+    in_path = [{"name": name, "in": "path", "required": True, "schema": text} for name in sorted(rule.arguments)]
+    in_query = [{"name": name, "in": "query", "required": False, "schema": text} for name in described.query]
+    return {"parameters": in_path + in_query} if in_path or in_query else {}
+
+
+def _body(described: Operation, schemas: _Schemas) -> dict[str, Any]:
+    if described.body is None:
+        return {}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schemas.of(described.body)}}}}
+
+
+def _responses(described: Operation, schemas: _Schemas) -> dict[str, Any]:
+    content: dict[str, Any] = {described.media_type: {"schema": schemas.of(described.answer)}}
+    if described.events is not None:
+        content["text/event-stream"] = {"schema": {"type": "string"}, "x-event": schemas.of(described.events)}
+    return {
+        "200": {"description": "The answer", "content": content},
+        "default": {
+            "description": "An error",
+            "content": {"application/json": {"schema": schemas.of(ErrorAnswer)}},
+        },
+    }

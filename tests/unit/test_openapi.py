@@ -1,0 +1,179 @@
+"""The document at /openapi.json: complete, true to the models, and true to what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+from jsonschema_rs import Draft202012Validator, meta
+from pydantic import BaseModel, TypeAdapter
+
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.settings import Settings
+from srb.web.answers import ErrorAnswer, SRBCompletion, SRBEvent, TextCompletion, TextCompletionChunk
+from srb.web.app import create_app
+from srb.web.openapi import describe, field_names
+from srb.web.scripted import Script, ScriptedClient, count_to_three
+from srb.web.text_schemas import TextCompletionBody
+
+
+def serve(script: Script = count_to_three) -> FlaskClient:
+    return create_app(Settings(), ScriptedClient(Settings(), script)).test_client()
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    document: dict[str, Any] = serve().get("/openapi.json").json
+    return document
+
+
+def bodies(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, described in methods.items():
+            yield method.upper(), path, described
+
+
+def test_every_route_is_described_with_a_summary_and_its_errors(document: dict[str, Any]) -> None:
+    app = create_app(Settings())
+    described = {(method, path) for method, path, _ in bodies(document)}
+    for rule in app.url_map.iter_rules():
+        path = rule.rule.replace("<", "{").replace(">", "}")
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            assert (method, path) in described
+    for method, path, operation in bodies(document):
+        assert operation["summary"] != path, f"{method} {path} has no docstring"
+        assert operation["responses"]["default"]["content"]["application/json"]["schema"]
+
+
+def test_every_route_that_takes_a_body_says_which(document: dict[str, Any]) -> None:
+    without = {
+        path for method, path, operation in bodies(document) if method == "POST" and "requestBody" not in operation
+    }
+    assert without == {"/props"}  # which takes any, and changes nothing
+
+
+def test_operation_ids_are_unique_and_references_lead_somewhere(document: dict[str, Any]) -> None:
+    ids = [operation["operationId"] for _, _, operation in bodies(document)]
+    assert len(ids) == len(set(ids))
+    text = orjson.dumps(document).decode()
+    for name in {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in document["components"]["schemas"]
+
+
+def test_schemas_are_valid_json_schema(document: dict[str, Any]) -> None:
+    for schema in document["components"]["schemas"].values():
+        meta.validate(schema)
+
+
+def test_fields_are_there_under_all_their_names_with_their_ranges(document: dict[str, Any]) -> None:
+    schema = document["components"]["schemas"]["TextCompletionBody"]
+    names = {name for names in field_names(TextCompletionBody).values() for name in names}
+    assert set(schema["properties"]) == names
+    assert schema["required"] == ["prompt"]
+    assert schema["properties"]["max_tokens"] == schema["properties"]["n_predict"]
+    assert {"type": "integer", "minimum": 0, "maximum": 256} in schema["properties"]["n_probs"]["anyOf"]
+    assert all({"type": "null"} in found["anyOf"] for found in schema["properties"].values())
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("stop", ["x", ["x", "y"], None], [3, [3]]),
+        ("logit_bias", [{"1": 2}, [[1, 2.5]], [["a", False]], []], ["x"]),
+        ("prompt", ["x", [1, 2], ["a", 1], [[1], "b"], {"prompt_string": "x"}], [3, [True]]),
+        ("samplers", ["kpt", ["top_k"]], [{}]),
+        ("lora", [[{"id": 0, "scale": 1}]], [{}, [{"id": 0}]]),
+        ("dry_sequence_breakers", ['["x"]', ["x"]], [[], 3]),
+        ("seed", [-1, 2**32 - 1], [-2, 2**32, 1.5]),
+    ],
+)
+def test_what_the_schema_takes_the_server_takes(
+    document: dict[str, Any], field: str, good: list[Any], bad: list[Any]
+) -> None:
+    schema = {"$ref": "#/components/schemas/TextCompletionBody", "components": document["components"]}
+    validator = Draft202012Validator(schema)
+    http = serve()
+    for values, valid in ((good, True), (bad, False)):
+        for value in values:
+            body = {"prompt": "x", "model": "m", field: value}
+            assert validator.is_valid(body) == valid, value
+            assert (http.post("/v1/completions", data=orjson.dumps(body)).status_code == 200) == valid, value
+
+
+def test_the_document_is_made_without_an_engine() -> None:
+    assert describe(create_app(Settings()))["openapi"].startswith("3.1")
+
+
+# ---- what is answered has the shapes that the document says
+
+
+def everything(command: Generate) -> Iterable[list[Event]]:
+    """Three branches: one with probabilities that a stop string ends, one truncated, one that fails."""
+    request_id = command.request_id
+    top = {"id": 2, "token": "b", "bytes": [98], "logprob": -2.0}
+    probs = [{"id": 1, "token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": [top]}]
+    yield [Accepted(request_id, 5), Delta(request_id, 0, "a", [1], probs)]
+    yield [
+        BranchEnded(request_id, 0, "word", 1, stopping_word="END", logprob=-0.5),
+        BranchEnded(request_id, 1, "limit", 0, truncated=True),
+        BranchEnded(request_id, 2, "error", 0, slug="grammar_dead_end", message="no token fits"),
+        Done(request_id, 5, 2, 1, 10.0, 30.0),
+    ]
+
+
+def events(text: str) -> list[bytes]:
+    lines = text.removesuffix("\n\n").split("\n\n")
+    return [line.removeprefix("data: ").encode() for line in lines if line != "data: [DONE]"]
+
+
+SAID: dict[str, Any] = {
+    "prompt": "x",
+    "n": 3,
+    "logprobs": 1,
+    "return_tokens": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+def read(model: type[BaseModel], data: bytes) -> Any:
+    return model.model_validate_json(data, strict=True)
+
+
+def test_the_openai_dialects_answer_has_its_shape() -> None:
+    http = serve(everything)
+    answer = read(TextCompletion, http.post("/v1/completions", json={"model": "m", **SAID}).data)
+    assert [choice.finish_reason for choice in answer.choices] == ["stop", "length", "error"]
+    assert answer.choices[0].logprobs is not None
+    assert answer.choices[0].stop_reason == "END"
+
+
+def test_each_chunk_of_the_openai_dialect_has_its_shape() -> None:
+    text = serve(everything).post("/v1/completions", json={"stream": True, **SAID}).text
+    chunks = [read(TextCompletionChunk, event) for event in events(text)]
+    assert [len(chunk.choices) for chunk in chunks] == [1, 1, 1, 1, 0]
+    assert chunks[-1].usage is not None
+
+
+def test_the_srb_dialects_answer_has_its_shape() -> None:
+    body = {**SAID, "stream": False}
+    answer = read(SRBCompletion, serve(everything).post("/v1/srb/completions", json=body).data)
+    assert [completion.reason for completion in answer.completions] == ["word", "limit", "error"]
+    assert answer.completions[0].logprobs
+    assert answer.completions[2].error is not None
+
+
+def test_each_event_of_the_srb_dialect_has_its_shape() -> None:
+    adapter: TypeAdapter[SRBEvent] = TypeAdapter(SRBEvent)
+    text = serve(everything).post("/v1/srb/completions", json=SAID).text
+    found = [adapter.validate_json(event, strict=True).event for event in events(text)]
+    assert found == ["start", "stream", "stop", "stop", "error", "stop", "done"]
+
+
+@pytest.mark.parametrize("body", [{}, {"prompt": ""}, {"prompt": "x", "n": 0}, [1]])
+def test_an_error_has_its_shape(body: Any) -> None:
+    answer = read(ErrorAnswer, serve().post("/v1/completions", json=body).data)
+    assert answer.error.code == 400
+    assert answer.error.type == "invalid_request_error"

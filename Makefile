@@ -31,7 +31,7 @@ export CMAKE_C_COMPILER_LAUNCHER := ccache
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache
 endif
 
-.PHONY: help install dev serve test lint bench model clean
+.PHONY: help install dev node serve test lint bench model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -56,8 +56,14 @@ $(BIN)/python:
 serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
-test: dev
+test: dev node
 	$(BIN)/pytest
+
+# OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
+node: build/node/.installed
+build/node/.installed: tests/e2e/node/package.json
+	@mkdir -p build/node && cp $< build/node/
+	@if command -v npm >/dev/null; then npm install --prefix build/node --silent --no-audit --no-fund --no-package-lock && touch $@; fi
 
 lint: dev
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from typing import Any
 from srb.engine.model import Batch, DecodeStatus, Model, StateStore
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.preparing import Preparer
-from srb.engine.probs import chosen_probs, token_probs
+from srb.engine.probs import chosen_probs, token_probs, unknown_prob
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.text import Emission, Prob
@@ -41,6 +41,7 @@ from srb.protocol import (
     GetStats,
     Progress,
     PromptDone,
+    PromptProbs,
     Rejected,
     Rerank,
     StateAction,
@@ -240,7 +241,7 @@ class Engine:
                 request.started_at = self._clock()
             if request.saved is not None:
                 self._tree.adopt(request.saved)
-            self._tree.begin(request.prefix, request.cache_prompt)
+            self._tree.begin(request.prefix, request.cache_prompt, request.reuses)
             self._report_progress(request, events)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
                 self._prompt_is_done(request, events)
@@ -360,6 +361,9 @@ class Engine:
     def _commit(self, runs: list[Run], rows: list[int], events: list[Event]) -> None:
         """Record what was computed; every span that has caught up gets its next token."""
         completed = [run.completes for run in runs]
+        for run, row in zip(runs, rows, strict=True):
+            if isinstance(run.span, Prefix) and run.span.request.wants_scores:
+                self._score(run.span, run.count, row, events)
         for run in runs:  # all of them before a branch ends and what is free is counted
             if isinstance(run.span, Branch):
                 self._tree.advance(run.span, run.count)
@@ -374,6 +378,18 @@ class Engine:
                 # Kept, so that branches that begin later than others need nothing computed again.
                 self._tree.complete(span, self.model.logits(row).copy(), span.request.cache_prompt)
                 self._prompt_is_done(span.request, events)
+
+    def _score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
+        """Tell the probabilities of the tokens that follow the `count` that were just computed, up to `last_row`."""
+        n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
+        first, done = prefix.num_computed, prefix.num_scored
+        probs = [unknown_prob(self.model, prefix.tokens[0])] if done == 0 else []
+        for place in range(max(first + 1, done + len(probs)), min(first + count + 1, len(prefix.tokens))):
+            logits = self.model.logits(last_row - (first + count - place))
+            probs.append(token_probs(self.model, logits, prefix.tokens[place], n_top))
+        prefix.num_scored += len(probs)
+        if probs:
+            events.append(PromptProbs(prefix.request.request_id, probs))
 
     def _start_branches(self, events: list[Event]) -> None:
         """Fork computed prefixes while there is room; each new branch samples its own first token."""

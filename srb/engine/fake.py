@@ -118,6 +118,8 @@ class FakeModel:
     def decode(self, batch: Batch) -> DecodeStatus:
         if not 0 < len(batch) <= self.n_batch:
             raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
+        if sum(batch.wanted) > self.n_seq_max:
+            raise AssertionError(f"{sum(batch.wanted)} rows are wanted, and there is room for {self.n_seq_max}")
         self._rows.clear()
         if self.failures and (status := self.failures.popleft()) is not DecodeStatus.OK:
             return status

@@ -211,6 +211,8 @@ class LlamaModel:
             raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
         if min(batch.seq_ids) < 0 or max(batch.seq_ids) >= self.n_seq_max:
             raise AssertionError("a sequence id out of range")
+        if sum(batch.wanted) > self.n_seq_max:
+            raise AssertionError(f"{sum(batch.wanted)} rows are wanted, and there is room for {self.n_seq_max}")
         self._wanted = batch.wanted
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:

@@ -42,14 +42,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def add(self, seq_id: int, position: int, tokens: Sequence[int], want_logits: bool) -> int:
-        """Append `tokens` at `position` … of `seq_id`; return the row of the last one (its logits, where wanted)."""
+    def add(self, seq_id: int, position: int, tokens: Sequence[int], want_logits: bool, want_all: bool = False) -> int:
+        """Append `tokens` at `position` … of `seq_id`; return the row of the last one (its logits, where wanted).
+
+        `want_all` asks for the logits of every one of them. At most n_seq_max rows of a batch may be wanted.
+        """
         count = len(tokens)
         self.tokens += tokens
         self.positions += range(position, position + count)
         self.seq_ids += [seq_id] * count
-        self.wanted += [0] * (count - 1)
-        self.wanted.append(1 if want_logits else 0)
+        self.wanted += [int(want_all)] * (count - 1)
+        self.wanted.append(1 if want_logits or want_all else 0)
         return len(self.tokens) - 1
 
 

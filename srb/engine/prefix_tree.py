@@ -174,12 +174,14 @@ class PrefixTree:
 
     # ---- a request's prompt
 
-    def begin(self, prefix: Prefix, keep: bool) -> None:
+    def begin(self, prefix: Prefix, keep: bool, reuse: bool = True) -> None:
         """Give a prompt what the tree holds of it, and a node for the rest; `keep` says whether others may find that.
+
+        Without `reuse` or `keep` all of it is computed.
 
         The caller has made sure that cells and ids are available.
         """
-        match = self.match(prefix.tokens) if keep else Match(self._root)
+        match = self.match(prefix.tokens) if keep and reuse else Match(self._root)
         restored_before = self.counters.tokens_restored_total
         at = self._make_resident(match)
         if at.end == len(prefix.tokens):

@@ -34,6 +34,11 @@ def chosen_probs(model: Model, candidates: Candidates, token: int, n_top: int) -
     }
 
 
+def unknown_prob(model: Model, token: int) -> dict[str, Any]:
+    """Return the entry of a token that nothing comes before."""
+    return _piece(model, token) | {"logprob": None, "top_logprobs": []}
+
+
 def _entry(model: Model, token: int, logprob: np.float32) -> dict[str, Any]:
     # JSON has no infinity; this is what a probability of zero in 32 bits comes to.
     return _piece(model, token) | {"logprob": max(float(logprob), -1e9)}

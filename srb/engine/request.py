@@ -27,7 +27,7 @@ _LEGAL = {
 class Prefix:
     """The prompt, shared by all branches of a request. It is no branch, and no branch is it."""
 
-    __slots__ = ("logits", "node", "num_cached", "num_restored", "request", "tokens")
+    __slots__ = ("logits", "node", "num_cached", "num_restored", "num_scored", "request", "tokens")
 
     start = 0
 
@@ -37,6 +37,7 @@ class Prefix:
         self.node: Node | None = None  # the tree's, where the prompt ends; None until the request begins
         self.num_cached: int | None = None  # tokens that the tree had when the request first began
         self.num_restored = 0  # those of them that had been parked
+        self.num_scored = 0  # tokens whose probability has been told, where that was asked for
         self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
 
     @property
@@ -111,7 +112,8 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "report_progress", "request_id", "saved",
+        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "prompt_probs", "report_progress",
+        "request_id", "saved",
         "started_at", "state_name",
     )  # fmt: skip
 
@@ -127,12 +129,23 @@ class Request:
         self.state_name = command.state  # under which the prompt's KV is to be kept
         self.saved = saved  # what the state's file held
         self.report_progress = command.report_progress
+        self.prompt_probs = command.prompt_probs
         self.cache_prompt = command.cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
         specs = zip(command.branches, samplers, strict=True)
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
         self.started_at: float | None = None  # seconds on the engine's clock
         self.prefix_done_at: float | None = None
+
+    @property
+    def wants_scores(self) -> bool:
+        """Whether the prompt's tokens are to be told with their probabilities, and some have not been yet."""
+        return self.prompt_probs and self.prefix.num_scored < len(self.prefix.tokens)
+
+    @property
+    def reuses(self) -> bool:
+        """Whether the prompt begins with what the tree holds of it; scoring needs the logits of every token."""
+        return self.cache_prompt and not self.wants_scores
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]

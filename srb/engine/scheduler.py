@@ -16,6 +16,7 @@ from srb.engine.node import NodeState
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.request import Branch, BranchState, Prefix, Request
 
+MOST_SCORED = 32  # tokens of prompts in a step: each takes a row of logits and about a millisecond
 HEADROOM = 16  # cells kept free per running branch before more is begun, so that beginners do not push each other out
 
 
@@ -37,7 +38,8 @@ class Run:
         assert span.seq_id is not None, f"{span!r} is planned and has no sequence"
         first = span.num_computed
         tokens = span.tokens[first : first + self.count]
-        return batch.add(span.seq_id, span.start + first, tokens, self.completes)
+        want_all = isinstance(span, Prefix) and span.request.wants_scores
+        return batch.add(span.seq_id, span.start + first, tokens, self.completes, want_all)
 
 
 @dataclass(slots=True)
@@ -66,10 +68,17 @@ class Scheduler:
                 plan.runs.append(Run(branch, 1))
                 budget -= 1
                 free -= 1
-        if plan.runs:  # running branches wait for this step, so no prompt may make it long
-            budget = min(budget, self._model.n_ubatch)
+        if plan.runs:  # running branches wait for this step, so prompts only fill the last ubatch that these begin
+            n_ubatch = self._model.n_ubatch
+            budget = min(budget, n_ubatch - len(plan.runs) % n_ubatch)
+        # Every sequence has a row of logits in a batch; a prompt whose tokens are scored takes what is left of them.
+        prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
+        spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
         for span in _to_prefill((request for request in requests if request not in plan.drops), running):
             count = min(span.pending, budget, free)
+            if isinstance(span, Prefix) and span.request.wants_scores:
+                count = min(count, MOST_SCORED, 1 + spare_rows)
+                spare_rows -= max(count - 1, 0)
             if count <= 0:
                 break
             plan.runs.append(Run(span, count))
@@ -98,7 +107,7 @@ class Scheduler:
                 continue
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            match = self._tree.match(request.prefix.tokens) if request.cache_prompt else None
+            match = self._tree.match(request.prefix.tokens) if request.reuses else None
             request.awaits = match.awaits if match is not None and request is not requests[0] else None
             if request.awaits is not None:
                 continue

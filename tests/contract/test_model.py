@@ -55,6 +55,17 @@ def test_a_prompt_in_chunks_has_the_logits_of_the_whole(model: Model) -> None:
     assert close(whole, compute(model, 1, tokens[5:], position=5))
 
 
+def test_every_row_that_is_wanted_has_the_logits_of_its_beginning(model: Model) -> None:
+    tokens = tokens_of(model)[:12]
+    batch = Batch()
+    last = batch.add(0, 0, tokens, want_logits=False, want_all=True)
+    assert model.decode(batch) is DecodeStatus.OK
+    rows = [model.logits(last - 11 + place).copy() for place in range(12)]
+    for place in (0, 5, 11):
+        model.remove(1)
+        assert close(rows[place], compute(model, 1, tokens[: place + 1]))
+
+
 def test_forked_logits_equal_cold_logits(model: Model) -> None:
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
@@ -106,6 +117,10 @@ def test_what_llama_cpp_would_abort_on_raises_before(model: Model) -> None:
     no_such_sequence.add(model.n_seq_max, 0, [5], want_logits=True)
     with pytest.raises((AssertionError, KeyError)):
         model.decode(no_such_sequence)
+    too_many_rows = Batch()
+    too_many_rows.add(0, 0, [5] * (model.n_seq_max + 1), want_logits=True, want_all=True)
+    with pytest.raises(AssertionError):
+        model.decode(too_many_rows)
     compute(model, 0, [5, 6])
     with pytest.raises((AssertionError, KeyError)):
         model.logits(0)

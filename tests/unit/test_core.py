@@ -12,8 +12,8 @@ from srb.engine.core import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
-from srb.protocol import Delta, Done, Failed, FinishReason, GetSlots, Progress, PromptDone, Rejected
-from tests.engine_helpers import Driver, solo
+from srb.protocol import Delta, Done, Failed, FinishReason, GetSlots, Progress, PromptDone, PromptProbs, Rejected
+from tests.engine_helpers import Driver, Outcome, solo
 
 PROMPT = "the old king said"
 
@@ -392,3 +392,56 @@ def test_a_grammar_wins_over_a_json_schema() -> None:
     with pytest.raises(NotSupported):
         driver.submit(PROMPT, json_schema="{}")
     assert driver.model.open_samplers == 0
+
+
+def scores_of(outcome: Outcome) -> list[dict[str, Any]]:
+    return [prob for event in of_kind(outcome.events, PromptProbs) for prob in event.probs]
+
+
+@pytest.mark.parametrize("n_seq_max", [2, 16])
+def test_every_token_of_a_prompt_is_scored_once_by_what_comes_before_it(n_seq_max: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=n_seq_max))
+    tokens = driver.model.tokenize(PROMPT, True, True) * 20
+    outcome = driver.result(driver.submit(tokens, n_probs=2, prompt_probs=True))
+    driver.run()
+    scores = scores_of(outcome)
+    assert [score["id"] for score in scores] == tokens
+    assert (scores[0]["logprob"], scores[0]["top_logprobs"]) == (None, [])
+    for place in (1, 33, len(tokens) - 1):
+        likely = solo(tokens[:place], 1, max_tokens=1, n_probs=2, temperature=0)
+        [prob] = of_kind(likely.events, Delta)[0].probs
+        assert scores[place]["top_logprobs"] == prob["top_logprobs"]
+        assert scores[place]["logprob"] <= scores[place]["top_logprobs"][0]["logprob"]
+    order = [type(event) for event in outcome.events]
+    assert order.index(PromptDone) == 1 + order.count(PromptProbs)
+
+
+def test_a_scored_prompt_is_computed_anew_and_kept_for_others() -> None:
+    driver = Driver()
+    tokens = [7] * 40
+    first = driver.result(driver.submit(tokens))
+    driver.run()
+    scored = driver.result(driver.submit(tokens, prompt_probs=True))
+    driver.run()
+    after = driver.result(driver.submit(tokens))
+    driver.run()
+    assert [outcome.terminal[0].cached_tokens for outcome in (first, scored, after)] == [0, 0, 40]
+    assert first.texts == scored.texts == after.texts
+    assert len(scores_of(scored)) == 40
+
+
+def test_a_prompt_of_one_token_has_one_score() -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit([7], prompt_probs=True))
+    driver.run()
+    assert [score["logprob"] for score in scores_of(outcome)] == [None]
+
+
+def test_branches_go_on_while_a_prompt_is_scored() -> None:
+    driver = Driver(FakeModel(n_seq_max=4))
+    first = driver.submit(PROMPT, n=2, max_tokens=40, ignore_eos=True)
+    driver.step()
+    outcomes = [driver.result(driver.submit([5 + i] * 30, prompt_probs=True, max_tokens=2)) for i in range(2)]
+    driver.run()
+    assert [len(scores_of(outcome)) for outcome in outcomes] == [30, 30]
+    assert driver.result(first).texts[1] == solo(PROMPT, seed=2, max_tokens=40, ignore_eos=True).texts[0]

@@ -1,6 +1,6 @@
-"""`srb serve`: turn flags into SRB_* variables and become gunicorn, with the same process id.
+"""`srb serve`: turn options into SRB_* variables and become gunicorn, with the same process id.
 
-The flags are made from Settings, so each setting has one, plus llama-server's names where the meaning is the same.
+Each setting has an option, made from Settings; `flags` adds llama-server's names and LLAMA_ARG_* variables.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 import srb
+from srb import hub
 from srb.engine.runtime import EXIT_CONFIG
 from srb.errors import ConfigError
+from srb.flags import FLAGS
+from srb.options import HELP, Options, read_options, read_variables, table
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
 
 # Headings of --help, each with the first setting under it; the order is that of Settings.
@@ -25,39 +29,26 @@ _GROUPS = {
     "n": "requests that do not say",
     "seed": "sampling, for requests that do not say",
     "model": "model and context",
+    "cache_cells": "what has been computed",
     "max_queue": "engine",
 }
 
-# Other names of a setting's flag, mostly llama-server's.
-_ALIASES: dict[str, tuple[str, ...]] = {
-    "model": ("-m",),
-    "alias": ("-a",),
-    "n_predict": ("--predict",),
-    "n_ctx": ("-c", "--ctx-size"),
-    "n_batch": ("-b", "--batch-size"),
-    "n_ubatch": ("-ub", "--ubatch-size"),
-    "n_gpu_layers": ("-ngl", "--gpu-layers"),
-    "threads": ("-t",),
-    "threads_batch": ("-tb",),
-    "flash_attn": ("-fa",),
-    "cache_type_k": ("-ctk",),
-    "cache_type_v": ("-ctv",),
-    "main_gpu": ("-mg",),
-    "split_mode": ("-sm",),
-    "tensor_split": ("-ts",),
+_HELP_BEFORE_START = {
+    "config": "a TOML file of settings (config/default.toml has all of them)",
+    "hf_repo": "fetch the model from Hugging Face: user/model, or user/model:quant (Q4_K_M if it does not say)",
+    "hf_file": "the file to fetch from there",
+    "hf_token": "access token for it",
+    "model_url": "fetch the model from this address",
+    "offline": "fetch nothing: take what was fetched before",
 }
 
-# llama-server's options for what is always so here, or is done by another one.
-_NOT_NEEDED: dict[str, str] = {
-    "-np": "branches share one context; see --max-n",
-    "--parallel": "branches share one context; see --max-n",
-    "-cb": "batching is always continuous",
-    "--cont-batching": "batching is always continuous",
-    "-kvu": "the KV store is always one",
-    "--kv-unified": "the KV store is always one",
-    "-n": "say --n for the number of branches and --predict for their length",
-    "--slots": "GET /slots is always served",
-}
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """One VALUE behind all names of an option, as Python 3.13 has it."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        value = "" if action.nargs == 0 else f" {action.metavar}"
+        return ", ".join(action.option_strings) + value
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,79 +61,136 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; returns only by SystemExit or by becoming another program."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["serve"]:
+        _serve(arguments[1:])
     parser = _Parser(prog="srb", description=srb.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_serve(commands)
-    options, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        _refuse(unknown[0])
-    flags = {name: value for name, value in vars(options).items() if value is not None and name != "config"}
-    _serve(flags, options.config)
+    commands.add_parser("serve", help="start the server", add_help=False)
+    parser.parse_args(arguments)
 
 
-def _serve(flags: dict[str, str | bool], config: str | None) -> NoReturn:
+def _serve(arguments: Sequence[str]) -> NoReturn:
+    flags, variables = Options(), Options()
     environ = dict(os.environ)
-    if config is not None:
-        environ[CONFIG_VARIABLE] = os.path.abspath(config)
     try:
-        Settings.load(flags, environ)
+        flags = read_options(arguments)
+        if "help" in flags.values:
+            _print_help()
+        variables = read_variables(environ)
+        _warn(variables.without_effect | flags.without_effect)
+        if "config" in flags.values:
+            environ[CONFIG_VARIABLE] = os.path.abspath(flags.values["config"])
+        settings = _settings(flags, variables, environ)
+        Settings.load(flags=settings, environ=environ).load_api_keys()
     except ConfigError as error:
-        _fail(error.message)
-    environ |= {ENV_PREFIX + name.upper(): str(value) for name, value in flags.items()}
+        _fail(_with_sources(error.message, flags, variables))
+    environ |= {ENV_PREFIX + name.upper(): value for name, value in settings.items()}
     # `python -m gunicorn` and not the script: only this interpreter is known to have the package.
     command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.gunicorn_conf", "srb.web.app:create_app()"]
     sys.stdout.flush()
+    sys.stderr.flush()
     os.execve(sys.executable, command, environ)
 
 
-def _add_serve(commands: Any) -> None:
-    serve = commands.add_parser(
-        "serve",
-        help="start the server",
+def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that were given, with the path of the model that was fetched for them."""
+    values = variables.values | flags.values
+    settings = {name: value for name, value in values.items() if name in Settings.model_fields}
+    asked = flags if {"model", "hf_repo", "model_url"} & flags.values.keys() else variables
+    sources = {"model", "hf_repo", "model_url"} & asked.values.keys()
+    if len(sources) > 1:
+        raise ConfigError(" and ".join(asked.sources[name] for name in sorted(sources)) + " exclude each other")
+    if asked is variables and ENV_PREFIX + "MODEL" in environ:
+        return settings
+    offline = values.get("offline") == "true"
+    if "hf_repo" in sources:
+        path = hub.fetch_from_hub(values["hf_repo"], values.get("hf_file", ""), values.get("hf_token", ""), offline)
+        settings["model"] = str(path)
+    elif "model_url" in sources:
+        settings["model"] = str(hub.fetch_from_url(values["model_url"], offline))
+    elif "hf_file" in flags.values:
+        raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
+    return settings
+
+
+def _with_sources(message: str, *given: Options) -> str:
+    """Name the option or variable that was used, where Settings knows only that of the setting."""
+    for options in given:
+        for name, source in options.sources.items():
+            message = message.replace(f"(from --{name.replace('_', '-')})", f"(from {source})")
+    return message
+
+
+def _warn(without_effect: Mapping[str, str]) -> None:
+    for name, why in without_effect.items():
+        print(f"srb: {name} has no effect here: {why}", file=sys.stderr)
+
+
+# Help -----------------------------------------------------------------------------------------------------------------
+
+
+def _print_help() -> NoReturn:
+    parser = argparse.ArgumentParser(
+        prog="srb serve",
         usage="srb serve [options]",
-        description="Start the server. A flag wins over its SRB_* variable, and that over the configuration file.",
-        allow_abbrev=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=34, width=110),
+        description="Start the server. An option wins over its SRB_* variable, that over llama-server's LLAMA_ARG_* "
+        "variable, and that over the configuration file.",
+        epilog="Also taken, without effect and with a line that says so: " + ", ".join(_without_effect()),
+        add_help=False,
+        formatter_class=lambda prog: _HelpFormatter(prog, max_help_position=34, width=110),
     )
-    serve.add_argument("--config", metavar="FILE", help="a TOML file of settings (config/default.toml has all of them)")
-    group: Any = serve
-    for name, field in Settings.model_fields.items():
+    names = _names_by_setting()
+    parser.add_argument(*HELP.names.split(), action="store_true", help="show this and exit")
+    for name, text in _HELP_BEFORE_START.items():
+        _describe(parser, names[name], text, switch=name == "offline")
+    group: Any = parser
+    for name, info in Settings.model_fields.items():
         if name in _GROUPS:
-            group = serve.add_argument_group(_GROUPS[name])
-        _add_flag(group, name, field)
+            group = parser.add_argument_group(_GROUPS[name])
+        _add_setting(group, names[name], info)
+    parser.print_help()
+    sys.exit(0)
 
 
-def _add_flag(group: Any, name: str, field: FieldInfo) -> None:
-    """Add the flag of one setting. Its value stays text: Settings checks it, for all sources alike."""
-    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+def _add_setting(group: Any, names: list[str], info: FieldInfo) -> None:
+    choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     notes = [f"one of {', '.join(choices)}"] if choices else []
-    notes.append(f"default: {_shown(field.default)}")
-    options: dict[str, Any] = {"dest": name, "help": f"{field.description} ({'; '.join(notes)})".replace("%", "%%")}
-    if field.annotation is bool:
-        options["action"] = argparse.BooleanOptionalAction
-    else:
-        options["metavar"] = "N" if field.annotation is int else "NAME" if choices else "TEXT"
-    if name == "n_gpu_layers":
-        options["type"] = _layers
-    elif name == "flash_attn":
-        options |= {"nargs": "?", "const": "on"}
-    group.add_argument(*_ALIASES.get(name, ()), "--" + name.replace("_", "-"), **options)
+    notes.append(f"default: {_shown(info.default)}")
+    metavar = "N" if info.annotation in (int, float) else "NAME" if choices else "TEXT"
+    _describe(group, names, f"{info.description} ({'; '.join(notes)})", info.annotation is bool, metavar)
 
 
-def _layers(text: str) -> str:
-    return "-1" if text in ("all", "auto") else text
+def _describe(group: Any, names: list[str], text: str, switch: bool, metavar: str = "TEXT") -> None:
+    options: dict[str, Any] = {"action": "store_true"} if switch else {"metavar": metavar}
+    group.add_argument(*names, dest=names[-1], help=text.replace("%", "%%"), **options)
+
+
+def _names_by_setting() -> dict[str, list[str]]:
+    """Return the spellings of each setting's option, short ones first and its own name last.
+
+    One that sets several is shown with the first; left out are those that mean one value of it, such as -v.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, flags in table().items():
+        if flags[0].sets and flags[0].value == "true":
+            found[flags[0].sets].append(name)
+    return {setting: sorted(names, key=lambda name: _place(name, setting)) for setting, names in found.items()}
+
+
+def _place(name: str, setting: str) -> tuple[bool, bool, bool]:
+    own = setting.replace("_", "-")
+    return name in (f"--{own}", f"--no-{own}"), name.startswith("--"), name.startswith("--no-")
+
+
+def _without_effect() -> list[str]:
+    return [flag.names.split()[-1] for flag in FLAGS if flag.why and not flag.refused]
 
 
 def _shown(default: object) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
-    return str(default) or "empty"
-
-
-def _refuse(option: str) -> NoReturn:
-    why = _NOT_NEEDED.get(option)
-    _fail(f"{option} is not needed: {why}" if why else f"unknown option {option}; see srb serve --help")
+    return str(default).replace("\n", "\\n") or "empty"
 
 
 def _fail(message: str) -> NoReturn:

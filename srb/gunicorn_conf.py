@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -45,6 +46,7 @@ def _load() -> Settings:
     """Return the settings, after looking at what would fail later and less clearly."""
     try:
         settings = Settings.load()
+        settings.load_api_keys()
         if settings.engine_managed:
             check_model_file(settings)
     except ConfigError as error:
@@ -62,7 +64,21 @@ _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
 
-bind = f"[{_settings.host}]:{_settings.port}" if ":" in _settings.host else f"{_settings.host}:{_settings.port}"
+
+def _address(host: str) -> str:
+    """Return one of the settings' hosts in gunicorn's form."""
+    if host.endswith(".sock"):
+        return f"unix:{host}"
+    return f"[{host.strip('[]')}]:{_settings.port}" if ":" in host else f"{host}:{_settings.port}"
+
+
+bind = [_address(host) for host in _settings.hosts]
+reuse_port = _settings.reuse_port
+keyfile = _settings.ssl_key_file or None
+certfile = _settings.ssl_cert_file or None
+forwarder_headers = ""  # no client's header may change the path that is asked for
+umask = os.umask(0o077)  # the one of this process, for a socket's file; gunicorn's own default is none at all
+os.umask(umask)
 workers = _settings.workers
 worker_class = "srb.gunicorn_worker.Worker"
 worker_connections = _settings.worker_connections
@@ -93,6 +109,8 @@ def _check_address(host: str, port: int) -> None:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if _settings.reuse_port:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             probe.bind(address)
             probe.listen(1)
     except OSError as error:
@@ -112,14 +130,20 @@ def pre_exec(server: Any) -> None:
 def when_ready(server: Any) -> None:
     """Start the supervisor, which shows the first screen when the model is loaded."""
     global _supervisor
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")  # where the workers share their counts
     url = _public_url(server.LISTENERS)
     if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
         return
     command = [sys.executable, "-m", "srb.engine.supervisor", "--parent", str(os.getpid()), "--url", url]
     # A session of its own: Ctrl-C reaches the arbiter alone, which ends the streams first and the engine last.
-    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_without_keys())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _without_keys() -> dict[str, str]:
+    """Return this process's environment without what the engine has no use for."""
+    return {name: value for name, value in os.environ.items() if name != "SRB_API_KEY"}
 
 
 def _public_url(listeners: list[Any]) -> str:
@@ -128,12 +152,20 @@ def _public_url(listeners: list[Any]) -> str:
         return f"http+unix://{name}"
     host, port = str(name[0]), name[1]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if _settings.ssl_cert_file else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def post_worker_init(worker: Any) -> None:
     """Connect to the engine now, and not when the first request arrives."""
     worker.wsgi.extensions["srb"].start()
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Forget what a worker that has ended had open; what it had counted stays."""
+    from prometheus_client.multiprocess import mark_process_dead  # it looks at the environment when it is imported
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 def worker_int(worker: Any) -> None:
@@ -152,6 +184,7 @@ def _on_child(server: Any, signum: int, frame: Any) -> None:
 
 def on_exit(server: Any) -> None:
     """Stop the supervisor, and with it the engine, after the workers have ended."""
+    shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
     if _supervisor is None:
         return
     if _supervisor_died:

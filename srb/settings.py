@@ -104,7 +104,7 @@ class Settings(BaseModel):
     keepalive: int = Field(5, ge=1, description="seconds an idle connection is kept, and a request's headers may take")
     read_timeout: int = Field(15, ge=1, description="seconds in which a request's body must have arrived; else 408")
     write_timeout: int = Field(30, ge=1, description="seconds without progress before a slow reader is cancelled")
-    sse_ping_interval: int = Field(15, ge=1, description="seconds of silence before a keep-alive comment is sent")
+    sse_ping_interval: int = Field(15, ge=-1, description="seconds of silence before a keep-alive comment; -1: none")
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="largest request body, in bytes")
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; without a slash at its end"
@@ -137,8 +137,8 @@ class Settings(BaseModel):
     # What a request gets when it does not say
     n: int = Field(8, ge=1, le=255, description="branches of a request in the srb dialect that names no n")
     max_n: int = Field(64, ge=1, le=255, description="most branches that one request may ask for")
+    n_predict: int = Field(-1, ge=-1, description="tokens a branch in all other dialects may have; -1: no limit")
     default_max_tokens: int = Field(128, ge=-1, description="tokens a branch in the srb dialect may have; -1: no limit")
-    n_predict: int = Field(-1, ge=-1, description="tokens a branch in the other dialects may have; -1: no limit")
     stop: Strings = Field("", description="string that ends a branch; several as a JSON list")
     cache_prompt: bool = Field(True, description="use and keep what has been computed")
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(

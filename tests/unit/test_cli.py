@@ -6,11 +6,16 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from srb import cli
+from srb.flags import BEFORE_START, FLAGS, Flag
+from srb.options import table
 from srb.settings import Settings
+
+KNOWN = Path(__file__).parent / "llama_server_flags.txt"
 
 
 class Executed(Exception):
@@ -20,6 +25,10 @@ class Executed(Exception):
         self.command, self.environ = list(command), dict(environ)
 
 
+def is_ours(variable: str) -> bool:
+    return variable.startswith(("SRB_", "LLAMA_", "HF_", "MTMD_"))
+
+
 @pytest.fixture(autouse=True)
 def no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
     def execve(path: str, command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -27,7 +36,7 @@ def no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Executed(command, environ)
 
     monkeypatch.setattr(os, "execve", execve)
-    for name in [name for name in os.environ if name.startswith("SRB_")]:
+    for name in filter(is_ours, list(os.environ)):
         monkeypatch.delenv(name)
 
 
@@ -63,8 +72,62 @@ def test_llama_servers_names_mean_the_same() -> None:
     assert settings == Settings(
         model="m.gguf", n_ctx=100, n_batch=64, n_ubatch=32, n_gpu_layers=-1, threads=3, threads_batch=4,
         flash_attn="on", cache_type_k="q8_0", cache_type_v="q4_0", alias="mine", host="::", main_gpu=1,
-        split_mode="row", tensor_split="3,1", mlock=True, mmap=False, metrics=False, n_predict=7,
+        split_mode="row", tensor_split="3,1", mlock=True, mmap=False, metrics=False, n_predict=7, default_max_tokens=7,
     )  # fmt: skip
+
+
+def test_the_flags_of_the_rust_server_mean_the_same() -> None:
+    flags = (
+        "-m m.bin -P 8081 -f --num-threads 2 --num-ctx-tokens 512 --batch-size 8 --repeat-last-n 9 -p 1.2 -T 0.7 -k 50"
+    )
+    assert serve(*flags.split(), "--top-p", "0.9") == Settings(
+        model="m.bin", port=8081, threads=2, n_ctx=512, n_batch=8, repeat_last_n=9, repeat_penalty=1.2, temperature=0.7,
+        top_k=50, top_p=0.9,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [
+        (["--ctx_size", "9"], {"n_ctx": 9}),
+        (["--port=80"], {"port": 80}),
+        (["-n", "-1"], {"n_predict": -1, "default_max_tokens": -1}),
+        (["--top-nsigma", "-1.5"], {"top_n_sigma": -1.5}),
+        (["--alias", "--strange"], {"alias": "--strange"}),
+        (["-fa", "-m", "x"], {"flash_attn": "on", "model": "x"}),
+        (["-fa", "0"], {"flash_attn": "off"}),
+        (["-fa", "auto"], {"flash_attn": "auto"}),
+        (["-lm", "mlock"], {"mmap": False, "mlock": True}),
+        (["-lm", "mmap+mlock"], {"mmap": True, "mlock": True}),
+        (["-lm", "none", "--mmap"], {"mmap": True}),
+        (["-to", "600"], {"read_timeout": 600, "write_timeout": 600}),
+        (["-ngl", "auto"], {"n_gpu_layers": -1}),
+        (["-cram", "-1"], {"cache_ram_mib": 2**30}),
+        (["--memory-f32"], {"cache_type_k": "f32", "cache_type_v": "f32"}),
+        (["--path", "/srv"], {"static_path": "/srv"}),
+        (["--slots-endpoint-disable"], {"slots": False}),
+        (["--slots", "--no-slots"], {"slots": False}),
+        (["--slot-save-path", "/var/states"], {"state_dir": "/var/states"}),
+        (["-v"], {"log_level": "debug"}),
+        (["-lv", "1"], {"log_level": "error"}),
+        (["--log-disable"], {"log_level": "error"}),
+        (["-r", "User:", "-r", "\\n\\q"], {"stop": '["User:","\\n\\\\q"]'}),
+        (["--dry-sequence-breaker", "a", "--dry-sequence-breaker", "b"], {"dry_sequence_breakers": '["a","b"]'}),
+        (["--dry-sequence-breaker", "none"], {"dry_sequence_breakers": "[]"}),
+        (["--samplers", "top_k;min_p"], {"samplers": "top_k;min_p"}),
+        (["--sampler-seq", "km"], {"samplers": "k;m"}),
+        (["-l", "5+1.5", "-l", "7-inf"], {"logit_bias": "5+1.5,7-inf"}),
+        (["--mirostat-lr", "0.2", "--mirostat-ent", "4"], {"mirostat_eta": 0.2, "mirostat_tau": 4.0}),
+    ],
+)
+def test_a_flag_sets_what_it_means(flags: list[str], settings: dict[str, Any]) -> None:
+    assert serve(*flags) == Settings(**settings)
+
+
+def test_a_grammar_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "yes.gbnf").write_text('root ::= "yes"\n')
+    assert serve("--grammar-file", str(tmp_path / "yes.gbnf")).grammar == 'root ::= "yes"\n'
+    assert serve("-jf", str(tmp_path / "yes.gbnf")).json_schema == 'root ::= "yes"\n'
 
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
@@ -75,7 +138,112 @@ def test_every_setting_has_a_flag(name: str) -> None:
         changed = serve(f"--no-{flag}" if field.default else f"--{flag}")
         assert getattr(changed, name) is not field.default
     else:
-        assert serve(f"--{flag}", str(field.default)) == Settings()
+        assert getattr(serve(f"--{flag}", str(field.default)), name) == field.default
+
+
+# Every flag of llama-server ------------------------------------------------------------------------------------------
+
+
+def spellings() -> list[tuple[str, Flag]]:
+    return [(name, flag) for flag in FLAGS for name in (*flag.names.split(), *flag.off.split())]
+
+
+def test_what_a_flag_sets_is_there() -> None:
+    assert {flag.sets for flag in FLAGS if flag.sets} <= {*Settings.model_fields, *BEFORE_START}
+    for flag in FLAGS:
+        assert bool(flag.sets) != bool(flag.why), flag.names
+
+
+def test_no_setting_has_the_name_of_a_flag_without_effect() -> None:
+    idle = {name for name, flag in spellings() if flag.why}
+    assert not idle & {"--" + name.replace("_", "-") for name in Settings.model_fields}
+
+
+def test_a_spelling_has_one_meaning() -> None:
+    for name, flags in table().items():
+        assert len({(flag.switch, flag.words, bool(flag.optional), bool(flag.why)) for flag in flags}) == 1, name
+        assert len({flag.sets for flag in flags}) == len(flags), name
+
+
+def test_every_flag_and_variable_of_llama_server_is_known() -> None:
+    listed = [line.split() for line in KNOWN.read_text().splitlines() if not line.startswith("#")]
+    flags = {word for line in listed for word in line if word.startswith("-")}
+    assert len(flags) > 400
+    assert flags <= table().keys()
+    assert {word for line in listed for word in line if word[0].isupper()} <= {flag.variable for flag in FLAGS}
+
+
+@pytest.mark.parametrize(("name", "flag"), [pair for pair in spellings() if pair[1].why and not pair[1].refused])
+def test_a_flag_without_effect_is_one_line_and_takes_its_words(
+    capsys: pytest.CaptureFixture[str], name: str, flag: Flag
+) -> None:
+    words = [] if flag.switch else [(*flag.optional, "--port")[0]] * flag.words
+    assert serve(name, *words, "--n", "3", name, *words) == Settings(n=3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"srb: {name} has no effect here: {flag.why}"]
+
+
+@pytest.mark.parametrize(("name", "flag"), [pair for pair in spellings() if pair[1].refused])
+def test_a_flag_that_cannot_be_passed_over_is_refused(
+    capsys: pytest.CaptureFixture[str], name: str, flag: Flag
+) -> None:
+    assert f"{name} is not possible here: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
+
+
+# Variables -----------------------------------------------------------------------------------------------------------
+
+
+def test_llama_servers_variables_mean_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "LLAMA_ARG_CTX_SIZE": "100", "LLAMA_ARG_N_PREDICT": "7", "LLAMA_ARG_FLASH_ATTN": "1", "LLAMA_API_KEY": "k",
+        "LLAMA_ARG_REUSE_PORT": "on", "LLAMA_ARG_NO_CACHE_PROMPT": "1", "LLAMA_ARG_UI": "off", "LLAMA_ARG_TOP_K": "9",
+        "LLAMA_ARG_ENDPOINT_METRICS": "0", "LLAMA_ARG_N_GPU_LAYERS": "all",
+    }  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert serve() == Settings(
+        n_ctx=100, n_predict=7, default_max_tokens=7, flash_attn="on", api_key="k", reuse_port=True, cache_prompt=False,
+        ui=False, top_k=9,
+    )  # fmt: skip
+
+
+def test_a_flag_wins_over_an_srb_variable_and_that_over_llama_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "srb.toml").write_text("port = 1\ntop_k = 1\nn_ctx = 1\n")
+    monkeypatch.setenv("SRB_CONFIG", str(tmp_path / "srb.toml"))
+    for name in ("PORT", "TOP_K", "CTX_SIZE"):
+        monkeypatch.setenv(f"LLAMA_ARG_{name}", "2")
+    for name in ("PORT", "TOP_K"):
+        monkeypatch.setenv(f"SRB_{name}", "3")
+    settings = serve("--port", "4")
+    assert (settings.port, settings.top_k, settings.n_ctx) == (4, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("LLAMA_ARG_PORT", "x", "port (from LLAMA_ARG_PORT): "),
+        ("LLAMA_ARG_UI", "maybe", "LLAMA_ARG_UI: should be on or off, got 'maybe'"),
+        ("LLAMA_ARG_DOCKER_REPO", "gemma3", "LLAMA_ARG_DOCKER_REPO is not possible here"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert message in refusal(capsys, "serve")
+
+
+def test_a_variable_without_effect_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_THREADS_HTTP", "4")
+    assert serve() == Settings()
+    assert capsys.readouterr().err == "srb: LLAMA_ARG_THREADS_HTTP has no effect here: the web server has no threads\n"
+
+
+# What wins, and what is wrong ----------------------------------------------------------------------------------------
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(
@@ -92,11 +260,20 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     ("arguments", "message"),
     [
         (["serve", "--port", "x"], "port (from --port): "),
-        (["serve", "--ports", "1"], "unknown option --ports"),
-        (["serve", "--n-ct", "1"], "unknown option --n-ct"),
-        (["serve", "-np", "4"], "-np is not needed: branches share one context; see --max-n"),
+        (["serve", "-c", "x"], "n_ctx (from -c): "),
+        (["serve", "--ports", "1"], "unknown option --ports; did you mean --port?"),
+        (["serve", "--n-ct", "1"], "unknown option --n-ct; did you mean --n-ctx?"),
+        (["serve", "--nothing-of-the-kind"], "unknown option --nothing-of-the-kind; see srb serve --help"),
+        (["serve", "model.gguf"], "unexpected word 'model.gguf'; options begin with a dash"),
         (["serve", "--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
-        (["serve", "--n"], "expected one argument"),
+        (["serve", "--n"], "--n needs a value"),
+        (["serve", "--control-vector-layer-range", "1"], "--control-vector-layer-range needs 2 values"),
+        (["serve", "--mlock=yes"], "--mlock takes no value, got 'yes'"),
+        (["serve", "--grammar-file", "/nowhere.gbnf"], "cannot read /nowhere.gbnf: No such file"),
+        (["serve", "--ssl-key-file", "key.pem"], "HTTPS needs both ssl_key_file and ssl_cert_file"),
+        (["serve", "--api-key-file", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["serve", "--hf-file", "x.gguf"], "--hf-file needs --hf-repo"),
+        (["serve", "-m", "x.gguf", "-hf", "a/b"], "-hf and -m exclude each other"),
         (["sevre"], "invalid choice: 'sevre'"),
         ([], "required: COMMAND"),
     ],

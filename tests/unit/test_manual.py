@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from srb.cli import _ALIASES
 from srb.errors import ConfigError, ProtocolError, SRBError
+from srb.options import table
 from srb.protocol import FinishReason, SamplingParams
 from srb.settings import Settings
 from srb.web.app import create_app
@@ -94,8 +94,7 @@ def test_settings_flags_and_targets_that_are_named_exist() -> None:
     text = "".join(page.read_text() for page in PAGES)
     for variable in re.findall(r"SRB_([A-Z_]+)", text):
         assert variable == "CONFIG" or variable.lower() in Settings.model_fields, variable
-    flags = {"--" + name.replace("_", "-") for name in Settings.model_fields} | {"--config", "--help"}
-    flags |= {alias for aliases in _ALIASES.values() for alias in aliases}
+    flags = table()
     for line in re.findall(r"srb serve ([^`\n]*)", text):
         for flag in re.findall(r"(?<!\S)--?[a-z][\w-]*", line):
             assert flag in flags, flag

@@ -1,0 +1,421 @@
+"""The options of `srb serve` that have llama-server's names: what each one sets, or why it has no effect here.
+
+Names, LLAMA_ARG_* variables and numbers of values are those of llama.cpp's common/arg.cpp; some more are those of the
+older servers whose place this one takes. Besides, every setting has an option of its own, made from its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from srb.errors import ConfigError
+
+TRUE, FALSE = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
+ON_OFF_AUTO = (*TRUE, *FALSE, "auto", "-1")
+BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "offline")  # what is no setting: done before the start
+
+_NO_LIMIT_MIB = 2**30
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One thing that an option does; an option that does two has two rows, alike but for what they set.
+
+    A word follows each of `names` and is the setting's value. A `switch` has none: it sets `value`, and "false" under
+    its names in `off`. `convert` makes the value of all words that were given for it, in their order.
+    """
+
+    names: str  # separated by spaces
+    sets: str = ""  # a setting, or one of BEFORE_START; empty: nothing, for the reason in `why`
+    variable: str = ""
+    off: str = ""
+    switch: bool = False
+    value: str = "true"
+    convert: Callable[[Sequence[str]], str] | None = None
+    optional: Sequence[str] = ()  # the word may be missing, and is there only if it is one of these
+    words: int = 1
+    why: str = ""
+    refused: bool = False  # it cannot be passed over: another model would be served, or none was wanted
+
+    def result(self, words: Sequence[str]) -> str:
+        """Return what it sets when these words were given."""
+        return self.convert(words) if self.convert else words[-1]
+
+
+def _layers(words: Sequence[str]) -> str:
+    return "-1" if words[-1] in ("all", "auto") else words[-1]
+
+
+def _on_off_auto(words: Sequence[str]) -> str:
+    word = words[-1]
+    return "on" if word in TRUE else "off" if word in FALSE else "auto" if word == "-1" else word
+
+
+def _mebibytes(words: Sequence[str]) -> str:
+    return str(_NO_LIMIT_MIB) if words[-1] == "-1" else words[-1]
+
+
+def _maps(words: Sequence[str]) -> str:
+    return str(words[-1] in ("auto", "mmap", "mmap+mlock")).lower()
+
+
+def _locks(words: Sequence[str]) -> str:
+    return str(words[-1] in ("mlock", "mmap+mlock")).lower()
+
+
+def _severity(words: Sequence[str]) -> str:
+    """llama-server counts upwards from errors; a word that is no number is left for the setting to refuse."""
+    levels = {"-1": "error", "0": "error", "1": "error", "2": "warning", "3": "info"}
+    return levels.get(words[-1], "debug" if words[-1].isdigit() else words[-1])
+
+
+def _joined(words: Sequence[str]) -> str:
+    return ",".join(words)
+
+
+def _letters(words: Sequence[str]) -> str:
+    return ";".join(words[-1])
+
+
+def _strings(words: Sequence[str]) -> str:
+    """llama-server reads \\n and the like in these."""
+    texts = [re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), word, flags=re.DOTALL) for word in words]
+    return orjson.dumps(texts).decode()
+
+
+def _breakers(words: Sequence[str]) -> str:
+    return _strings([] if words[-1] == "none" else words)
+
+
+def _text_of(words: Sequence[str]) -> str:
+    try:
+        return Path(words[-1]).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {words[-1]}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+
+
+_WITH_EFFECT = (
+    Flag("-t --threads --num-threads", "threads", "LLAMA_ARG_THREADS"),
+    Flag("-tb --threads-batch", "threads_batch"),
+    Flag("-c --ctx-size --num-ctx-tokens", "n_ctx", "LLAMA_ARG_CTX_SIZE"),
+    Flag("-n --predict --n-predict", "n_predict", "LLAMA_ARG_N_PREDICT"),
+    Flag("-n --predict --n-predict", "default_max_tokens", "LLAMA_ARG_N_PREDICT"),
+    Flag("-b --batch-size", "n_batch", "LLAMA_ARG_BATCH"),
+    Flag("-ub --ubatch-size", "n_ubatch", "LLAMA_ARG_UBATCH"),
+    Flag("-cram --cache-ram", "cache_ram_mib", "LLAMA_ARG_CACHE_RAM", convert=_mebibytes),
+    Flag("--context-shift", "context_shift", "LLAMA_ARG_CONTEXT_SHIFT", off="--no-context-shift", switch=True),
+    Flag("-fa --flash-attn", "flash_attn", "LLAMA_ARG_FLASH_ATTN", convert=_on_off_auto, optional=ON_OFF_AUTO),
+    Flag("-r --reverse-prompt", "stop", convert=_strings),
+    Flag("--samplers", "samplers"),
+    Flag("-s --seed", "seed"),
+    Flag("--sampler-seq --sampling-seq", "samplers", convert=_letters),
+    Flag("--ignore-eos", "ignore_eos", switch=True),
+    Flag("--temp --temperature -T", "temperature", "LLAMA_ARG_TEMPERATURE"),
+    Flag("--top-k -k", "top_k", "LLAMA_ARG_TOP_K"),
+    Flag("--top-p", "top_p", "LLAMA_ARG_TOP_P"),
+    Flag("--min-p", "min_p", "LLAMA_ARG_MIN_P"),
+    Flag("--top-nsigma --top-n-sigma", "top_n_sigma"),
+    Flag("--xtc-probability", "xtc_probability"),
+    Flag("--xtc-threshold", "xtc_threshold"),
+    Flag("--typical --typical-p", "typical_p"),
+    Flag("--repeat-last-n", "repeat_last_n"),
+    Flag("--repeat-penalty -p", "repeat_penalty", "LLAMA_ARG_REPEAT_PENALTY"),
+    Flag("--presence-penalty", "presence_penalty", "LLAMA_ARG_PRESENCE_PENALTY"),
+    Flag("--frequency-penalty", "frequency_penalty", "LLAMA_ARG_FREQUENCY_PENALTY"),
+    Flag("--dry-multiplier", "dry_multiplier"),
+    Flag("--dry-base", "dry_base"),
+    Flag("--dry-allowed-length", "dry_allowed_length"),
+    Flag("--dry-penalty-last-n", "dry_penalty_last_n"),
+    Flag("--dry-sequence-breaker", "dry_sequence_breakers", convert=_breakers),
+    Flag("--adaptive-target", "adaptive_target"),
+    Flag("--adaptive-decay", "adaptive_decay"),
+    Flag("--dynatemp-range", "dynatemp_range"),
+    Flag("--dynatemp-exp", "dynatemp_exponent"),
+    Flag("--mirostat", "mirostat"),
+    Flag("--mirostat-lr", "mirostat_eta"),
+    Flag("--mirostat-ent", "mirostat_tau"),
+    Flag("-l --logit-bias", "logit_bias", convert=_joined),
+    Flag("--grammar", "grammar"),
+    Flag("--grammar-file", "grammar", convert=_text_of),
+    Flag("-j --json-schema", "json_schema"),
+    Flag("-jf --json-schema-file", "json_schema", convert=_text_of),
+    Flag("-ctk --cache-type-k", "cache_type_k", "LLAMA_ARG_CACHE_TYPE_K"),
+    Flag("-ctv --cache-type-v", "cache_type_v", "LLAMA_ARG_CACHE_TYPE_V"),
+    Flag("-lm --load-mode", "mmap", "LLAMA_ARG_LOAD_MODE", convert=_maps),
+    Flag("-lm --load-mode", "mlock", "LLAMA_ARG_LOAD_MODE", convert=_locks),
+    Flag("-ngl --gpu-layers --n-gpu-layers", "n_gpu_layers", "LLAMA_ARG_N_GPU_LAYERS", convert=_layers),
+    Flag("-sm --split-mode", "split_mode", "LLAMA_ARG_SPLIT_MODE"),
+    Flag("-ts --tensor-split", "tensor_split", "LLAMA_ARG_TENSOR_SPLIT"),
+    Flag("-mg --main-gpu", "main_gpu", "LLAMA_ARG_MAIN_GPU"),
+    Flag("-a --alias", "alias", "LLAMA_ARG_ALIAS"),
+    Flag("-m --model", "model", "LLAMA_ARG_MODEL"),
+    Flag("-mu --model-url", "model_url", "LLAMA_ARG_MODEL_URL"),
+    Flag("-hf -hfr --hf-repo", "hf_repo", "LLAMA_ARG_HF_REPO"),
+    Flag("-hff --hf-file", "hf_file", "LLAMA_ARG_HF_FILE"),
+    Flag("-hft --hf-token", "hf_token", "HF_TOKEN"),
+    Flag("--offline", "offline", "LLAMA_ARG_OFFLINE", switch=True),
+    Flag("--host", "host", "LLAMA_ARG_HOST"),
+    Flag("--port -P", "port", "LLAMA_ARG_PORT"),
+    Flag("--reuse-port", "reuse_port", "LLAMA_ARG_REUSE_PORT", switch=True),
+    Flag("--path", "static_path", "LLAMA_ARG_STATIC_PATH"),
+    Flag("--cors-origins", "cors_origins", "LLAMA_ARG_CORS_ORIGINS"),
+    Flag("--cors-methods", "cors_methods", "LLAMA_ARG_CORS_METHODS"),
+    Flag("--cors-headers", "cors_headers", "LLAMA_ARG_CORS_HEADERS"),
+    Flag(
+        "--cors-credentials", "cors_credentials", "LLAMA_ARG_CORS_CREDENTIALS", off="--no-cors-credentials", switch=True
+    ),
+    Flag("--api-prefix", "api_prefix", "LLAMA_ARG_API_PREFIX"),
+    Flag("--ui --webui", "ui", "LLAMA_ARG_UI", off="--no-ui --no-webui", switch=True),
+    Flag("--api-key", "api_key", "LLAMA_API_KEY", convert=_joined),
+    Flag("--api-key-file", "api_key_file", "LLAMA_ARG_API_KEY_FILE"),
+    Flag("--ssl-key-file", "ssl_key_file", "LLAMA_ARG_SSL_KEY_FILE"),
+    Flag("--ssl-cert-file", "ssl_cert_file", "LLAMA_ARG_SSL_CERT_FILE"),
+    Flag("--chat-template", "chat_template", "LLAMA_ARG_CHAT_TEMPLATE"),
+    Flag("--chat-template-file", "chat_template_file", "LLAMA_ARG_CHAT_TEMPLATE_FILE"),
+    Flag("--chat-template-kwargs", "chat_template_kwargs", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS"),
+    Flag("--reasoning-format", "reasoning_format", "LLAMA_ARG_THINK"),
+    Flag(
+        "--prefill-assistant",
+        "prefill_assistant",
+        "LLAMA_ARG_PREFILL_ASSISTANT",
+        off="--no-prefill-assistant",
+        switch=True,
+    ),
+    Flag("-to --timeout", "read_timeout", "LLAMA_ARG_TIMEOUT"),
+    Flag("-to --timeout", "write_timeout", "LLAMA_ARG_TIMEOUT"),
+    Flag("--sse-ping-interval", "sse_ping_interval", "LLAMA_ARG_SSE_PING_INTERVAL"),
+    Flag("--cache-prompt", "cache_prompt", "LLAMA_ARG_CACHE_PROMPT", off="--no-cache-prompt", switch=True),
+    Flag("--metrics", "metrics", "LLAMA_ARG_ENDPOINT_METRICS", switch=True),
+    Flag("--props", "props", "LLAMA_ARG_ENDPOINT_PROPS", switch=True),
+    Flag("--slots", "slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots --slots-endpoint-disable", switch=True),
+    Flag("--slot-save-path", "state_dir"),
+    Flag("--log-disable", "log_level", switch=True, value="error"),
+    Flag("-v --verbose --log-verbose", "log_level", switch=True, value="debug"),
+    Flag("-lv --verbosity --log-verbosity", "log_level", "LLAMA_ARG_LOG_VERBOSITY", convert=_severity),
+    Flag("--spm-infill", "spm_infill", switch=True),
+    Flag("--embd-normalize", "embd_normalize"),
+    # of older servers
+    Flag("-spf --system-prompt-file", "system_prompt_file"),
+    Flag("--memory-f32", "cache_type_k", switch=True, value="f32"),
+    Flag("--memory-f32", "cache_type_v", switch=True, value="f32"),
+    Flag("-f --float16", "cache_type_k", switch=True, value="f16"),
+    Flag("-f --float16", "cache_type_v", switch=True, value="f16"),
+)
+
+# Lines of options without effect, by the reason: their names, how many words follow (one, if it does not say), variable.
+_WITHOUT_EFFECT = {
+    "branches share one context, as many as fit": """
+        -np --parallel LLAMA_ARG_N_PARALLEL
+        --kv-unified-per-slot LLAMA_ARG_KV_UNIFIED_PER_SLOT
+        -kvu --kv-unified -no-kvu --no-kv-unified =0 LLAMA_ARG_KV_UNIFIED
+        -cb --cont-batching -nocb --no-cont-batching =0 LLAMA_ARG_CONT_BATCHING
+        -fit --fit LLAMA_ARG_FIT
+        -fitt --fit-target LLAMA_ARG_FIT_TARGET
+        -fitc --fit-ctx LLAMA_ARG_FIT_CTX""",
+    "what has been computed is kept in a tree and found by itself": """
+        --keep
+        --cache-reuse LLAMA_ARG_CACHE_REUSE
+        --cache-idle-slots --no-cache-idle-slots =0 LLAMA_ARG_CACHE_IDLE_SLOTS
+        -ctxcp --ctx-checkpoints --swa-checkpoints LLAMA_ARG_CTX_CHECKPOINTS
+        -cms --checkpoint-min-step LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT
+        -sps --slot-prompt-similarity
+        -dt --defrag-thold LLAMA_ARG_DEFRAG_THOLD
+        -R --restore-prompt""",
+    "the web server has no threads": """
+        --threads-http LLAMA_ARG_THREADS_HTTP""",
+    "threads are placed by the system": """
+        -C --cpu-mask
+        -Cr --cpu-range
+        --cpu-strict
+        --prio
+        --poll
+        -Cb --cpu-mask-batch
+        -Crb --cpu-range-batch
+        --cpu-strict-batch
+        --prio-batch
+        --poll-batch
+        --numa ?distribute,isolate,numactl,mirror LLAMA_ARG_NUMA""",
+    "the model is loaded as llama.cpp does by default": """
+        --repack -nr --no-repack =0 LLAMA_ARG_REPACK
+        --no-host =0 LLAMA_ARG_NO_HOST
+        -lzm --lazy-mode LLAMA_ARG_LAZY_MODE
+        --rpc LLAMA_ARG_RPC
+        -dev --device LLAMA_ARG_DEVICE
+        -ot --override-tensor LLAMA_ARG_OVERRIDE_TENSOR
+        -cmoe --cpu-moe =0 LLAMA_ARG_CPU_MOE
+        -ncmoe --n-cpu-moe LLAMA_ARG_N_CPU_MOE
+        -ncffn --n-cpu-ffn LLAMA_ARG_N_CPU_FFN
+        --override-kv
+        --use-gpu =0""",
+    "control vectors are not there": """
+        --control-vector
+        --control-vector-scaled
+        --control-vector-layer-range =2
+        --lora-base""",
+    "self-extend is not there": """
+        -gan --grp-attn-n
+        -gaw --grp-attn-w""",
+    "it is always so": """
+        -e --escape --no-escape =0
+        --warmup --no-warmup =0
+        --perf --no-perf =0 LLAMA_ARG_PERF
+        --jinja --no-jinja =0 LLAMA_ARG_JINJA
+        -sp --special =0
+        -bs --backend-sampling =0 LLAMA_ARG_BACKEND_SAMPLING""",
+    "images, sound and video are not there": """
+        -mm --mmproj LLAMA_ARG_MMPROJ
+        -mmu --mmproj-url LLAMA_ARG_MMPROJ_URL
+        --mmproj-auto --no-mmproj --no-mmproj-auto =0 LLAMA_ARG_MMPROJ_AUTO
+        --mmproj-offload --no-mmproj-offload =0 LLAMA_ARG_MMPROJ_OFFLOAD
+        -mmdev --mmproj-device MTMD_BACKEND_DEVICE
+        --image-min-tokens LLAMA_ARG_IMAGE_MIN_TOKENS
+        --image-max-tokens LLAMA_ARG_IMAGE_MAX_TOKENS
+        --mtmd-batch-max-tokens LLAMA_ARG_MTMD_BATCH_MAX_TOKENS
+        --video-fps LLAMA_ARG_VIDEO_FPS
+        --video-timestamp-interval LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL
+        --video-ffmpeg-dir LLAMA_ARG_VIDEO_FFMPEG_DIR
+        --media-path""",
+    "one server serves one model": """
+        --models-dir LLAMA_ARG_MODELS_DIR
+        --models-preset LLAMA_ARG_MODELS_PRESET
+        --models-max LLAMA_ARG_MODELS_MAX
+        --models-autoload --no-models-autoload =0 LLAMA_ARG_MODELS_AUTOLOAD
+        --sleep-idle-seconds""",
+    "the page has no settings and no tools": """
+        --ui-config --webui-config LLAMA_ARG_UI_CONFIG
+        --ui-config-file --webui-config-file LLAMA_ARG_UI_CONFIG_FILE
+        --ui-mcp-proxy --webui-mcp-proxy --no-ui-mcp-proxy --no-webui-mcp-proxy =0 LLAMA_ARG_UI_MCP_PROXY
+        --tools LLAMA_ARG_TOOLS
+        --tools-runtime LLAMA_ARG_TOOLS_RUNTIME
+        --mcp-servers-config LLAMA_ARG_MCP_SERVERS_CONFIG
+        --mcp-servers-json LLAMA_ARG_MCP_SERVERS_JSON
+        -ag --agent -no-ag --no-agent =0 LLAMA_ARG_AGENT""",
+    "logs go to the standard error, one form for all": """
+        --log-file LLAMA_ARG_LOG_FILE
+        --log-format
+        --log-jsonl --no-log-jsonl =0 LLAMA_ARG_LOG_JSONL
+        --log-prompts-dir
+        --log-colors LLAMA_ARG_LOG_COLORS
+        --log-prefix --no-log-prefix =0 LLAMA_ARG_LOG_PREFIX
+        --log-timestamps --no-log-timestamps =0 LLAMA_ARG_LOG_TIMESTAMPS""",
+    "there is no speculative decoding": """
+        -lcs --lookup-cache-static
+        -lcd --lookup-cache-dynamic
+        --spec-draft-hf -hfd -hfrd --hf-repo-draft LLAMA_ARG_SPEC_DRAFT_HF_REPO
+        --spec-draft-threads -td --threads-draft
+        --spec-draft-threads-batch -tbd --threads-batch-draft
+        --spec-draft-cpu-mask -Cd --cpu-mask-draft
+        --spec-draft-cpu-range -Crd --cpu-range-draft
+        --spec-draft-cpu-strict --cpu-strict-draft
+        --spec-draft-prio --prio-draft
+        --spec-draft-poll --poll-draft
+        --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft
+        --spec-draft-cpu-strict-batch --cpu-strict-batch-draft
+        --spec-draft-prio-batch --prio-batch-draft
+        --spec-draft-poll-batch --poll-batch-draft
+        --spec-draft-type-k -ctkd --cache-type-k-draft LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K
+        --spec-draft-type-v -ctvd --cache-type-v-draft LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V
+        --spec-draft-override-tensor -otd --override-tensor-draft
+        --spec-draft-cpu-moe -cmoed --cpu-moe-draft =0 LLAMA_ARG_SPEC_DRAFT_CPU_MOE
+        --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
+        --spec-draft-n-max LLAMA_ARG_SPEC_DRAFT_N_MAX
+        --spec-draft-n-min LLAMA_ARG_SPEC_DRAFT_N_MIN
+        --spec-synth-len LLAMA_ARG_SPEC_SYNTH_LEN
+        --spec-synth-rates LLAMA_ARG_SPEC_SYNTH_RATES
+        --spec-draft-p-split --draft-p-split LLAMA_ARG_SPEC_DRAFT_P_SPLIT
+        --spec-draft-p-min --draft-p-min LLAMA_ARG_SPEC_DRAFT_P_MIN
+        --spec-draft-backend-sampling --no-spec-draft-backend-sampling =0 LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING
+        --spec-draft-device -devd --device-draft
+        --spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft LLAMA_ARG_N_GPU_LAYERS_DRAFT
+        --spec-draft-model -md --model-draft LLAMA_ARG_SPEC_DRAFT_MODEL
+        --spec-type LLAMA_ARG_SPEC_TYPE
+        --spec-ngram-mod-n-min
+        --spec-ngram-mod-n-max
+        --spec-ngram-mod-n-match
+        --spec-ngram-simple-size-n
+        --spec-ngram-simple-size-m
+        --spec-ngram-simple-min-hits
+        --spec-ngram-map-k-size-n
+        --spec-ngram-map-k-size-m
+        --spec-ngram-map-k-min-hits
+        --spec-ngram-map-k4v-size-n
+        --spec-ngram-map-k4v-size-m
+        --spec-ngram-map-k4v-min-hits
+        --draft --draft-n --draft-max LLAMA_ARG_DRAFT_MAX
+        --draft-min --draft-n-min LLAMA_ARG_DRAFT_MIN
+        --spec-ngram-size-n
+        --spec-ngram-size-m
+        --spec-ngram-min-hits
+        --spec-default =0""",
+    "it is not there yet": """
+        --swa-full =0 LLAMA_ARG_SWA_FULL
+        --pooling LLAMA_ARG_POOLING
+        --rope-scaling LLAMA_ARG_ROPE_SCALING_TYPE
+        --rope-scale LLAMA_ARG_ROPE_SCALE
+        --rope-freq-base LLAMA_ARG_ROPE_FREQ_BASE
+        --rope-freq-scale LLAMA_ARG_ROPE_FREQ_SCALE
+        --yarn-orig-ctx LLAMA_ARG_YARN_ORIG_CTX
+        --yarn-ext-factor LLAMA_ARG_YARN_EXT_FACTOR
+        --yarn-attn-factor LLAMA_ARG_YARN_ATTN_FACTOR
+        --yarn-beta-slow LLAMA_ARG_YARN_BETA_SLOW
+        --yarn-beta-fast LLAMA_ARG_YARN_BETA_FAST
+        -kvo --kv-offload -nkvo --no-kv-offload =0 LLAMA_ARG_KV_OFFLOAD
+        --check-tensors =0
+        --op-offload --no-op-offload =0
+        --lora
+        --lora-scaled
+        --tags LLAMA_ARG_TAGS
+        --embedding --embeddings =0 LLAMA_ARG_EMBEDDINGS
+        --rerank --reranking =0 LLAMA_ARG_RERANKING
+        -rea --reasoning LLAMA_ARG_REASONING
+        --reasoning-effort LLAMA_ARG_REASONING_EFFORT
+        --reasoning-budget LLAMA_ARG_THINK_BUDGET
+        --reasoning-budget-message LLAMA_ARG_THINK_BUDGET_MESSAGE
+        --reasoning-preserve --no-reasoning-preserve =0 LLAMA_ARG_REASONING_PRESERVE
+        --skip-chat-parsing --no-skip-chat-parsing =0 LLAMA_ARG_SKIP_CHAT_PARSING
+        --lora-init-without-apply =0""",
+}
+
+# The same for options that cannot be passed over.
+_REFUSED = {
+    "name the model with --model or --hf-repo": """
+        -dr --docker-repo LLAMA_ARG_DOCKER_REPO
+        --embd-gemma-default =0
+        --fim-qwen-1.5b-default =0
+        --fim-qwen-3b-default =0
+        --fim-qwen-7b-default =0
+        --fim-qwen-7b-spec =0
+        --fim-qwen-14b-spec =0
+        --fim-qwen-30b-default =0
+        --gpt-oss-20b-default =0
+        --gpt-oss-120b-default =0
+        --vision-gemma-4b-default =0
+        --vision-gemma-12b-default =0""",
+    "it is llama-server's alone": """
+        -cl --cache-list =0
+        --completion-bash =0
+        --list-devices =0""",
+}
+
+
+def _rows(lines_by_reason: dict[str, str], refused: bool) -> list[Flag]:
+    return [
+        _row(line.split(), why, refused) for why, lines in lines_by_reason.items() for line in lines.split("\n") if line
+    ]
+
+
+def _row(parts: list[str], why: str, refused: bool) -> Flag:
+    names = " ".join(part for part in parts if part[0] == "-")
+    words = next((int(part[1:]) for part in parts if part[0] == "="), 1)
+    optional = next((tuple(part[1:].split(",")) for part in parts if part[0] == "?"), ())
+    variable = next((part for part in parts if part[0].isupper()), "")
+    return Flag(names, "", variable, switch=not words, optional=optional, words=words, why=why, refused=refused)
+
+
+FLAGS = (*_WITH_EFFECT, *_rows(_WITHOUT_EFFECT, refused=False), *_rows(_REFUSED, refused=True))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from gunicorn.http import wsgi
 from gunicorn.workers.ggevent import GeventWorker
+
+wsgi.SERVER = "llama.cpp"  # gunicorn drops an application's own Server header, and clients look for this one
 
 
 class Worker(GeventWorker):  # type: ignore[misc]

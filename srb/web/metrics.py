@@ -1,16 +1,27 @@
-"""The engine's numbers as Prometheus text: `llamacpp:` for those that llama-server has too, `srb:` for the rest."""
+"""What /metrics shows: `llamacpp:` for the numbers that llama-server has too, `srb:` for the rest.
+
+The engine's numbers are asked of it. Those of the web workers are prometheus-client's own: where gunicorn runs several
+workers they share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any of them answers for all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-HELP = {
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's name for the folder
+ROUTE = "srb.route"  # key of a WSGI environ: the rule that matched
+
+LLAMACPP = {
     "prompt_tokens_total": "Prompt tokens processed.",
     "prompt_tokens_cached_total": "Prompt tokens that were already computed.",
     "prompt_seconds_total": "Time spent on prompts.",
@@ -18,25 +29,84 @@ HELP = {
     "tokens_predicted_seconds_total": "Time spent on generating.",
     "n_decode_total": "Calls of llama_decode.",
     "n_tokens_max": "Largest number of tokens in one sequence.",
-    "prompt_tokens_seconds": "Average prompt throughput in tokens/s.",
-    "predicted_tokens_seconds": "Average generation throughput in tokens/s.",
+    "prompt_tokens_seconds": "Average prompt throughput in tokens/s since the last scrape.",
+    "predicted_tokens_seconds": "Average generation throughput in tokens/s since the last scrape.",
     "requests_processing": "Requests being processed.",
     "requests_deferred": "Requests that wait.",
-    "n_busy_slots_per_decode": "Average number of sequences in a decode.",
+    "n_busy_slots_per_decode": "Average number of branches in a decode since the last scrape.",
+    "kv_cache_usage_ratio": "Part of the KV cells in use, 0 to 1.",
+    "kv_cache_tokens": "KV cells in use.",
+    "spec_decode_num_draft_tokens_total": "Tokens drafted; there is no speculative decoding here.",
+    "spec_decode_num_accepted_tokens_total": "Drafted tokens accepted.",
+    "spec_decode_num_drafts_total": "Drafts verified.",
 }
 
 
-class _EngineStats(Collector):
-    def __init__(self, values: dict[str, float]) -> None:
+class Metrics:
+    """One worker's counts of HTTP, and the text of all metrics."""
+
+    def __init__(self) -> None:
+        self._own = CollectorRegistry()
+        self._answered = Counter(
+            "srb:http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=self._own
+        )
+        self.open_calls = Gauge(
+            "srb:http_calls_open",
+            "Generating HTTP calls being answered.",
+            registry=self._own,
+            multiprocess_mode="livesum",
+        )
+        self._last: Mapping[str, float] = {}
+
+    def count(self, environ: Mapping[str, Any], status: str) -> None:
+        """Count an answer; `status` is WSGI's ("200 OK"), the route the rule that matched, not what was asked for."""
+        method = environ["REQUEST_METHOD"]
+        if method not in ("GET", "POST", "HEAD", "OPTIONS"):
+            method = "other"  # whatever a client makes up is no series of its own
+        self._answered.labels(method, environ.get(ROUTE, "none"), status[:3]).inc()
+
+    def render(self, stats: Mapping[str, float]) -> bytes:
+        """Return the exposition of all workers' counts and the engine's numbers."""
+        averages, self._last = _averages(stats, self._last), stats
+        values = {**stats, **averages, **dict.fromkeys((name for name in LLAMACPP if name.startswith("spec_")), 0.0)}
+        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values))
+
+    def _workers(self) -> CollectorRegistry:
+        if SHARED_FOLDER not in os.environ:
+            return self._own
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return registry
+
+
+def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """Return llama-server's gauges of the time between two scrapes, and of what the KV store holds."""
+
+    def grown(name: str) -> float:
+        """After the engine was started again its counters begin at zero."""
+        value, last = now.get(name, 0.0), before.get(name, 0.0)
+        return value - last if value >= last else value
+
+    def ratio(part: float, whole: float) -> float:
+        return part / whole if whole else 0.0
+
+    return {
+        "prompt_tokens_seconds": ratio(grown("prompt_tokens_total"), grown("prompt_seconds_total")),
+        "predicted_tokens_seconds": ratio(grown("tokens_predicted_total"), grown("tokens_predicted_seconds_total")),
+        "n_busy_slots_per_decode": ratio(grown("tokens_predicted_total"), grown("n_decode_total")),
+        "kv_cache_usage_ratio": ratio(now.get("kv_cells_used", 0.0), now.get("kv_cells", 0.0)),
+        "kv_cache_tokens": now.get("kv_cells_used", 0.0),
+    }
+
+
+class _EngineNumbers(Collector):
+    """Names that end in _total are counters, others gauges."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
         self._values = values
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         for name, value in sorted(self._values.items()):
-            full_name = ("llamacpp:" if name in HELP else "srb:") + name
+            full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield family(full_name, HELP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
-
-
-def render(values: dict[str, float]) -> bytes:
-    """Return the exposition of the engine's numbers; names that end in _total are counters, others gauges."""
-    return generate_latest(_EngineStats(values))
+            yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)

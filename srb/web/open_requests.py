@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gevent
+from prometheus_client import Gauge
 
 from srb.client import EngineClient, Mailbox
 from srb.errors import Cancelled, ShuttingDown, SRBError
@@ -97,9 +98,11 @@ class OpenRequest:
 class OpenRequests:
     """The registry of open calls: opens them, watches their clients, ends them when the worker stops."""
 
-    def __init__(self, client: EngineClient, settings: Settings) -> None:
+    def __init__(self, client: EngineClient, settings: Settings, gauge: Gauge | None = None) -> None:
+        """Keep `gauge`, if any, at the number of calls that are open."""
         self.client = client
         self._settings = settings
+        self._gauge = gauge
         self._open: set[OpenRequest] = set()
         self._watchdog: Any = None
         self.closing = False
@@ -122,6 +125,7 @@ class OpenRequests:
             self._limit_waiting(sock)
         request = OpenRequest(self, commands, sock)
         self._open.add(request)
+        self._show_count()
         self._watch()
         try:
             request.mailbox = self.client.submit(*commands)
@@ -132,6 +136,11 @@ class OpenRequests:
 
     def forget(self, request: OpenRequest) -> None:
         self._open.discard(request)
+        self._show_count()
+
+    def _show_count(self) -> None:
+        if self._gauge is not None:
+            self._gauge.set(len(self))
 
     def shut_down(self, grace: float | None = None) -> None:
         """Refuse new calls now and end the open ones with `shutting_down` after `grace` seconds.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from srb.client import Mailbox
 from srb.errors import SRBError, from_slug
-from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptProbs
+from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptDone, PromptProbs
 from srb.web.open_requests import OpenRequest
 
 
@@ -22,13 +23,37 @@ class BranchOutcome:
     tokens: list[int] = field(default_factory=list)
     probs: list[dict[str, Any]] = field(default_factory=list)
     ended: BranchEnded | None = None
+    predicted_ms: float = 0.0  # from the prompt's end to the branch's
 
     @property
     def error(self) -> SRBError | None:
         """Why this branch failed, or None."""
-        if self.ended is None or self.ended.reason != FinishReason.ERROR:
-            return None
-        return from_slug(self.ended.slug, self.ended.message)
+        return error_of(self.ended) if self.ended else None
+
+
+def error_of(ended: BranchEnded) -> SRBError | None:
+    """Return why a branch failed, or None for one that did not."""
+    return from_slug(ended.slug, ended.message) if ended.reason == FinishReason.ERROR else None
+
+
+class PromptTimes:
+    """What was said of each prompt of a call when it was done, and how long ago that was."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, tuple[PromptDone, float]] = {}
+
+    def put(self, event: PromptDone) -> None:
+        self._prompts[event.request_id] = (event, time.monotonic())
+
+    def prompt(self, request_id: str) -> PromptDone:
+        """Return what was said; zeros for a prompt that was not done when its branches ended."""
+        found = self._prompts.get(request_id)
+        return found[0] if found else PromptDone(request_id, 0, 0, 0.0)
+
+    def since(self, request_id: str) -> float:
+        """Return the milliseconds since a prompt was done: how long its branches have been generating."""
+        found = self._prompts.get(request_id)
+        return (time.monotonic() - found[1]) * 1000 if found else 0.0
 
 
 @dataclass(slots=True)
@@ -41,6 +66,7 @@ class Outcome:
     branches: list[BranchOutcome]
     done: list[Done]
     prompt_probs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    times: PromptTimes = field(default_factory=PromptTimes)
 
     def best(self, n: int, of: int) -> list[BranchOutcome]:
         """Return of each `of` branches the `n` of the highest mean log-probability, the best first, or all as they are.
@@ -69,6 +95,7 @@ def gather(request: OpenRequest) -> Outcome:
     firsts = first_choices(request)
     branches = [BranchOutcome(spec.seed) for command in request.commands for spec in command.branches]
     prompt_probs: dict[str, list[dict[str, Any]]] = {}
+    times = PromptTimes()
     try:
         for event in _until_done(request.mailbox):
             if isinstance(event, Delta):
@@ -77,7 +104,10 @@ def gather(request: OpenRequest) -> Outcome:
                 branch.tokens += event.tokens
                 branch.probs += event.probs or ()
             elif isinstance(event, BranchEnded):
-                branches[firsts[event.request_id] + event.index].ended = event
+                branch = branches[firsts[event.request_id] + event.index]
+                branch.ended, branch.predicted_ms = event, times.since(event.request_id)
+            elif isinstance(event, PromptDone):
+                times.put(event)
             elif isinstance(event, PromptProbs):
                 prompt_probs.setdefault(event.request_id, []).extend(event.probs)
             elif isinstance(event, Failed):
@@ -87,7 +117,8 @@ def gather(request: OpenRequest) -> Outcome:
     errors = [branch.error for branch in branches if branch.error]
     if len(errors) == len(branches):
         raise errors[0]
-    return Outcome(branches, [event for event in request.mailbox.ended if isinstance(event, Done)], prompt_probs)
+    done = [event for event in request.mailbox.ended if isinstance(event, Done)]
+    return Outcome(branches, done, prompt_probs, times)
 
 
 def _until_done(mailbox: Mailbox) -> Iterator[Any]:

@@ -74,7 +74,9 @@ def answer_simply(command: Ask, values: dict[str, float]) -> Any:
             tokens = [token for part in parts for token in (part.encode() if isinstance(part, str) else [part])]
             return [MODEL.bos_id, *tokens] if add_special else tokens
         case Detokenize(_, tokens):
-            return [chr(token) for token in tokens]
+            if tokens and max(tokens) >= MODEL.n_vocab:
+                raise bad_field("tokens", f"token id {max(tokens)} is not in the vocabulary (0 to {MODEL.n_vocab - 1})")
+            return [chr(token % 256) for token in tokens]
         case GetStats():
             return values
         case GetSlots():
@@ -106,7 +108,10 @@ class ScriptedClient(EngineClient):
         self.sent: list[Any] = []
         self.script = script
         self.answers: Callable[[Ask, dict[str, float]], Any] = answer_simply
-        self.values = {"n_decode_total": 7.0, "prompt_tokens_total": 100.0, "kv_cells_used": 12.0}
+        self.values = {
+            "n_decode_total": 7.0, "prompt_tokens_total": 100.0, "kv_cells": 48.0, "kv_cells_used": 12.0,
+            "branches_running": 3.0, "sequences": 8.0,
+        }  # fmt: skip
 
     @property
     def cancelled(self) -> list[str]:

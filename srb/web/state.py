@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from flask import current_app
 
 from srb.client import EngineClient
 from srb.settings import Settings
+from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.open_requests import OpenRequests
+from srb.web.system_prompt import SystemPromptStore
 
 
 @dataclass
@@ -19,9 +23,13 @@ class Web:
     settings: Settings
     client: EngineClient
     requests: OpenRequests = field(init=False)
+    system_prompt: SystemPromptStore = field(init=False)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        self.requests = OpenRequests(self.client, self.settings)
+        self.requests = OpenRequests(self.client, self.settings, self.metrics.open_calls)
+        folder = os.environ.get(SHARED_FOLDER)
+        self.system_prompt = SystemPromptStore(self.settings, Path(folder) if folder else None)
 
     def start(self) -> None:
         """Connect to the engine now instead of at the first request; for a worker that has just been forked."""

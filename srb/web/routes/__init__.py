@@ -2,6 +2,16 @@
 
 from flask import Blueprint
 
-from srb.web.routes import openai, ops, srb
+from srb.web.routes import chat, embeddings, llamacpp, openai, openapi, ops, server, srb, tokens
 
-BLUEPRINTS: tuple[Blueprint, ...] = (srb.routes, openai.routes, ops.routes)
+BLUEPRINTS: tuple[Blueprint, ...] = (
+    srb.routes,
+    openai.routes,
+    chat.routes,
+    llamacpp.routes,
+    tokens.routes,
+    embeddings.routes,
+    server.routes,
+    ops.routes,
+    openapi.routes,
+)

@@ -5,27 +5,54 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
-from srb.errors import NotSupported
-from srb.web import metrics
+from srb.errors import NotSupported, Unavailable
+from srb.web.answers import JSONObject
+from srb.web.llamacpp_answers import Health
+from srb.web.metrics import CONTENT_TYPE
+from srb.web.openapi import operation
 from srb.web.replies import json_reply
+from srb.web.routes.server import slot_shape
 from srb.web.state import web
 
 routes = Blueprint("ops", __name__)
 
 STARTED = int(time.time())  # of this worker, in Unix seconds
+HEALTH_DEADLINE = 0.5  # seconds that a health check waits to hear how full the server is
 
 
 @routes.get("/health")
 @routes.get("/v1/health")
+@operation(answer=Health, query=("include_slots", "fail_on_no_slot"))
 def health() -> Response:
+    """Say whether requests are answered, and how many of the sequences that branches may use are taken.
+
+    A full server is healthy, since requests wait for room; a load balancer that thinks otherwise asks with
+    `?fail_on_no_slot`.
+    """
     web().client.check_ready()
-    return json_reply({"status": "ok"})
+    try:
+        stats = web().client.stats(HEALTH_DEADLINE)
+    except Unavailable as error:
+        if type(error) is not Unavailable:
+            raise
+        return json_reply({"status": "ok"})  # busy with one long step
+    processing = int(stats["branches_running"])
+    idle = int(stats["sequences"]) - processing
+    body: dict[str, Any] = {
+        "status": "ok" if idle > 0 else "no slot available",
+        "slots_idle": idle,
+        "slots_processing": processing,
+    }
+    if "include_slots" in request.args and web().settings.slots:
+        body["slots"] = [slot_shape(slot) for slot in web().client.slots()]
+    return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
 
 
 @routes.get("/models")
 @routes.get("/v1/models")
+@operation(answer=JSONObject)
 def models() -> Response:
     """List the one model, once as OpenAI's SDKs read it and once as Ollama's clients do."""
     model = web().client.check_ready()
@@ -47,16 +74,20 @@ def models() -> Response:
 
 
 @routes.get("/metrics")
+@operation(media_type="text/plain")
 def prometheus() -> Response:
+    """Show counters and gauges of the engine and the web workers, as Prometheus text."""
     if not web().settings.metrics:
-        raise NotSupported("This server does not serve metrics; start it with metrics = true")
-    response = Response(metrics.render(web().client.stats()), content_type=metrics.CONTENT_TYPE)
+        raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
+    response = Response(web().metrics.render(web().client.stats()), content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
 
 
 @routes.get("/")
+@operation(media_type="text/html")
 def front_door() -> Response:
+    """Show a page that says what to try."""
     return Response(FRONT_DOOR.format(port=web().settings.port), mimetype="text/html")
 
 

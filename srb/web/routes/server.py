@@ -1,0 +1,165 @@
+"""What llama-server tells of itself and lets clients change: properties, slots and their states, LoRA adapters."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.fields import parse_scales
+from srb.web.llamacpp_answers import Adapter, Props, Scale, Slot, SlotAction, Success
+from srb.web.llamacpp_schemas import SlotBody, SystemPrompt
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+from srb.web.schemas import read_body, read_json
+from srb.web.settings_shapes import default_generation_settings, sampling_settings
+from srb.web.state import web
+
+routes = Blueprint("server", __name__)
+
+STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+
+
+@routes.get("/props")
+@operation(answer=Props)
+def get_props() -> Response:
+    """Describe the server, its model and what a request gets that does not say."""
+    return json_reply(props(web().settings, web().client.check_ready(), web().system_prompt.get()))
+
+
+@routes.post("/props")
+@operation(answer=Success)
+def post_props() -> Response:
+    """Change nothing, as llama-server does."""
+    if not web().settings.props:
+        raise NotSupported("This server does not support changing global properties. Start it with `--props`")
+    read_body(request)
+    return json_reply({"success": True})
+
+
+def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> dict[str, Any]:
+    """Return what clients read to find out what they talk to."""
+    known = {
+        "default_generation_settings": default_generation_settings(settings, model),
+        "total_slots": model.n_seq_max,
+        "model_alias": model.alias,
+        "model_ftype": model.ftype,
+        "model_path": model.path,
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": "<__media__>",
+        "endpoint_slots": settings.slots,
+        "endpoint_props": settings.props,
+        "endpoint_metrics": settings.metrics,
+        "ui": settings.ui,
+        "ui_settings": {},
+        "chat_template": model.chat_template,
+        "chat_template_caps": {},
+        "bos_token": model.bos_token,
+        "eos_token": model.eos_token,
+        "build_info": model.build_info,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+        "system_prompt": system.prompt,
+        "user_name": system.anti_prompt or settings.user_name,
+        "assistant_name": system.assistant_name or settings.assistant_name,
+    }
+    if model.chat_template_tool_use:
+        known["chat_template_tool_use"] = model.chat_template_tool_use
+    return known
+
+
+@routes.get("/slots")
+@operation(answer=list[Slot], query=("fail_on_no_slot",))
+def get_slots() -> Response:
+    """List the sequences that branches may use, and what runs in them."""
+    if not web().settings.slots:
+        raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
+    slots = [slot_shape(slot) for slot in web().client.slots()]
+    if "fail_on_no_slot" in request.args and all(slot["is_processing"] for slot in slots):
+        raise Unavailable("no slot available")
+    return json_reply(slots)
+
+
+def slot_shape(slot: dict[str, Any]) -> dict[str, Any]:
+    """Return one entry of core.Engine.slots under llama-server's names."""
+    shown = {
+        "id": slot["id"],
+        "n_ctx": slot["n_ctx"],
+        "speculative": False,
+        "is_processing": slot["is_processing"],
+        "state": int(slot["is_processing"]),
+    }
+    if not slot["is_processing"]:
+        return shown
+    return {
+        **shown,
+        "id_task": int(slot["request_id"][:7], 16),  # llama-server's are numbers
+        "index": slot["index"],
+        "n_prompt_tokens": slot["n_prompt_tokens"],
+        "n_prompt_tokens_processed": slot["n_prompt_tokens_processed"],
+        "n_prompt_tokens_cache": slot["n_prompt_tokens_cache"],
+        "params": {**sampling_settings(slot), "n_predict": slot["max_tokens"], "max_tokens": slot["max_tokens"]},
+        "next_token": [
+            {
+                "has_next_token": True,
+                "has_new_line": slot.get("has_new_line", False),
+                "n_remain": slot["n_remain"],
+                "n_decoded": slot["n_decoded"],
+            }
+        ],
+    }
+
+
+@routes.post("/slots/<slot>")
+@operation(SlotBody, SlotAction, query=("action",))
+def slot_action(slot: str) -> Response:
+    """Save, restore or erase: a file is a named state of the prefix tree, which any later prompt may continue."""
+    if not web().settings.state_dir:
+        raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
+    number = _slot_number(slot)
+    action = request.args.get("action", "")
+    if action == "erase":
+        erased = web().client.state_action("erase", "", number)
+        return json_reply({"id_slot": number, "n_erased": erased["tokens"]})
+    if action not in ("save", "restore"):
+        raise InvalidRequest("Invalid action")
+    name = SlotBody.parse(read_body(request)).filename
+    if not STATE_NAME.fullmatch(name):
+        raise bad_field("filename", "Invalid filename: it takes letters, digits, '-', '_' and '.', at most 64")
+    done = web().client.state_action(action, name, number)
+    counted, sized = ("n_saved", "n_written") if action == "save" else ("n_restored", "n_read")
+    timings = {f"{action}_ms": done["ms"]}
+    answer = {"id_slot": number, "filename": name, counted: done["tokens"], sized: done["bytes"], "timings": timings}
+    return json_reply(answer)
+
+
+def _slot_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) < web().client.check_ready().n_seq_max):
+        raise InvalidRequest("Invalid slot ID")
+    return int(text[:9])
+
+
+@routes.get("/lora-adapters")
+@operation(answer=list[Adapter])
+def get_adapters() -> Response:
+    """List the LoRA adapters and their scales."""
+    return json_reply(web().client.adapters())
+
+
+@routes.post("/lora-adapters")
+@operation(list[Scale], Success)
+def set_adapters() -> Response:
+    """Set the scales of requests to come; adapters that are not named get 0."""
+    body = read_json(request)
+    if not isinstance(body, list):
+        raise InvalidRequest("Request body must be an array")
+    try:
+        scales = parse_scales(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body {error}") from None
+    web().client.set_adapters(scales)
+    return json_reply({"success": True})

@@ -113,6 +113,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             _check_text_method(owner, __obj.__name__, args, kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Check what a string's format() is given, besides what it may reach."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+
+        def checked(*args: Any, **kwargs: Any) -> str:
+            _check_layout(value.__self__)
+            _weigh([*args, *kwargs.values()])
+            return wrapped(*args, **kwargs)
+
+        return checked
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         _check_operation(operator, left, right)
         return super().call_binop(context, operator, left, right)
@@ -268,11 +281,11 @@ def _weigh(value: Any) -> None:
 def _check_operation(operator: str, left: Any, right: Any) -> None:
     if operator == "+":
         if isinstance(left, (str, list, tuple)) and isinstance(right, (str, list, tuple)):
-            _check_size(len(left) + len(right))
+            _check_size(_room(left) + _room(right))
     elif operator == "*":
         for sequence, times in ((left, right), (right, left)):
             if isinstance(sequence, (str, list, tuple)) and isinstance(times, int):
-                _check_size(len(sequence) * times)
+                _check_size(_room(sequence) * times)
         if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MAX_INTEGER:
             raise LimitExceeded("a number is too large")
     elif operator == "**":
@@ -283,6 +296,11 @@ def _check_operation(operator: str, left: Any, right: Any) -> None:
         _weigh(right)
 
 
+def _room(sequence: str | list[Any] | tuple[Any, ...]) -> int:
+    """Return what a sequence takes in memory, roughly, in characters."""
+    return len(sequence) if isinstance(sequence, str) else 32 * len(sequence)
+
+
 def _check_text_method(text: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Refuse a method of a string whose result could be much longer than what it is given."""
     if any(isinstance(arg, int) and arg > MAX_WIDTH for arg in (*args, *kwargs.values())):
@@ -291,9 +309,6 @@ def _check_text_method(text: str, name: str, args: tuple[Any, ...], kwargs: Mapp
         _check_replace(text, args[0], args[1])
     elif name == "join" and args and isinstance(args[0], (list, tuple)):
         _check_size(sum(len(part) + len(text) for part in args[0] if isinstance(part, str)))
-    elif name in ("format", "format_map"):
-        _check_layout(text)
-        _weigh([*args, *kwargs.values()])
     elif name in ("expandtabs", "translate"):
         raise LimitExceeded(f"{name}() is not for chat templates")
 

@@ -145,8 +145,9 @@ class ReplyParser:
         places = [(place, marker) for marker in (CALL, PYTHON) if (place := self._held.find(marker)) >= 0]
         if places:
             place, marker = min(places)
-            _add(pieces, Content(self._held[:place].rstrip()))
-            self._held = self._held[place:]
+            before = self._held[:place].rstrip()
+            _add(pieces, Content(before))
+            self._held = self._held[len(before) :]
             self._state = self._in_call if marker == CALL else self._in_python
             return True
         if final and self._calls and self._held.isspace():
@@ -163,18 +164,19 @@ class ReplyParser:
         return self._marked_object(pieces, final, "", "")
 
     def _marked_object(self, pieces: list[Piece], final: bool, marker: str, closing: str) -> bool:
-        """Take one call, which is `marker`, a JSON object and `closing`; give up where it cannot become one."""
-        begin = len(marker) + _spaces(self._held[len(marker) :])
+        """Take one call: space, `marker`, a JSON object and `closing`; give up where it cannot become one."""
+        behind = _spaces(self._held) + len(marker) if marker else 0
+        begin = behind + _spaces(self._held[behind:])
         if begin == len(self._held) and not final:
             return False
         if not self._held.startswith("{", begin):
-            return self._give_up(pieces, marker)
+            return self._give_up(pieces, behind)
         end = self._object.find(self._held, begin)
         if not end:
-            return self._give_up(pieces, marker) if final else False
+            return self._give_up(pieces, behind) if final else False
         call = self._call_in(self._held[begin:end], any_name=bool(marker))
         if call is None:
-            return self._give_up(pieces, marker)
+            return self._give_up(pieces, behind)
         rest = end + _spaces(self._held[end:])
         missing = closing[len(self._held) - rest :] if closing.startswith(self._held[rest:]) else ""
         if missing and not final:
@@ -198,10 +200,10 @@ class ReplyParser:
             self._state = self._in_content
         return True
 
-    def _give_up(self, pieces: list[Piece], marker: str) -> bool:
-        """Let what is held be content after all; a marker in it is behind us then."""
+    def _give_up(self, pieces: list[Piece], behind: int) -> bool:
+        """Let what is held be content after all; the marker, which ends `behind` its beginning, is done with."""
         self._object = _ObjectEnd()
-        place = len(marker) or 1
+        place = behind or 1
         _add(pieces, Content(self._held[:place]))
         self._held = self._held[place:]
         self._state = self._in_content

@@ -117,6 +117,10 @@ def parse_tools(value: Any) -> list[dict[str, Any]]:
             raise ValueError(f"tool {place} must have a 'name' of at most {MAX_NAME} characters")
         if not isinstance(function.get("parameters") or {}, dict):
             raise ValueError(f"tool {place}: 'parameters' must be a JSON schema")
+        try:
+            orjson.dumps(tool)
+        except orjson.JSONEncodeError:
+            raise ValueError(f"tool {place} is nested too deeply") from None
     return [{**tool, "type": "function"} for tool in value]
 
 
@@ -319,7 +323,7 @@ def call_schema(functions: list[dict[str, Any]], key: str) -> dict[str, Any]:
         for function, schema in zip(functions, moved, strict=True)
     ]
     schema: dict[str, Any] = calls[0] if len(calls) == 1 else {"anyOf": calls}
-    if "$ref" in orjson.dumps(moved).decode():
+    if moved != parameters:
         schema["$defs"] = {str(place): each for place, each in enumerate(moved)}
     return schema
 

@@ -227,7 +227,11 @@ def schema_text(value: Any) -> str:
     """Return a JSON schema as SamplingParams wants it: as JSON text; `{}` means any object."""
     if not isinstance(value, dict):
         raise ValueError(f"must be an object, but got {shown(value)}")
-    return _check_grammar(orjson.dumps(value or {"type": "object"}).decode())
+    try:
+        text = orjson.dumps(value or {"type": "object"}).decode()
+    except orjson.JSONEncodeError:
+        raise ValueError("is nested too deeply") from None
+    return _check_grammar(text)
 
 
 def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:

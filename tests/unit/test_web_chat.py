@@ -1,0 +1,472 @@
+"""Chat completions over HTTP, with a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
+from srb.settings import Settings
+from srb.web import scripted
+from srb.web.app import create_app
+from srb.web.chat_schemas import call_schema
+from srb.web.scripted import Script, ScriptedClient, count_to_three
+
+USER = {"role": "user", "content": "Hi"}
+TOOL = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+OTHER = {"type": "function", "function": {"name": "time"}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+
+
+def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
+    made = Settings(**settings)
+    engine = ScriptedClient(made, script)
+    return create_app(made, engine).test_client(), engine
+
+
+def post(http: FlaskClient, path: str = "/v1/chat/completions", **body: Any) -> Any:
+    return http.post(path, data=orjson.dumps({"messages": [USER], **body}))
+
+
+def writes(*texts: str, reason: str = "eos", probs: bool = False) -> Script:
+    """Return an engine that gives every branch these texts, one a step."""
+
+    def script(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        indices = range(len(command.branches))
+        yield [Accepted(request_id, 5)]
+        for place, text in enumerate(texts):
+            entries = (
+                [{"id": place, "token": text, "bytes": [], "logprob": -0.5, "top_logprobs": []}] if probs else None
+            )
+            yield [Delta(request_id, index, text, [place], entries) for index in indices]
+        yield [BranchEnded(request_id, index, reason, len(texts)) for index in indices]
+        yield [Done(request_id, 5, 2, len(texts) * len(indices), 10.0, 30.0)]
+
+    return script
+
+
+def chunks(text: str) -> list[dict[str, Any]]:
+    lines = text.removesuffix("\n\n").split("\n\n")
+    assert lines.pop() == "data: [DONE]"
+    return [orjson.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def deltas(response: Any, index: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the deltas of one choice of a stream, without the first and the last, and the last choice."""
+    found = [chunk["choices"][0] for chunk in chunks(response.text) if chunk["choices"]]
+    mine = [choice for choice in found if choice["index"] == index]
+    assert mine[0]["delta"] == {"role": "assistant", "content": None}
+    assert [choice["finish_reason"] for choice in mine[:-1]] == [None] * (len(mine) - 1)
+    assert mine[-1]["delta"] == {}
+    return [choice["delta"] for choice in mine[1:-1]], mine[-1]
+
+
+# The answer -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
+def test_one_answer_has_the_choices_in_order_and_the_usage_summed(path: str) -> None:
+    http, engine = serve()
+    body = post(http, path, n=2, max_tokens=2, seed=7).json
+    assert body["object"] == "chat.completion"
+    assert body["id"].startswith("chatcmpl-")
+    assert body["model"] == "storyteller"
+    assert body["choices"] == [
+        {
+            "index": i, "message": {"role": "assistant", "content": f" {i}.0 {i}.1"}, "logprobs": None,
+            "finish_reason": "length", "seed": 7 + i,
+        }
+        for i in range(2)
+    ]  # fmt: skip
+    assert body["usage"] == {
+        "prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9, "prompt_tokens_details": {"cached_tokens": 2},
+    }  # fmt: skip
+    assert body["timings"]["predicted_n"] == 4
+    (command,) = engine.sent
+    assert command.prompt == ("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",)
+
+
+def test_n_defaults_to_one_and_tokens_to_no_limit() -> None:
+    http, engine = serve()
+    assert len(post(http).json["choices"]) == 1
+    assert [branch.max_tokens for branch in engine.sent[0].branches] == [-1]
+
+
+def test_a_stream_begins_with_the_role_and_ends_with_an_empty_delta_for_each_choice() -> None:
+    http, _ = serve()
+    response = post(http, n=3, stream=True)
+    found = chunks(response.text)
+    assert all(len(chunk["choices"]) == 1 for chunk in found)
+    assert {chunk["object"] for chunk in found} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in found}) == 1
+    for index in range(3):
+        between, last = deltas(response, index)
+        assert between == [{"content": f" {index}.{step}"} for step in range(3)]
+        assert last["finish_reason"] == "stop"
+        assert last["stop_reason"] == ""
+
+
+def test_usage_is_sent_once_summed_and_only_where_asked_for() -> None:
+    http, _ = serve()
+    assert all("usage" not in chunk for chunk in chunks(post(http, n=2, stream=True).text))
+    *rest, last = chunks(post(http, n=2, stream=True, stream_options={"include_usage": True}).text)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 6
+    assert [chunk["usage"] for chunk in rest] == [None] * len(rest)
+
+
+def test_logprobs_are_a_list_of_content() -> None:
+    http, engine = serve(writes("a", "b", probs=True))
+    answer = post(http, logprobs=True, top_logprobs=3).json["choices"][0]
+    assert [entry["token"] for entry in answer["logprobs"]["content"]] == ["a", "b"]
+    streamed = [chunk["choices"][0] for chunk in chunks(post(http, logprobs=True, stream=True).text)]
+    assert [[entry["token"] for entry in choice["logprobs"]["content"]] for choice in streamed[1:-1]] == [["a"], ["b"]]
+    post(http)
+    assert [command.branches[0].sampling.n_probs for command in engine.sent] == [3, 20, -1]
+
+
+def test_logprobs_wait_with_the_text_that_waits_and_none_is_lost() -> None:
+    http, _ = serve(writes("<thi", "nk>a</th", "ink>", "b", probs=True))
+    found = [chunk["choices"][0] for chunk in chunks(post(http, logprobs=True, stream=True).text)]
+    tokens = [entry["token"] for choice in found for entry in (choice["logprobs"] or {}).get("content", [])]
+    assert "".join(tokens) == "<think>a</think>b"
+
+
+def test_progress_is_told_in_chunks_with_an_empty_delta() -> None:
+    def script(command: Generate) -> Iterable[list[Event]]:
+        assert command.report_progress
+        yield [Accepted(command.request_id, 5)]
+        yield [Progress(command.request_id, 5, 2, 4, 1.5)]
+        yield [BranchEnded(command.request_id, 0, "eos", 0), Done(command.request_id, 5, 2, 0, 1.0, 1.0)]
+
+    http, _ = serve(script)
+    found = [
+        chunk for chunk in chunks(post(http, stream=True, return_progress=True).text) if "prompt_progress" in chunk
+    ]
+    assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 1.5}]
+    assert found[0]["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
+
+
+def one_branch_fails(command: Generate) -> Iterable[list[Event]]:
+    request_id, last = command.request_id, len(command.branches) - 1
+    yield [Accepted(request_id, 1)]
+    yield [BranchEnded(request_id, last, "error", 0, slug="grammar_dead_end", message="no token fits")]
+    yield [*(BranchEnded(request_id, i, "eos", 1) for i in range(last)), Done(request_id, 1, 0, 1, 1.0, 1.0)]
+
+
+def test_a_failed_branch_costs_only_itself_and_a_call_of_failures_is_an_error() -> None:
+    http, _ = serve(one_branch_fails)
+    first, second = post(http, n=2).json["choices"]
+    assert first["finish_reason"] == "stop"
+    assert second["error"]["message"] == "no token fits"
+    assert deltas(post(http, n=2, stream=True), 1)[1]["finish_reason"] == "error"
+    assert post(http).status_code == 500
+    assert "[DONE]" not in post(http, stream=True).text
+
+
+def test_a_failure_after_the_first_byte_is_an_error_event() -> None:
+    def accept_and_die(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        engine.lose_engine()
+
+    http, engine = serve(accept_and_die)
+    *_, last = post(http, stream=True).text.removesuffix("\n\n").split("\n\n")
+    assert orjson.loads(last.removeprefix("data: "))["error"]["type"] == "unavailable_error"
+
+
+# The conversation -----------------------------------------------------------------------------------------------------
+
+
+def test_the_bos_that_the_engine_adds_is_not_in_the_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for add_bos, begin in ((True, "Hi"), (False, "<s>Hi")):
+        model = replace(scripted.MODEL, add_bos=add_bos, chat_template="{{ bos_token }}{{ messages[0].content }}")
+        monkeypatch.setattr(scripted, "MODEL", model)
+        http, engine = serve()
+        assert post(http).status_code == 200
+        assert engine.sent[0].prompt == (begin,)
+        assert engine.sent[0].add_special
+
+
+def test_the_last_message_is_continued_where_it_is_the_assistants() -> None:
+    http, engine = serve()
+    begun = [USER, {"role": "assistant", "content": "Once"}]
+    post(http, messages=begun)
+    post(http, messages=begun, continue_final_message=False)
+    post(serve(prefill_assistant=False)[0], messages=begun)
+    assert engine.sent[0].prompt[0].endswith("assistant\nOnce")
+    assert engine.sent[1].prompt[0].endswith("Once<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_apply_template_says_what_would_be_continued() -> None:
+    http, engine = serve()
+    assert post(http, "/apply-template").json == {"prompt": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"}
+    assert post(http, "/apply-template", add_generation_prompt=False).json["prompt"].endswith("Hi<|im_end|>\n")
+    assert engine.sent == []
+    assert post(http, "/apply-template", messages=[]).status_code == 400
+
+
+def test_a_template_gets_variables_from_the_settings_and_from_the_body() -> None:
+    template = "{{ a }} {{ b }} {{ enable_thinking }} {{ reasoning_effort }}"
+    http, _ = serve(chat_template=template, chat_template_kwargs='{"a": 1, "b": 1}')
+
+    def text(**body: Any) -> str:
+        return str(post(http, "/apply-template", **body).json["prompt"])
+
+    assert text(chat_template_kwargs={"b": 2}) == "1 2 True "
+    assert text(reasoning_effort="none") == "1 1 False "
+    assert text(reasoning_effort="high") == "1 1 True high"
+    assert text(reasoning_budget_tokens=0) == text(thinking_budget_tokens=0) == "1 1 False "
+
+
+def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("srb.web.sandbox.MAX_SECONDS", 0.05)
+    endless = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
+    http, _ = serve(chat_template="{% if messages[0].content == 'Hi' %}" + endless + "{% endif %}ok")
+    response = post(http)
+    assert response.status_code == 400
+    assert "computed for longer" in response.json["error"]["message"]
+    assert post(http, messages=[{"role": "user", "content": "x"}]).status_code == 200
+
+
+# Reasoning ------------------------------------------------------------------------------------------------------------
+
+THOUGHT = ("<think>", "\nHm", ", so", "\n</think>", "\n\nYes", ".")
+
+
+def test_reasoning_is_apart_from_the_content() -> None:
+    http, _ = serve(writes(*THOUGHT))
+    expected = {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm, so"}
+    assert post(http).json["choices"][0]["message"] == expected
+    between, _ = deltas(post(http, stream=True))
+    assert between == [{"reasoning_content": "Hm"}, {"reasoning_content": ", so"}, {"content": "Yes"}, {"content": "."}]
+
+
+def test_reasoning_stays_where_it_is_with_the_format_none() -> None:
+    http, _ = serve(writes(*THOUGHT))
+    assert post(http, reasoning_format="none").json["choices"][0]["message"]["content"] == "".join(THOUGHT)
+    between, _ = deltas(post(http, stream=True, reasoning_format="none"))
+    assert [delta["content"] for delta in between] == list(THOUGHT)
+    assert (
+        "reasoning_content"
+        not in post(serve(writes(*THOUGHT), reasoning_format="none")[0]).json["choices"][0]["message"]
+    )
+
+
+def test_the_legacy_format_has_it_in_both_places() -> None:
+    http, _ = serve(writes(*THOUGHT))
+    message = post(http, reasoning_format="deepseek-legacy").json["choices"][0]["message"]
+    assert message["reasoning_content"] == "Hm, so"
+    assert message["content"] == "<think>Hm, so</think>Yes."
+
+
+# Tools ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_an_object_and_not_text() -> None:
+    http, engine = serve(writes("One moment.\n", *CALL))
+    choice = post(http, tools=[TOOL]).json["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "One moment."
+    (call,) = choice["message"]["tool_calls"]
+    assert call["type"] == "function"
+    assert call["function"] == {"name": "weather", "arguments": '{"city":"Oslo"}'}
+    assert '"weather"' in engine.sent[0].prompt[0]
+
+
+def test_a_streamed_call_is_a_delta_of_its_own_and_nothing_of_it_leaks() -> None:
+    http, _ = serve(writes("Wait", ".", " ", *CALL, "\n", *CALL))
+    between, last = deltas(post(http, tools=[TOOL], stream=True, n=2), 1)
+    assert between[:2] == [{"content": "Wait"}, {"content": "."}]
+    assert [set(delta) for delta in between[2:]] == [{"tool_calls"}] * 2
+    calls = [call for delta in between[2:] for call in delta["tool_calls"]]
+    assert [call["index"] for call in calls] == [0, 1]
+    assert len({call["id"] for call in calls}) == 2
+    assert {call["function"]["name"] for call in calls} == {"weather"}
+    assert last["finish_reason"] == "tool_calls"
+
+
+def test_a_call_that_was_cut_short_is_content() -> None:
+    http, _ = serve(writes(CALL[:30], reason="limit"))
+    choice = post(http, tools=[TOOL]).json["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": CALL[:30]}
+    assert choice["finish_reason"] == "length"
+    between, _ = deltas(post(http, tools=[TOOL], stream=True))
+    assert "".join(delta["content"] for delta in between) == CALL[:30]
+
+
+def test_with_the_choice_none_the_tools_are_neither_told_nor_called() -> None:
+    http, engine = serve(writes(CALL))
+    choice = post(http, tools=[TOOL], tool_choice="none").json["choices"][0]
+    assert choice["message"]["content"] == CALL
+    assert "weather" not in engine.sent[0].prompt[0]
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_call_that_is_required_is_forced_by_a_schema(choice: Any) -> None:
+    http, engine = serve(writes('{"name": "weather", ', '"arguments": {"city": "Oslo"}}'))
+    answer = post(http, tools=[TOOL], tool_choice=choice).json["choices"][0]
+    assert answer["message"]["content"] is None
+    assert answer["message"]["tool_calls"][0]["function"]["name"] == "weather"
+    assert answer["finish_reason"] == "tool_calls"
+    (command,) = engine.sent
+    assert command.prompt[0].endswith("<|im_start|>assistant\n<tool_call>\n")
+    schema = orjson.loads(command.branches[0].sampling.json_schema)
+    assert schema["properties"]["name"] == {"const": "weather"}
+    assert schema["properties"]["arguments"] == TOOL["function"]["parameters"]
+
+
+def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
+    http, engine = serve()
+    post(http, tools=[TOOL, OTHER], tool_choice="required")
+    post(http, tools=[TOOL, OTHER], tool_choice={"type": "function", "function": {"name": "time"}})
+    several, one = (orjson.loads(command.branches[0].sampling.json_schema) for command in engine.sent)
+    assert [each["properties"]["name"]["const"] for each in several["anyOf"]] == ["weather", "time"]
+    assert one["properties"]["name"] == {"const": "time"}
+
+
+def test_what_a_tools_schema_refers_to_moves_with_it() -> None:
+    city = {"$defs": {"city": {"type": "string"}}, "properties": {"c": {"$ref": "#/$defs/city"}}}
+    schema = call_schema([{"name": "a"}, {"name": "b", "parameters": city}], "arguments")
+    ref = schema["anyOf"][1]["properties"]["arguments"]["properties"]["c"]["$ref"]
+    target: Any = schema
+    for step in ref.removeprefix("#/").split("/"):
+        target = target[step]
+    assert target == {"type": "string"}
+
+
+# How the reply has to look --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "schema"),
+    [
+        ({"response_format": {"type": "text"}}, ""),
+        ({"response_format": {"type": "json_object"}}, '{"type":"object"}'),
+        ({"response_format": {"type": "json_object", "schema": {"type": "array"}}}, '{"type":"array"}'),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": 1}}}}, '{"const":1}'),
+        ({"json_schema": {"const": 1}}, '{"const":1}'),
+    ],
+)
+def test_a_schema_reaches_the_engine(field: dict[str, Any], schema: str) -> None:
+    http, engine = serve()
+    assert post(http, **field).status_code == 200
+    assert engine.sent[0].branches[0].sampling.json_schema == schema
+
+
+def test_where_only_json_may_come_the_reply_does_not_begin_in_reasoning() -> None:
+    http, engine = serve(chat_template="{{ messages[0].content + '<think>\n' }}")
+    post(http)
+    post(http, response_format={"type": "json_object"})
+    assert [command.prompt for command in engine.sent] == [("Hi<think>\n",), ("Hi",)]
+
+
+# Bad requests ---------------------------------------------------------------------------------------------------------
+
+CHOOSE = {"type": "function", "function": {"name": "unknown"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": None}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": "Hi"}, "messages"),
+        ({"messages": ["Hi"]}, "messages"),
+        ({"messages": [{"content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": 1, "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages"),
+        ({"messages": [{"role": "user", "content": ["Hi"]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": 1}]}, "messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]}, "messages"),
+        ({"messages": [{"role": "assistant", "reasoning_content": 1}]}, "messages"),
+        (
+            {"messages": [USER, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]},
+            "messages",
+        ),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"n": 0}, "n"),
+        ({"n": True}, "n"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 1000}, "top_logprobs"),
+        ({"logprobs": True, "tools": [TOOL], "stream": True}, "logprobs"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{}]}, "tools"),
+        ({"tools": [{"type": "retrieval"}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}]}, "tools"),
+        ({"tools": [TOOL] * 257}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": CHOOSE}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "grammar": 'root ::= "a"'}, "grammar"),
+        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_object", "schema": 1}}, "response_format"),
+        ({"json_schema": {}, "grammar": 'root ::= "a"'}, "json_schema"),
+        ({"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+        ({"reasoning_format": "x"}, "reasoning_format"),
+        ({"reasoning_budget_tokens": -2}, "reasoning_budget_tokens"),
+        ({"add_generation_prompt": "yes"}, "add_generation_prompt"),
+        ({"stream_options": 1}, "stream_options"),
+    ],
+)
+def test_a_bad_field_is_400_and_named_and_no_work(body: dict[str, Any], param: str) -> None:
+    http, engine = serve()
+    response = post(http, **body)
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == param
+    assert f"'{param}'" in response.json["error"]["message"]
+    assert engine.sent == []
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file"])
+def test_parts_that_are_no_text_are_not_supported_by_name(kind: str) -> None:
+    response = post(serve()[0], messages=[{"role": "user", "content": [{"type": kind, kind: {}}]}])
+    assert response.status_code == 501
+    assert response.json["error"]["param"] == "messages"
+    assert kind in response.json["error"]["message"]
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '"tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": %s}}}]',
+        '"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": %s}}}]',
+        '"chat_template_kwargs": {"x": %s}',
+        '"json_schema": {"x": %s}',
+        '"response_format": {"type": "json_object", "schema": {"x": %s}}',
+        '"documents": [%s]',
+        '"stop": %s',
+    ],
+)
+def test_what_is_nested_too_deeply_is_no_fault_of_ours(body: str, depth: int) -> None:
+    http, _ = serve(chat_template="{{ tools|tojson }}{{ x }}{{ documents|tojson }}{{ messages[0].content }}")
+    data = '{"messages": [{"role": "user", "content": "Hi"}], ' + body % ("[" * depth + "]" * depth) + "}"
+    assert http.post("/v1/chat/completions", data=data).status_code in (200, 400)
+
+
+def test_unknown_fields_and_nulls_are_accepted() -> None:
+    http, _ = serve()
+    extras = {f"unknown_{i}": i for i in range(90)} | {"n": None, "tools": None, "stop": None, "response_format": None}
+    assert post(http, **extras).status_code == 200

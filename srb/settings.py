@@ -40,10 +40,18 @@ def _proportions(text: str) -> str:
 
 
 def _biases(text: str) -> str:
-    """Check `token id, + or -, bias`, several separated by commas; an infinite bias is one too."""
+    """Check `token id, + or -, bias`, several separated by commas; a bias of -inf is one too."""
     for part in filter(None, text.split(",")):
-        if not re.fullmatch(r"\s*\d{1,9}[+-](\d+(\.\d+)?|inf)\s*", part):
+        if not re.fullmatch(r"\s*\d{1,9}([+-]\d{1,6}(\.\d+)?|-inf)\s*", part):
             raise ValueError("should be token ids with a bias, such as 15043+1,29-inf")
+    return text
+
+
+def _json(text: str) -> str:
+    try:
+        json.loads(text or "{}")
+    except ValueError as error:
+        raise ValueError(f"should be JSON: {error}") from None
     return text
 
 
@@ -83,6 +91,18 @@ def _object(text: str) -> str:
         value = None
     if not isinstance(value, dict):
         raise ValueError("should be a JSON object")
+    return text
+
+
+def _adapters(text: str) -> str:
+    for part in filter(None, map(str.strip, text.split(","))):
+        _, separator, scale = part.rpartition("=")
+        try:
+            finite = not separator or abs(float(scale)) < 1e6
+        except ValueError:
+            finite = False
+        if not finite:
+            raise ValueError("should be paths separated by commas, each with =scale or without")
     return text
 
 
@@ -145,7 +165,8 @@ class Settings(BaseModel):
         "auto", description="dialect of POST /v1/completions: auto decides by the body, see docs/api.md"
     )
     system_prompt_file: str = Field(
-        "", description="file with a text that stands before every prompt of POST /completion, or that as JSON with names"
+        "",
+        description="file with a text that stands before every prompt of POST /completion, or that as JSON with names",
     )
     spm_infill: bool = Field(False, description="in POST /infill the suffix stands before the prefix")
     embd_normalize: int = Field(
@@ -217,7 +238,9 @@ class Settings(BaseModel):
     )
     ignore_eos: bool = Field(False, description="go on where the model would end its text")
     grammar: str = Field("", max_length=64 * 1024, description="grammar (GBNF) that texts must follow")
-    json_schema: str = Field("", max_length=64 * 1024, description="JSON schema that texts must follow")
+    json_schema: Annotated[str, AfterValidator(_json)] = Field(
+        "", max_length=64 * 1024, description="JSON schema that texts must follow"
+    )
 
     # Model and context
     model: str = Field("", description="path of the GGUF file; empty: the bundled storyteller")
@@ -253,6 +276,15 @@ class Settings(BaseModel):
 
     context_shift: bool = Field(
         False, description="at the context's end discard the oldest half of a branch and go on, where the model can"
+    )
+
+    embedding: bool = Field(False, description="make embeddings: /embedding and /v1/embeddings")
+    pooling: Literal["auto", "none", "mean", "cls", "last", "rank"] = Field(
+        "auto", description="how the vectors of a text's tokens become one; auto: as the model says; rank: as reranking"
+    )
+    reranking: bool = Field(False, description="rank documents: /rerank, with a model that is made for it")
+    lora: Annotated[str, AfterValidator(_adapters)] = Field(
+        "", description="LoRA adapters, separated by commas: the path of a GGUF, or path=scale; empty: none"
     )
 
     # Prefix tree
@@ -348,6 +380,15 @@ class Settings(BaseModel):
     @property
     def model_alias(self) -> str:
         return self.alias or self.model_path.stem
+
+    @property
+    def adapters(self) -> list[tuple[Path, float]]:
+        """The LoRA adapters' files and scales."""
+        found = []
+        for part in filter(None, map(str.strip, self.lora.split(","))):
+            path, separator, scale = part.rpartition("=")
+            found.append((Path(path).expanduser(), float(scale)) if separator else (Path(part).expanduser(), 1.0))
+        return found
 
     @property
     def runtime_path(self) -> Path:

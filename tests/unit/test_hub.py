@@ -18,7 +18,8 @@ from srb.errors import ConfigError
 
 FILES = [
     "README.md", "mmproj-model-f16.gguf", "model.imatrix.gguf", "model-IQ4_XS.gguf", "model-Q3_K_M.gguf",
-    "model-Q4_K_M.gguf", "model-Q4_K_M_L.gguf", "model-Q8_0-00001-of-00002.gguf", "model-Q8_0-00002-of-00002.gguf", "big/model-BF16.gguf",
+    "model-Q4_K_M.gguf", "model-Q4_K_M_L.gguf", "model-Q8_0-00001-of-00002.gguf", "model-Q8_0-00002-of-00002.gguf",
+    "big/model-BF16.gguf",
 ]  # fmt: skip
 
 

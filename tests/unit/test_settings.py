@@ -34,6 +34,10 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         ({"port": "70000"}, {}, "port (from --port): Input should be less than or equal to 65535, got '70000'"),
         ({}, {"SRB_FLASH_ATTN": "maybe"}, "flash_attn (from SRB_FLASH_ATTN): Input should be 'auto', 'on' or 'off'"),
         ({"tensor_split": "3,x"}, {}, "tensor_split (from --tensor-split): should be numbers separated by commas"),
+        ({"stop": '["a", 1]'}, {}, "stop (from --stop): should be a string, or a JSON list of strings"),
+        ({"json_schema": "{"}, {}, "json_schema (from --json-schema): should be JSON"),
+        ({"logit_bias": "5+inf"}, {}, "logit_bias (from --logit-bias): should be token ids with a bias"),
+        ({"grammar": "x", "json_schema": "{}"}, {}, "grammar and json_schema exclude each other"),
         ({"n": "9", "max_n": "8"}, {}, "n (9) is more than max_n (8)"),
     ],
 )

@@ -2,13 +2,14 @@
 
 from flask import Blueprint
 
-from srb.web.routes import chat, embeddings, llamacpp, openai, openapi, ops, server, srb, tokens
+from srb.web.routes import chat, embeddings, legacy, llamacpp, openai, openapi, ops, server, srb, tokens
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes,
     openai.routes,
     chat.routes,
     llamacpp.routes,
+    legacy.routes,
     tokens.routes,
     embeddings.routes,
     server.routes,

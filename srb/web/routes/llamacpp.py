@@ -10,12 +10,14 @@ from flask import Blueprint, Response, request
 from srb.protocol import Generate, ModelInfo
 from srb.web.echo import read_back
 from srb.web.infill import check_infill, infill_prompt
+from srb.web.legacy_schemas import TalkBody
 from srb.web.llamacpp_answers import LlamaAnswer, LlamaEvent
 from srb.web.llamacpp_schemas import InfillBody, LlamaCompletionBody
 from srb.web.llamacpp_shapes import Answers, LlamaRenderer, completion
 from srb.web.openapi import operation
 from srb.web.outcome import gather
 from srb.web.replies import json_reply
+from srb.web.routes import legacy
 from srb.web.schemas import read_body
 from srb.web.state import web
 from srb.web.streaming import stream_response
@@ -27,8 +29,9 @@ routes = Blueprint("llamacpp", __name__)
 @routes.post("/completions")
 @operation(LlamaCompletionBody, LlamaAnswer, LlamaEvent)
 def completions() -> Response:
-    """Continue a prompt, in llama-server's own dialect."""
-    return answer(read_body(request))
+    """Continue a prompt, in llama-server's own dialect, or in a dialogue as its first version did."""
+    body = read_body(request)
+    return legacy.talk(body) if TalkBody.is_meant(body) else answer(body)
 
 
 @routes.post("/infill")

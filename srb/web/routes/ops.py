@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from srb.errors import NotSupported, Unavailable
+from srb.errors import NotFound, NotSupported, Unavailable
 from srb.web.answers import JSONObject
 from srb.web.llamacpp_answers import Health
 from srb.web.metrics import CONTENT_TYPE
@@ -88,6 +88,8 @@ def prometheus() -> Response:
 @operation(media_type="text/html")
 def front_door() -> Response:
     """Show a page that says what to try."""
+    if not web().settings.ui:
+        raise NotFound("File Not Found")
     return Response(FRONT_DOOR.format(port=web().settings.port), mimetype="text/html")
 
 

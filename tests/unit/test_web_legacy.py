@@ -1,0 +1,172 @@
+"""The dialects of 2023: POST /stream with a token a line, and a dialogue on POST /completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.scripted import ScriptedClient
+
+TALK = {
+    "system_prompt": "A chat.\n\nHuman: Hello\nAssistant: Hi, how may I help you?\nHuman:",
+    "anti_prompt": "Human:",
+    "assistant_name": "Assistant:",
+    "prompt": "When is the day of independency of US?",
+    "temperature": 0.2,
+}
+
+
+def serve(**settings: Any) -> tuple[FlaskClient, ScriptedClient]:
+    chosen = Settings(**settings)
+    engine = ScriptedClient(chosen)
+    return create_app(chosen, engine).test_client(), engine
+
+
+def asked(engine: ScriptedClient) -> Generate:
+    [command] = [command for command in engine.sent if isinstance(command, Generate)]
+    return command
+
+
+def broken(command: Generate) -> Iterable[list[Event]]:
+    yield [Accepted(command.request_id, 5)]
+    yield [Delta(command.request_id, 0, " it", [1]), Delta(command.request_id, 0, "", [2])]
+    yield [Failed(command.request_id, "engine_restarted", "the engine was restarted")]
+
+
+def half_broken(command: Generate) -> Iterable[list[Event]]:
+    yield [Accepted(command.request_id, 5)]
+    yield [BranchEnded(command.request_id, 0, "error", 0, slug="grammar_dead_end", message="no token is left")]
+    yield [Done(command.request_id, 5, 0, 0, 1.0, 1.0)]
+
+
+# POST /stream ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_plain_text_with_a_token_on_each_line() -> None:
+    http, _ = serve()
+    response = http.post("/stream", json={"prompt": "Once upon a time"})
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert response.data == b" 0.0\n 0.1\n 0.2\n"
+
+
+def test_the_fields_of_a_stream_mean_what_they_say() -> None:
+    http, engine = serve()
+    body = {
+        "num_predict": 64, "prompt": "Once upon a time", "n_batch": 16, "top_k": 50, "top_p": 0.9, "repeat_penalty": 1.5,
+        "temp": 0.7, "cache": 42,
+    }  # fmt: skip
+    http.post("/stream", json=body).close()
+    command = asked(engine)
+    (branch,) = command.branches
+    assert (command.prompt, command.state, branch.max_tokens) == (("Once upon a time",), "cache-42", 64)
+    sampling = branch.sampling
+    assert (sampling.top_k, sampling.top_p, sampling.repeat_penalty, sampling.temperature) == (50, 0.9, 1.5, 0.7)
+
+
+def test_a_stream_that_does_not_say_gets_what_its_server_had() -> None:
+    http, engine = serve()
+    http.post("/stream", json={"prompt": "x"}).close()
+    (branch,) = asked(engine).branches
+    sampling = branch.sampling
+    assert (branch.max_tokens, sampling.top_k, sampling.top_p, sampling.temperature) == (32, 40, 0.95, 0.8)
+    assert sampling.repeat_penalty == 1.3
+    assert asked(engine).state == ""
+
+
+def test_what_the_server_was_started_with_wins_over_what_the_old_ones_had() -> None:
+    http, engine = serve(repeat_penalty=1.1, temperature=0.5)
+    http.post("/stream", json={"prompt": "x"}).close()
+    http.post("/completion", json={"prompt": "x", "anti_prompt": "y"}).close()
+    first, second = (command.branches[0].sampling for command in engine.sent if isinstance(command, Generate))
+    assert (first.repeat_penalty, first.temperature) == (1.1, 0.5)
+    assert (second.repeat_penalty, second.temperature) == (1.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("prompt", ["a", "b"]), ("prompt", None), ("cache", -1), ("cache", "42"), ("cache", 1.5), ("cache", 2**31),
+        ("n_batch", 0), ("temp", "hot"), ("num_predict", -2), ("n", 2),
+    ],
+)  # fmt: skip
+def test_a_bad_field_of_a_stream_is_400_and_named(name: str, value: Any) -> None:
+    http, engine = serve()
+    response = http.post("/stream", json={"prompt": "x", name: value})
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == name
+    assert engine.sent == []
+
+
+def test_a_state_cannot_be_kept_of_what_must_not_be_kept() -> None:
+    http, _ = serve()
+    response = http.post("/stream", json={"prompt": "x", "cache": 1, "cache_prompt": False})
+    assert response.json["error"]["param"] == "cache"
+
+
+def test_a_stream_that_fails_says_so_on_a_line() -> None:
+    for script, lines in (
+        (broken, " it\nerror: the engine was restarted\n"),
+        (half_broken, "error: no token is left\n"),
+    ):
+        http, engine = serve()
+        engine.script = script
+        assert http.post("/stream", json={"prompt": "x"}).text == lines
+
+
+# A dialogue -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dialogue_is_streamed_as_bare_content() -> None:
+    http, _ = serve()
+    response = http.post("/completion", json=TALK | {"stream": False})
+    assert response.mimetype == "text/event-stream"
+    assert response.text == "".join(f'data: {{"content":" 0.{i}"}}\n\n' for i in range(3))
+
+
+def test_a_dialogue_is_the_system_prompt_then_what_was_said_then_who_answers() -> None:
+    http, engine = serve()
+    http.post("/completion", json=TALK).close()
+    command = asked(engine)
+    assert "".join(map(str, command.prompt)) == f"{TALK['system_prompt']} {TALK['prompt']}\nAssistant:"
+    assert command.prompt[0] == TALK["system_prompt"]  # on its own, so that its tokens are always the same
+    (branch,) = command.branches
+    assert (branch.stop, branch.sampling.temperature, branch.max_tokens) == (("Human:",), 0.2, -1)
+
+
+def test_what_a_dialogue_leaves_out_is_what_props_tells() -> None:
+    http, engine = serve(user_name="You:", assistant_name="I:", n_predict=9)
+    props = http.get("/props").json
+    assert (props["user_name"], props["assistant_name"]) == ("You:", "I:")
+    http.post("/completion", json={"prompt": "Hello", "system_prompt": "", "stop": ["."]}).close()
+    command = asked(engine)
+    assert command.prompt == ("Hello", "\nI:")
+    (branch,) = command.branches
+    assert (branch.stop, branch.sampling.temperature, branch.max_tokens) == ((".", "You:"), 0.1, 9)
+
+
+@pytest.mark.parametrize("body", [{"prompt": "x"}, {"prompt": "x", "system_prompt": {"prompt": "A chat."}}])
+def test_other_bodies_are_llama_servers(body: dict[str, Any]) -> None:
+    http, _ = serve()
+    assert http.post("/completion", json=body).json["stop_type"] == "eos"
+
+
+@pytest.mark.parametrize("name", ["system_prompt", "anti_prompt", "assistant_name", "prompt", "temperature"])
+def test_a_bad_field_of_a_dialogue_is_400_and_named(name: str) -> None:
+    http, engine = serve()
+    response = http.post("/completion", json={**TALK, name: {"a": [1]}})
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == name
+    assert engine.sent == []
+
+
+def test_a_dialogue_that_fails_says_so() -> None:
+    http, engine = serve()
+    engine.script = broken
+    last = http.post("/completion", json=TALK).text.split("\n\n")[-2]
+    assert last.startswith('data: {"error":{"code":503,')

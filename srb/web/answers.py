@@ -56,6 +56,15 @@ class Timings(Answer):
     predicted_per_second: float
 
 
+class PromptProgress(Answer):
+    """How far a prompt is: tokens in all, those that were known, those that are computed now; milliseconds so far."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: int
+
+
 class LikelyToken(Answer):
     id: int
     token: str
@@ -87,6 +96,7 @@ class TextChoice(Answer):
     logprobs: LegacyLogprobs | None
     finish_reason: Literal["stop", "length", "error"]
     stop_reason: str | None = None
+    seed: int
     tokens: list[int] | None = None  # with return_tokens
     error: ErrorObject | None = None  # with finish_reason "error"
 
@@ -104,6 +114,7 @@ class TextCompletion(Answer):
 
 class TextChunkChoice(TextChoice):
     finish_reason: Literal["stop", "length", "error"] | None  # type: ignore[assignment]
+    seed: int | None = None  # type: ignore[assignment]  # in the choice's last chunk
 
 
 class TextCompletionChunk(Answer):
@@ -117,6 +128,7 @@ class TextCompletionChunk(Answer):
     choices: list[TextChunkChoice]
     usage: Usage | None = None
     timings: Timings | None = None
+    prompt_progress: PromptProgress | None = None  # with return_progress
 
 
 class StartEvent(Answer):
@@ -191,10 +203,6 @@ class SRBCompletion(Answer):
 
 CompletionAnswer = TextCompletion | SRBCompletion
 CompletionEvent = TextCompletionChunk | SRBEvent
-
-
-class Health(Answer):
-    status: Literal["ok"]
 
 
 JSONObject = dict[str, Any]

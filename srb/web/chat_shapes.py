@@ -57,10 +57,7 @@ class ChatRenderer(Renderer):
         """Say progress with an empty delta, since clients look into the first choice."""
         if type(event) is not Progress:
             return b""
-        progress = {
-            "total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": event.time_ms,
-        }  # fmt: skip
-        return self._chunk(0, {}, prompt_progress=progress)
+        return self._chunk(0, {}, prompt_progress=openai_shapes.progress(event))
 
     def delta(self, event: Delta) -> bytes:
         branch = self._branches[event.index]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from srb.web.answers import Answer, ErrorAnswer, ErrorObject, LikelyToken, Timings, TokenProbs
+from srb.web.answers import Answer, ErrorAnswer, ErrorObject, LikelyToken, PromptProgress, Timings, TokenProbs
 
 
 class OldProb(Answer):
@@ -20,13 +20,6 @@ class Probabilities(TokenProbs):
     top_logprobs: list[LikelyToken] | None = None
     content: str
     probs: list[OldProb]
-
-
-class PromptProgress(Answer):
-    total: int
-    cache: int
-    processed: int
-    time_ms: int
 
 
 class Partial(Answer):

@@ -70,6 +70,9 @@ class CompletionRenderer(Renderer):
         )
 
     def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+        if type(event) is Progress:
+            choice = {"index": self._firsts[event.request_id], "text": "", "logprobs": None, "finish_reason": None}
+            return self._chunk(choice, prompt_progress=progress(event))
         if type(event) is PromptProbs:
             self._prompt_probs.setdefault(event.request_id, []).extend(event.probs)
         elif type(event) is PromptDone and event.request_id in self._prompt_probs:
@@ -104,7 +107,8 @@ class CompletionRenderer(Renderer):
 
     def branch_ended(self, event: BranchEnded) -> bytes:
         index = self._firsts[event.request_id] + event.index
-        choice = {"index": index, "text": "", "logprobs": None, **ending(event)}
+        seed = self._commands[event.request_id].branches[event.index].seed
+        choice = {"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed}
         if event.reason == FinishReason.ERROR:
             self._errors.append(from_slug(event.slug, event.message))
         return self._chunk(choice)
@@ -119,8 +123,9 @@ class CompletionRenderer(Renderer):
     def failed(self, error: SRBError) -> bytes:
         return sse(error.body())
 
-    def _chunk(self, choice: dict[str, Any]) -> bytes:
-        extra = {"usage": None} if self._include_usage else {}
+    def _chunk(self, choice: dict[str, Any], **extra: Any) -> bytes:
+        if self._include_usage:
+            extra["usage"] = None
         return sse({**self._envelope, "choices": [choice], **extra})
 
 
@@ -150,7 +155,8 @@ def completion(
             probs = echo.label(outcome.prompt_probs[command.request_id]) + probs if command.prompt_probs else probs
         choice = {"index": index, "text": text, "logprobs": legacy_logprobs(probs, 0) if logprobs and probs else None}
         assert branch.ended is not None  # the engine ends every branch before the request
-        choices.append(choice | ending(branch.ended) | ({"tokens": branch.tokens} if return_tokens else {}))
+        choice |= {**ending(branch.ended), "seed": branch.seed}
+        choices.append({**choice, "tokens": branch.tokens} if return_tokens else choice)
     return {
         **envelope(opened, model),
         "choices": choices,
@@ -167,6 +173,11 @@ def envelope(opened: OpenRequest, model: ModelInfo) -> dict[str, Any]:
         "model": model.alias,
         "system_fingerprint": model.build_info,
     }
+
+
+def progress(event: Progress) -> dict[str, int]:
+    """Return llama-server's `prompt_progress`."""
+    return {"total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": round(event.time_ms)}
 
 
 def ending(event: BranchEnded) -> dict[str, Any]:

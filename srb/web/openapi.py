@@ -18,7 +18,7 @@ from werkzeug.routing import Rule
 import srb
 from srb.web.answers import ErrorAnswer
 
-VERSION = "3.1.0"
+VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 
@@ -151,10 +151,17 @@ def _body(described: Operation, schemas: _Schemas) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schemas.of(described.body)}}}}
 
 
+def _event(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a server-sent event whose data is JSON, or the word that ends OpenAI's streams."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+    return {"type": "object", "properties": {"data": {"anyOf": [data, {"const": "[DONE]"}]}}}
+
+
 def _responses(described: Operation, schemas: _Schemas) -> dict[str, Any]:
-    content: dict[str, Any] = {described.media_type: {"schema": schemas.of(described.answer)}}
+    answer = schemas.of(described.answer) if described.media_type == "application/json" else {"type": "string"}
+    content: dict[str, Any] = {described.media_type: {"schema": answer}}
     if described.events is not None:
-        content["text/event-stream"] = {"schema": {"type": "string"}, "x-event": schemas.of(described.events)}
+        content["text/event-stream"] = {"itemSchema": _event(schemas.of(described.events))}
     return {
         "200": {"description": "The answer", "content": content},
         "default": {

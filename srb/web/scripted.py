@@ -11,7 +11,7 @@ from typing import Any
 import gevent
 
 from srb.client import EngineClient
-from srb.errors import SRBError
+from srb.errors import SRBError, bad_field
 from srb.protocol import (
     Accepted,
     Answer,
@@ -72,7 +72,7 @@ def answer_simply(command: Ask, values: dict[str, float]) -> Any:
     match command:
         case Tokenize(_, parts, add_special):
             tokens = [token for part in parts for token in (part.encode() if isinstance(part, str) else [part])]
-            return [MODEL.bos_id, *tokens] if add_special else tokens
+            return [MODEL.bos_id, *tokens] if add_special and isinstance(parts[0], str) else tokens
         case Detokenize(_, tokens):
             if tokens and max(tokens) >= MODEL.n_vocab:
                 raise bad_field("tokens", f"token id {max(tokens)} is not in the vocabulary (0 to {MODEL.n_vocab - 1})")

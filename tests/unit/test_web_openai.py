@@ -59,13 +59,14 @@ def test_n_defaults_to_one_and_tokens_to_no_limit() -> None:
 
 def test_one_answer_has_the_choices_in_order_and_the_usage_summed() -> None:
     http, _ = serve()
-    body = post(http, n=3, max_tokens=2).json
+    body = post(http, n=3, max_tokens=2, seed=7).json
     assert body["object"] == "text_completion"
     assert body["id"].startswith("cmpl-")
     assert body["model"] == "storyteller"
     assert body["system_fingerprint"] == "b1-scripted"
     assert body["choices"] == [
-        {"index": i, "text": f" {i}.0 {i}.1", "logprobs": None, "finish_reason": "length"} for i in range(3)
+        {"index": i, "text": f" {i}.0 {i}.1", "logprobs": None, "finish_reason": "length", "seed": 7 + i}
+        for i in range(3)
     ]
     assert body["usage"] == {
         "prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11, "prompt_tokens_details": {"cached_tokens": 2},
@@ -74,14 +75,15 @@ def test_one_answer_has_the_choices_in_order_and_the_usage_summed() -> None:
 
 def test_a_stream_has_one_choice_per_event_and_a_null_finish_reason_until_the_last() -> None:
     http, _ = serve()
-    found = chunks(post(http, n=2, stream=True).text)
+    found = chunks(post(http, n=2, stream=True, seed=7).text)
     assert all(len(chunk["choices"]) == 1 for chunk in found)
     assert len({chunk["id"] for chunk in found}) == 1
     for index in range(2):
         *before, last = [chunk["choices"][0] for chunk in found if chunk["choices"][0]["index"] == index]
         assert [choice["finish_reason"] for choice in before] == [None] * 3
         assert "".join(choice["text"] for choice in before) == f" {index}.0 {index}.1 {index}.2"
-        assert last == {"index": index, "text": "", "logprobs": None, "finish_reason": "stop", "stop_reason": ""}
+        ending = {"finish_reason": "stop", "stop_reason": "", "seed": 7 + index}
+        assert last == {"index": index, "text": "", "logprobs": None, **ending}
 
 
 def test_usage_is_sent_once_and_only_where_asked_for() -> None:
@@ -157,12 +159,12 @@ def test_a_failed_branch_costs_only_itself() -> None:
     http, _ = serve(one_branch_fails)
     failed = {
         "index": 1, "text": "", "logprobs": None, "finish_reason": "error",
-        "error": {"code": 500, "message": "no token fits", "type": "server_error"},
+        "error": {"code": 500, "message": "no token fits", "type": "server_error"}, "seed": 8,
     }  # fmt: skip
-    body = post(http, n=2).json
+    body = post(http, n=2, seed=7).json
     assert body["choices"][0]["text"] == " a"
     assert body["choices"][1] == failed
-    found = chunks(post(http, n=2, stream=True).text)
+    found = chunks(post(http, n=2, seed=7, stream=True).text)
     assert [chunk["choices"][0] for chunk in found if chunk["choices"][0]["index"] == 1] == [failed]
 
 

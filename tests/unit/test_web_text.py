@@ -19,6 +19,7 @@ from srb.protocol import (
     Done,
     Event,
     Generate,
+    Progress,
     PromptDone,
     PromptProbs,
     Tokenize,
@@ -306,3 +307,15 @@ def test_probabilities_after_sampling_have_logarithms_in_the_legacy_arrays() -> 
     assert engine.sent[0].branches[0].sampling.post_sampling_probs
     assert choice["logprobs"]["token_logprobs"] == [0.0]
     assert choice["logprobs"]["top_logprobs"] == [{" a": 0.0, " b": -1e9}]
+
+
+def test_progress_of_the_prompt_comes_in_chunks_of_its_first_choice() -> None:
+    def slowly(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 9), Progress(command.request_id, 9, 2, 5, 1.6)]
+        yield [BranchEnded(command.request_id, 0, "eos", 0), Done(command.request_id, 9, 2, 0, 1.0, 1.0)]
+
+    http, engine = serve(slowly)
+    first, *_ = events(post(http, **OPENAI, stream=True, return_progress=True).text)
+    assert engine.sent[0].report_progress
+    assert first["prompt_progress"] == {"total": 9, "cache": 2, "processed": 5, "time_ms": 2}
+    assert first["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": None}]

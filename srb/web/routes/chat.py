@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from srb.web.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.chat_schemas import ChatBody
 from srb.web.chat_shapes import ChatRenderer, chat_completion
+from srb.web.openapi import operation
 from srb.web.outcome import gather
 from srb.web.replies import json_reply
 from srb.web.schemas import read_body
@@ -17,7 +19,9 @@ routes = Blueprint("chat", __name__)
 
 @routes.post("/v1/chat/completions")
 @routes.post("/chat/completions")
+@operation(ChatBody, ChatCompletion, ChatCompletionChunk)
 def chat_completions() -> Response:
+    """Reply to a conversation, once or several times."""
     body = ChatBody.parse(read_body(request))
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(settings, model)
@@ -29,6 +33,7 @@ def chat_completions() -> Response:
 
 
 @routes.post("/apply-template")
+@operation(ChatBody, AppliedTemplate)
 def apply_template() -> Response:
     """Return the text that the model would continue."""
     body = ChatBody.parse(read_body(request))
@@ -37,6 +42,7 @@ def apply_template() -> Response:
 
 @routes.post("/v1/chat/completions/input_tokens")
 @routes.post("/chat/completions/input_tokens")
+@operation(ChatBody, InputTokens)
 def input_tokens() -> Response:
     """Return how many tokens that text is, with the BOS where the model has one."""
     body = ChatBody.parse(read_body(request))

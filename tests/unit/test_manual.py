@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import AliasChoices
 
 from srb.errors import ConfigError, ProtocolError, SRBError
 from srb.options import table
 from srb.protocol import FinishReason, SamplingParams
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.chat_schemas import ChatBody
+from srb.web.schemas import CompletionBody
 from srb.web.text_schemas import TextCompletionBody
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +47,16 @@ def test_every_request_field_is_documented_under_all_its_names() -> None:
         names |= set(map(str, alias.choices)) if alias is not None and not isinstance(alias, str) else {name}  # type: ignore[union-attr]
     table = API.partition("## Request fields")[2].partition("\n## ")[0]
     first_columns = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    assert set(re.findall(r"`(\w+)`", first_columns)) == names
+
+
+def test_every_field_of_a_chat_is_documented_under_all_its_names() -> None:
+    names = set()
+    for name in ChatBody.model_fields.keys() - CompletionBody.model_fields.keys() | {"logprobs", "top_logprobs"}:
+        alias = ChatBody.model_fields[name].validation_alias
+        names |= set(map(str, alias.choices)) if isinstance(alias, AliasChoices) else {name}
+    table = API.partition("| field, other names")[2].partition("\n\n")[0]
+    first_columns = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)`", first_columns)) == names
 
 

@@ -38,6 +38,7 @@ class Flag:
     switch: bool = False
     value: str = "true"
     convert: Callable[[Sequence[str]], str] | None = None
+    adds: bool = False  # behind a comma, to what the setting has got from this command line already
     optional: Sequence[str] = ()  # the word may be missing, and is there only if it is one of these
     words: int = 1
     why: str = ""
@@ -75,8 +76,16 @@ def _severity(words: Sequence[str]) -> str:
     return levels.get(words[-1], "debug" if words[-1].isdigit() else words[-1])
 
 
-def _joined(words: Sequence[str]) -> str:
-    return ",".join(words)
+def _inverse(words: Sequence[str]) -> str:
+    try:
+        return str(1 / float(words[-1]))
+    except (ValueError, ZeroDivisionError):
+        return words[-1]  # for the setting to refuse
+
+
+def _scaled(words: Sequence[str]) -> str:
+    """llama-server writes `path:scale`, several with commas."""
+    return ",".join("=".join(part.rsplit(":", 1)) for part in words[-1].split(","))
 
 
 def _letters(words: Sequence[str]) -> str:
@@ -140,7 +149,7 @@ _WITH_EFFECT = (
     Flag("--mirostat", "mirostat"),
     Flag("--mirostat-lr", "mirostat_eta"),
     Flag("--mirostat-ent", "mirostat_tau"),
-    Flag("-l --logit-bias", "logit_bias", convert=_joined),
+    Flag("-l --logit-bias", "logit_bias", adds=True),
     Flag("--grammar", "grammar"),
     Flag("--grammar-file", "grammar", convert=_text_of),
     Flag("-j --json-schema", "json_schema"),
@@ -172,7 +181,7 @@ _WITH_EFFECT = (
     ),
     Flag("--api-prefix", "api_prefix", "LLAMA_ARG_API_PREFIX"),
     Flag("--ui --webui", "ui", "LLAMA_ARG_UI", off="--no-ui --no-webui", switch=True),
-    Flag("--api-key", "api_key", "LLAMA_API_KEY", convert=_joined),
+    Flag("--api-key", "api_key", "LLAMA_API_KEY", adds=True),
     Flag("--api-key-file", "api_key_file", "LLAMA_ARG_API_KEY_FILE"),
     Flag("--ssl-key-file", "ssl_key_file", "LLAMA_ARG_SSL_KEY_FILE"),
     Flag("--ssl-cert-file", "ssl_cert_file", "LLAMA_ARG_SSL_CERT_FILE"),
@@ -200,6 +209,23 @@ _WITH_EFFECT = (
     Flag("-lv --verbosity --log-verbosity", "log_level", "LLAMA_ARG_LOG_VERBOSITY", convert=_severity),
     Flag("--spm-infill", "spm_infill", switch=True),
     Flag("--embd-normalize", "embd_normalize"),
+    Flag("-kvo --kv-offload", "kv_offload", "LLAMA_ARG_KV_OFFLOAD", off="-nkvo --no-kv-offload", switch=True),
+    Flag("--op-offload", "op_offload", off="--no-op-offload", switch=True),
+    Flag("--check-tensors", "check_tensors", switch=True),
+    Flag("--rope-scaling", "rope_scaling", "LLAMA_ARG_ROPE_SCALING_TYPE"),
+    Flag("--rope-scale", "rope_freq_scale", "LLAMA_ARG_ROPE_SCALE", convert=_inverse),
+    Flag("--rope-freq-base", "rope_freq_base", "LLAMA_ARG_ROPE_FREQ_BASE"),
+    Flag("--rope-freq-scale", "rope_freq_scale", "LLAMA_ARG_ROPE_FREQ_SCALE"),
+    Flag("--yarn-orig-ctx", "yarn_orig_ctx", "LLAMA_ARG_YARN_ORIG_CTX"),
+    Flag("--yarn-ext-factor", "yarn_ext_factor", "LLAMA_ARG_YARN_EXT_FACTOR"),
+    Flag("--yarn-attn-factor", "yarn_attn_factor", "LLAMA_ARG_YARN_ATTN_FACTOR"),
+    Flag("--yarn-beta-slow", "yarn_beta_slow", "LLAMA_ARG_YARN_BETA_SLOW"),
+    Flag("--yarn-beta-fast", "yarn_beta_fast", "LLAMA_ARG_YARN_BETA_FAST"),
+    Flag("--lora", "lora", adds=True),
+    Flag("--lora-scaled", "lora", convert=_scaled, adds=True),
+    Flag("--embedding --embeddings", "embedding", "LLAMA_ARG_EMBEDDINGS", switch=True),
+    Flag("--rerank --reranking", "reranking", "LLAMA_ARG_RERANKING", switch=True),
+    Flag("--pooling", "pooling", "LLAMA_ARG_POOLING"),
     # of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
     Flag("--memory-f32", "cache_type_k", switch=True, value="f32"),
@@ -267,6 +293,7 @@ _WITHOUT_EFFECT = {
         --perf --no-perf =0 LLAMA_ARG_PERF
         --jinja --no-jinja =0 LLAMA_ARG_JINJA
         -sp --special =0
+        --swa-full =0 LLAMA_ARG_SWA_FULL
         -bs --backend-sampling =0 LLAMA_ARG_BACKEND_SAMPLING""",
     "images, sound and video are not there": """
         -mm --mmproj LLAMA_ARG_MMPROJ
@@ -354,25 +381,7 @@ _WITHOUT_EFFECT = {
         --spec-ngram-min-hits
         --spec-default =0""",
     "it is not there yet": """
-        --swa-full =0 LLAMA_ARG_SWA_FULL
-        --pooling LLAMA_ARG_POOLING
-        --rope-scaling LLAMA_ARG_ROPE_SCALING_TYPE
-        --rope-scale LLAMA_ARG_ROPE_SCALE
-        --rope-freq-base LLAMA_ARG_ROPE_FREQ_BASE
-        --rope-freq-scale LLAMA_ARG_ROPE_FREQ_SCALE
-        --yarn-orig-ctx LLAMA_ARG_YARN_ORIG_CTX
-        --yarn-ext-factor LLAMA_ARG_YARN_EXT_FACTOR
-        --yarn-attn-factor LLAMA_ARG_YARN_ATTN_FACTOR
-        --yarn-beta-slow LLAMA_ARG_YARN_BETA_SLOW
-        --yarn-beta-fast LLAMA_ARG_YARN_BETA_FAST
-        -kvo --kv-offload -nkvo --no-kv-offload =0 LLAMA_ARG_KV_OFFLOAD
-        --check-tensors =0
-        --op-offload --no-op-offload =0
-        --lora
-        --lora-scaled
         --tags LLAMA_ARG_TAGS
-        --embedding --embeddings =0 LLAMA_ARG_EMBEDDINGS
-        --rerank --reranking =0 LLAMA_ARG_RERANKING
         -rea --reasoning LLAMA_ARG_REASONING
         --reasoning-effort LLAMA_ARG_REASONING_EFFORT
         --reasoning-budget LLAMA_ARG_THINK_BUDGET

@@ -65,7 +65,8 @@ def read_options(arguments: Sequence[str]) -> Options:
                 options.take(flag, "false" if name in flag.off.split() else flag.value, name)
             else:
                 given[flag] += taken
-                options.take(flag, flag.result(given[flag]), name)
+                before = f"{options.values[flag.sets]}," if flag.adds and flag.sets in options.values else ""
+                options.take(flag, before + flag.result(given[flag]), name)
     return options
 
 

@@ -274,6 +274,21 @@ class Settings(BaseModel):
         "", description="share of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
+    kv_offload: bool = Field(True, description="keep the KV store on the GPU, with the layers that are there")
+    op_offload: bool = Field(True, description="compute long prompts on the GPU also for layers that are not there")
+    check_tensors: bool = Field(False, description="look for invalid numbers in the model file while loading it")
+    rope_scaling: Literal["auto", "none", "linear", "yarn"] = Field(
+        "auto", description="how positions beyond the trained context are scaled (RoPE); auto: as the model says"
+    )
+    rope_freq_base: float = Field(0, ge=0, description="base frequency of RoPE; 0: the model's")
+    rope_freq_scale: float = Field(
+        0, ge=0, description="factor of RoPE's frequencies, such as 0.5 for twice the context; 0: the model's"
+    )
+    yarn_orig_ctx: int = Field(0, ge=0, description="trained context for YaRN; 0: the model's")
+    yarn_ext_factor: float = Field(-1, description="extrapolation mix of YaRN; below 0: the model's")
+    yarn_attn_factor: float = Field(-1, description="attention magnitude of YaRN; below 0: the model's")
+    yarn_beta_slow: float = Field(-1, description="high correction dimension of YaRN; below 0: the model's")
+    yarn_beta_fast: float = Field(-1, description="low correction dimension of YaRN; below 0: the model's")
     context_shift: bool = Field(
         False, description="at the context's end discard the oldest half of a branch and go on, where the model can"
     )

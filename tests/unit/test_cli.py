@@ -117,6 +117,11 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["--samplers", "top_k;min_p"], {"samplers": "top_k;min_p"}),
         (["--sampler-seq", "km"], {"samplers": "k;m"}),
         (["-l", "5+1.5", "-l", "7-inf"], {"logit_bias": "5+1.5,7-inf"}),
+        (["--api-key", "a,b", "--api-key", "c"], {"api_key": "a,b,c"}),
+        (["--lora", "a.gguf", "--lora-scaled", "b.gguf:0.5,c:d.gguf:2"], {"lora": "a.gguf,b.gguf=0.5,c:d.gguf=2"}),
+        (["--embeddings", "--rerank", "--pooling", "rank"], {"embedding": True, "reranking": True, "pooling": "rank"}),
+        (["--rope-scale", "4", "--rope-scaling", "yarn"], {"rope_freq_scale": 0.25, "rope_scaling": "yarn"}),
+        (["-nkvo"], {"kv_offload": False}),
         (["--mirostat-lr", "0.2", "--mirostat-ent", "4"], {"mirostat_eta": 0.2, "mirostat_tau": 4.0}),
     ],
 )

@@ -156,7 +156,7 @@ def test_answers_and_errors_and_streams_may_be_read_by_any_page(http: FlaskClien
 
 @pytest.mark.parametrize("path", ["/health", "/v1/health"])
 def test_health_is_ok_when_the_model_is_loaded(http: FlaskClient, path: str) -> None:
-    assert http.get(path).json == {"status": "ok"}
+    assert http.get(path).json == {"status": "ok", "slots_idle": 5, "slots_processing": 3}
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])

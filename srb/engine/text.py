@@ -64,6 +64,8 @@ class BranchText:
             self._shown += len(piece)
             return Emission(piece.decode("ascii"), [token], [prob] if prob else [])
         text = self._decoder.decode(piece)
+        if prob:
+            prob["token"] = text  # so that the tokens of a character, of which the last has it, make up the text
         self._held.append(_Held(token, self._shown + len(self._tail), text, prob))
         edge = self._find_outdent(text)
         self._tail += text
@@ -76,7 +78,13 @@ class BranchText:
 
     def finish(self) -> Emission:
         """End the text: release everything that is held; nothing where `push` found the end. Call once."""
-        self._tail += self._decoder.decode(b"", final=True)
+        broken = self._decoder.decode(b"", final=True)
+        if broken and self._held:
+            last = self._held[-1]
+            last.text += broken
+            if last.prob:
+                last.prob["token"] = last.text
+        self._tail += broken
         stop, at = self._find_stop()
         if stop:
             return self._cut(at, stop)

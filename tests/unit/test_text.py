@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srb.engine.text import BranchText, Emission
@@ -96,6 +97,23 @@ def test_logprob_tokens_concatenate_to_the_text_before_the_stop_string() -> None
     assert first.text + last.text == "the "
     assert [prob["token"] for prob in first.probs + last.probs] == ["the "]
     assert last.probs[0]["bytes"] == list(b"the ")
+
+
+@given(st.binary(), st.lists(st.integers(min_value=0)), st.lists(st.text("ab☃", min_size=1, max_size=2)))
+@example("ab☃".encode(), [4], ["b☃"])
+def test_logprob_tokens_concatenate_to_any_text_wherever_it_is_cut(
+    data: bytes, cuts: list[int], stops: list[str]
+) -> None:
+    branch = BranchText(stops)
+    shown: list[Any] = []
+    for token, piece in enumerate(pieces_of(data, cuts)):
+        shown.append(branch.push(token, piece, {"token": piece.decode("utf-8", "replace"), "bytes": list(piece)}))
+        if shown[-1].stop:
+            break
+    else:
+        shown.append(branch.finish())
+    text = "".join(emission.text for emission in shown)
+    assert "".join(prob["token"] for emission in shown for prob in emission.probs) == text
 
 
 def test_tokens_without_text_pass_through() -> None:

@@ -84,6 +84,10 @@ class _Writer:
     def ones(self, name: str, size: int) -> None:
         self.vector(name, np.ones(size))
 
+    def layer_norm(self, name: str) -> None:
+        self.ones(name, self.shape.dim)
+        self.vector(name, np.zeros(self.shape.dim), ".bias")
+
     def close(self) -> None:
         self.gguf.write_header_to_file()
         self.gguf.write_kv_data_to_file()
@@ -178,6 +182,36 @@ def write_mamba(path: Path, shape: Shape = TINY) -> Path:
         out.vector(prefix + "ssm_a", -np.tile(np.arange(1.0, shape.state + 1), (inner, 1)), "")
         out.vector(prefix + "ssm_d", np.ones(inner), "")
         out.matrix(prefix + "ssm_out", shape.dim, inner)
+    out.close()
+    return path
+
+
+def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
+    """Write a bert: an encoder, which makes embeddings and continues nothing; with `ranks` a head that scores pairs."""
+    out = _Writer(path, "bert", shape)
+    out.gguf.add_feed_forward_length(shape.ffn)
+    out.gguf.add_head_count(shape.heads)
+    out.gguf.add_layer_norm_eps(1e-5)
+    out.gguf.add_causal_attention(False)
+    out.gguf.add_token_type_count(2)
+    out.gguf.add_pooling_type(gguf.PoolingType.RANK if ranks else gguf.PoolingType.CLS)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.matrix("token_types", 2, shape.dim, scale=0.1)
+    out.matrix("position_embd", shape.context, shape.dim, scale=0.3)
+    out.layer_norm("token_embd_norm")
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            out.matrix(prefix + name, shape.dim, shape.dim)
+        out.layer_norm(prefix + "attn_output_norm")
+        out.matrix(prefix + "ffn_up", shape.ffn, shape.dim)
+        out.matrix(prefix + "ffn_down", shape.dim, shape.ffn)
+        out.layer_norm(prefix + "layer_output_norm")
+    if ranks:
+        out.matrix("cls", shape.dim, shape.dim)
+        out.vector("cls", np.zeros(shape.dim), ".bias")
+        out.matrix("cls.output", 1, shape.dim)
+        out.vector("cls.output", np.zeros(1), ".bias")
     out.close()
     return path
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.model import Batch, DecodeStatus, Model, StateStore
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.preparing import Preparer
@@ -19,6 +20,7 @@ from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.text import Emission, Prob
 from srb.errors import (
+    Cancelled,
     DecodeFailed,
     GrammarDeadEnd,
     InvalidRequest,
@@ -93,6 +95,7 @@ class Engine:
         self._clock = clock
         self._states = states
         self._preparer = Preparer(model, states)
+        self._embeddings = EmbeddingQueue(model)
         self._tree = PrefixTree(model, cache_cells, cache_bytes)
         self._scheduler = Scheduler(model, self._tree)
         self._requests: dict[str, Request] = {}  # in the order of arrival
@@ -107,25 +110,35 @@ class Engine:
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
         return self._preparer.detokenize(tokens)
 
-    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request:
-        """Tokenize, validate and build the samplers of a request; whoever gets it must submit or close it."""
-        if not isinstance(command, Generate):
-            raise NotSupported("this server does not do that")
-        return self._preparer.request(command)
+    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request | EmbeddingJob:
+        """Tokenize and validate a command, and build its samplers; whoever gets the result must submit or close it."""
+        match command:
+            case Generate():
+                return self._preparer.request(command)
+            case Embed() | Rerank():
+                return self._preparer.embedding(command)
+        raise NotSupported("this server does not do that")
 
     # ---- the decode thread
 
-    def submit(self, request: Request) -> list[Event]:
-        """Queue a request: Accepted, or Rejected when the queue is full or the id is in use."""
+    def submit(self, request: Request | EmbeddingJob) -> list[Event]:
+        """Queue a request: Accepted, or Rejected when the queue is full or the id is in use.
+
+        An EmbeddingJob is not accepted with an event of its own; its Answer follows.
+        """
         error: SRBError | None = None
-        if request.request_id in self._requests:
+        waiting = sum(other.is_queued for other in self._requests.values()) + len(self._embeddings)
+        if request.request_id in self._requests or request.request_id in self._embeddings:
             error = InvalidRequest("request_id is in use")
-        elif sum(other.is_queued for other in self._requests.values()) >= self._max_queue:
+        elif waiting >= self._max_queue:
             error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
         if error:
             request.close()
             return [Rejected(request.request_id, error.slug, error.message, error.extra)]
         self._counters.requests_total += 1
+        if isinstance(request, EmbeddingJob):
+            self._embeddings.add(request)
+            return []
         self._requests[request.request_id] = request
         return [Accepted(request.request_id, len(request.prefix.tokens))]
 
@@ -133,7 +146,7 @@ class Engine:
         """End a request or one branch of it with `cancelled`; unknown ones have ended already."""
         request = self._requests.get(request_id)
         if request is None:
-            return []
+            return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
         for branch in request.branches:
             if branch.state is not BranchState.ENDED and index in (None, branch.index):
@@ -143,7 +156,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._requests) or self._tree.is_over_budget
+        return bool(self._requests or self._embeddings) or self._tree.is_over_budget
 
     def step(self) -> list[Event]:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
@@ -157,11 +170,12 @@ class Engine:
         self._start_branches(events)
         self._finish_ended(events)
         self._account(plan, self._clock() - began)
-        return events
+        return events + self._embeddings.step()
 
     def fail_all(self, error: SRBError) -> list[Event]:
         """End everything at once with `error`."""
-        return [event for request in list(self._requests.values()) for event in self._fail(request, error)]
+        events = [event for request in list(self._requests.values()) for event in self._fail(request, error)]
+        return events + self._embeddings.end_all(error)
 
     def answer(self, command: Ask) -> Any:
         """Return what a command asks for, as its docstring says. Raise NotSupported for one that needs more than that."""
@@ -214,6 +228,7 @@ class Engine:
             "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
+            "embedding_tokens_total": self._embeddings.tokens_total,
             **self._tree.stats(),
         }
 

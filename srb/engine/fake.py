@@ -52,6 +52,12 @@ class FakeModel:
         self.n_seq_max = n_seq_max
         self.is_on_gpu = False
         self.can_cut = can_cut
+        self.can_generate = self.can_embed = self.can_rank = True
+        self.n_embd = _HASH_SIZE
+        self.n_embed_tokens = n_ubatch
+        self.n_embed_inputs = 4
+        self.pooling = "mean"
+        self.fails_to_embed = False
         self.n_vocab = _FIRST_BYTE + 256
         self.failures: deque[DecodeStatus] = deque()
         self.n_decodes = 0
@@ -73,7 +79,7 @@ class FakeModel:
             n_ctx=self.n_ctx,
             n_ctx_seq=self.n_ctx_seq,
             n_ctx_train=self.n_ctx_seq,
-            n_embd=0,
+            n_embd=self.n_embd,
             n_params=0,
             size=0,
             n_seq_max=self.n_seq_max,
@@ -86,6 +92,9 @@ class FakeModel:
             eos_id=EOS,
             add_bos=True,
             ftype="fake",
+            embedding=True,
+            pooling="mean",
+            reranking=True,
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
@@ -115,6 +124,31 @@ class FakeModel:
     def grammar_of(self, json_schema: str) -> str:
         raise NotSupported("the fake model obeys no JSON schema")
 
+    def pair(self, query: str, document: str) -> list[int]:
+        return [BOS, *self.tokenize(query, False, False), EOS, *self.tokenize(document, False, False)]
+
+    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None:
+        """Return for each token the bytes of a hash of it and all that is before it in its input."""
+        self._check_inputs(inputs)
+        if self.fails_to_embed:
+            return None
+        return [
+            np.array([list(_hash(bytes(_HASH_SIZE), tokens[: end + 1])) for end in range(len(tokens))], np.float32)
+            for tokens in inputs
+        ]
+
+    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None:
+        """Return how many tokens of each document stand in the query."""
+        self._check_inputs(inputs)
+        parts = [(tokens[: tokens.index(EOS)], tokens[tokens.index(EOS) + 1 :]) for tokens in inputs]
+        return None if self.fails_to_embed else [float(sum(t in query for t in document)) for query, document in parts]
+
+    def _check_inputs(self, inputs: Sequence[list[int]]) -> None:
+        if not 0 < len(inputs) <= self.n_embed_inputs or not all(inputs):
+            raise AssertionError(f"{len(inputs)} inputs; {self.n_embed_inputs} fit")
+        if (total := sum(map(len, inputs))) > self.n_embed_tokens:
+            raise AssertionError(f"inputs of {total} tokens; {self.n_embed_tokens} fit")
+
     def decode(self, batch: Batch) -> DecodeStatus:
         if not 0 < len(batch) <= self.n_batch:
             raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
@@ -135,7 +169,7 @@ class FakeModel:
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
             past = cells[-1].visible if cells else b""
-            cells.append(_Cell(hashlib.blake2b(past + token.to_bytes(4, "big"), digest_size=_HASH_SIZE).digest()))
+            cells.append(_Cell(_hash(past, [token])))
             if wanted:
                 self._rows[row] = self._next_logits(cells[-1].visible)
         return DecodeStatus.OK
@@ -200,6 +234,11 @@ class FakeModel:
         noise[2:_FIRST_BYTE] += 4.0  # words are likelier than bytes
         noise[BOS] = -np.inf
         return noise
+
+
+def _hash(past: bytes, tokens: Sequence[int]) -> bytes:
+    data = past + b"".join(token.to_bytes(4, "big") for token in tokens)
+    return hashlib.blake2b(data, digest_size=_HASH_SIZE).digest()
 
 
 class _Cell:

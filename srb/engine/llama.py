@@ -1,4 +1,4 @@
-"""llama.cpp behind the Model protocol: the only file that imports llama_cpp.
+"""llama.cpp behind the Model protocol: only files whose name begins with llama import llama_cpp.
 
 What llama.cpp answers with abort() is checked before the call here: batch sizes, sequence ids, rows without logits.
 """
@@ -6,7 +6,6 @@ What llama.cpp answers with abort() is checked before the call here: batch sizes
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import os
 from collections.abc import Sequence
@@ -19,8 +18,10 @@ import numpy as np
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugger and hangs
 
 import llama_cpp as lib
-from llama_cpp import llama_grammar
 
+from srb.engine.llama_batch import NativeBatch
+from srb.engine.llama_embedder import LlamaEmbedder, pooling_of
+from srb.engine.llama_schema import SchemaConverter
 from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits
 from srb.engine.sampling import Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, ModelLoadFailed, bad_field
@@ -36,6 +37,13 @@ RECURRENT_SEQUENCES = 32  # where every sequence has a state of its own, allocat
 _CACHE_TYPES = {  # enum ggml_type
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
 }  # fmt: skip
+_ROPE_SCALINGS = {
+    "auto": lib.LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+    "none": lib.LLAMA_ROPE_SCALING_TYPE_NONE,
+    "linear": lib.LLAMA_ROPE_SCALING_TYPE_LINEAR,
+    "yarn": lib.LLAMA_ROPE_SCALING_TYPE_YARN,
+}
+_YARN_FACTORS = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast")
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
@@ -82,8 +90,17 @@ def _usable_cores() -> int:
 class LlamaModel:
     """One GGUF model with one context, whose unified KV store all sequences share."""
 
-    def __init__(self, model: Any, context: Any, settings: Settings) -> None:
+    def __init__(
+        self,
+        model: Any,
+        context: Any,
+        settings: Settings,
+        embedder: LlamaEmbedder | None = None,
+        ranker: LlamaEmbedder | None = None,
+    ) -> None:
         self._model = model
+        self._embedder = embedder
+        self._ranker = ranker
         self._context = context
         self._settings = settings
         self._vocab = lib.llama_model_get_vocab(model)
@@ -91,16 +108,23 @@ class LlamaModel:
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.n_ctx: int = lib.llama_n_ctx(context)
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
-        self.n_ctx_seq: int = min(self.n_ctx, self.n_ctx_train) if self.n_ctx_train > 0 else self.n_ctx
+        self.n_ctx_seq: int = min(self.n_ctx, _reach(settings, self.n_ctx_train))
         self.n_batch: int = lib.llama_n_batch(context)
         self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
         self._scratch = self.n_seq_max  # the last sequence is this file's own, for spans on their way in or out
         self.can_cut = _memory_kind(model) == "attention"
         self.is_on_gpu = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
+        self.n_embd: int = lib.llama_model_n_embd_out(model)
+        limits = [each for each in (embedder, ranker) if each]
+        self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)
+        self.n_embed_inputs = min((each.n_inputs for each in limits), default=0)
+        self.pooling = _pooling(settings, model)
+        self.can_generate = bool(self._memory)
+        self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # for each row of the last decode, 1 where it has logits
-        self._batch = _NativeBatch(self.n_batch)
+        self._batch = NativeBatch(self.n_batch)
         self._candidates = _Candidates(self.n_vocab)
 
     @classmethod
@@ -116,14 +140,17 @@ class LlamaModel:
         try:
             if not lib.llama_model_has_decoder(model):
                 raise ModelLoadFailed(f"model: {path} is an encoder and cannot continue a text")
+            embedder, ranker = _embedders(settings, model)
             context = lib.llama_init_from_model(model, _context_params(settings, model))
             if not context:
                 reason = _native_log.last_error or "no reason given"
                 raise ModelLoadFailed(f"model: no context of {settings.n_ctx} cells for {path}: {reason}")
+            if not lib.llama_get_memory(context) and not embedder and not ranker:
+                raise ModelLoadFailed(f"model: {path} cannot continue a text; set embedding or reranking to use it")
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
-        return cls(model, context, settings)
+        return cls(model, context, settings, embedder, ranker)
 
     # ---- any thread
 
@@ -161,6 +188,9 @@ class LlamaModel:
             add_bos=lib.llama_vocab_get_add_bos(vocab),
             ftype=lib.llama_ftype_name(lib.llama_model_ftype(self._model)).decode(),
             chat_template_tool_use=self._metadata("tokenizer.chat_template.tool_use"),
+            embedding=self.can_embed,
+            pooling=self.pooling,
+            reranking=self.can_rank,
         )
 
     @property
@@ -201,7 +231,21 @@ class LlamaModel:
 
     def grammar_of(self, json_schema: str) -> str:
         """Return a JSON schema, whose size and depth have been checked, as GBNF. Raise InvalidRequest."""
-        return _SchemaConverter.grammar_of(json_schema)
+        return SchemaConverter.grammar_of(json_schema)
+
+    def pair(self, query: str, document: str) -> list[int]:
+        """Return the tokens by which `rank` compares two texts, as the model was trained on them."""
+        vocab = self._vocab
+        template = lib.llama_model_chat_template(self._model, b"rerank")
+        if template:
+            text = template.decode().replace("{query}", query).replace("{document}", document)
+            return self.tokenize(text, add_special=False, parse_special=True)
+        bos, eos, sep = (getattr(lib, f"llama_vocab_{name}")(vocab) for name in ("bos", "eos", "sep"))
+        begin = [bos] if lib.llama_vocab_get_add_bos(vocab) else []
+        end = [eos if eos >= 0 else sep] if lib.llama_vocab_get_add_eos(vocab) else []
+        between = [*end, *([sep] if lib.llama_vocab_get_add_sep(vocab) else [])]
+        texts = [self.tokenize(text, add_special=False, parse_special=False) for text in (query, document)]
+        return [*begin, *texts[0], *between, *texts[1], *end]
 
     # ---- the decode thread's alone
 
@@ -270,8 +314,21 @@ class LlamaModel:
     def clear(self) -> None:
         lib.llama_memory_clear(self._memory, True)
 
+    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None:
+        """Return the vectors of each input's tokens, shape (tokens, n_embd); None where the computation failed."""
+        assert self._embedder is not None
+        return self._embedder.vectors(inputs)
+
+    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None:
+        """Return the score of each pair; None where the computation failed."""
+        assert self._ranker is not None
+        return self._ranker.scores(inputs)
+
     def close(self) -> None:
         """Free the context and the model; may be called again."""
+        for embedder in (self._embedder, self._ranker):
+            if embedder:
+                embedder.close()
         if self._context:
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
@@ -322,39 +379,6 @@ class LlamaModel:
 
     def _metadata(self, key: str) -> str:
         return _string(lib.llama_model_meta_val_str, self._model, key.encode())
-
-
-class _NativeBatch:
-    """A llama_batch of fixed room, filled through numpy views; every token belongs to exactly one sequence."""
-
-    def __init__(self, room: int) -> None:
-        self._tokens = np.zeros(room, np.int32)
-        self._positions = np.zeros(room, np.int32)
-        self._seq_ids = np.zeros(room, np.int32)
-        self._wanted = np.zeros(room, np.int8)
-        self._counts = np.ones(room, np.int32)
-        # seq_id is an array of pointers, the i-th to the i-th of _seq_ids.
-        step = self._seq_ids.itemsize
-        self._pointers = (self._seq_ids.ctypes.data + step * np.arange(room, dtype=np.uint64)).astype(np.uint64)
-        as_pointer = ctypes.cast
-        self._native = lib.llama_batch(
-            n_tokens=0,
-            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(lib.llama_token)),
-            embd=None,
-            pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(lib.llama_pos)),
-            n_seq_id=as_pointer(self._counts.ctypes.data, ctypes.POINTER(ctypes.c_int32)),
-            seq_id=as_pointer(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(lib.llama_seq_id))),
-            logits=as_pointer(self._wanted.ctypes.data, ctypes.POINTER(ctypes.c_int8)),
-        )
-
-    def fill(self, batch: Batch) -> Any:
-        count = len(batch)
-        self._tokens[:count] = batch.tokens
-        self._positions[:count] = batch.positions
-        self._seq_ids[:count] = batch.seq_ids
-        self._wanted[:count] = batch.wanted
-        self._native.n_tokens = count
-        return self._native
 
 
 class _Candidates:
@@ -490,80 +514,6 @@ class LlamaSampler:
         return token
 
 
-class _References:
-    """What the references of a JSON schema lead to, each by its text."""
-
-    def __init__(self, schema: Any) -> None:
-        self._schema = schema
-
-    def __getitem__(self, ref: str) -> Any:
-        if not ref.startswith("#"):
-            raise ValueError(f"the reference {ref} leads out of the schema")
-        target = self._schema
-        for key in ref[1:].split("/")[1:]:
-            key = key.replace("~1", "/").replace("~0", "~")
-            if not isinstance(target, dict) or key not in target:
-                raise ValueError(f"the reference {ref} leads nowhere")
-            target = target[key]
-        return target
-
-
-class _SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # it is untyped
-    """llama-cpp-python's converter from JSON schema to GBNF, with bounds, references wherever they stand, and literals
-    written as GBNF reads them.
-    """
-
-    MOST_VISITS = 5000  # of a schema's parts
-
-    def __init__(self, schema: Any) -> None:
-        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
-        self._refs = _References(schema)
-        self._names: dict[str, str] = {}  # the rule that each reference has become, or is becoming
-        self._visits = 0
-
-    @classmethod
-    def grammar_of(cls, json_schema: str) -> str:
-        schema = json.loads(json_schema)
-        converter = cls(schema)
-        try:
-            converter.visit(schema, "")
-        except (AssertionError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-            raise bad_field("json_schema", f"cannot be made a grammar: {error}") from None
-        return str(converter.format_grammar())
-
-    def visit(self, schema: Any, name: str) -> str:
-        self._visits += 1
-        if self._visits > self.MOST_VISITS:
-            raise ValueError(f"it has more than {self.MOST_VISITS} parts")
-        return str(super().visit(schema, name))
-
-    def _resolve_ref(self, ref: str) -> str:
-        if ref not in self._names:
-            self._names[ref] = name = f"reference-{len(self._names)}"
-            self._names[ref] = self.visit(self._refs[ref], name)
-        return self._names[ref]
-
-    def _format_literal(self, literal: str) -> str:
-        """Quote JSON text, with the characters that JSON would escape and GBNF has no need to."""
-        text = json.dumps(json.loads(literal), ensure_ascii=False)
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _repetition(
-    item: str, least: int, most: int | None, separator_rule: str = "", item_rule_is_literal: bool = False
-) -> str:
-    """Write "from `least` to `most` items" with GBNF's {m,n}, as llama.cpp's own converter does."""
-    if most == 0:
-        return ""
-    if not separator_rule:
-        return f"{item}{{{least}}}" if least == most else f"{item}{{{least},{'' if most is None else most}}}"
-    more = _repetition(f"({separator_rule} {item})", max(least - 1, 0), None if most is None else most - 1)
-    return f"{item} {more}" if least else f"({item} {more})?"
-
-
-llama_grammar._build_repetition = _repetition  # its own nests a group for every optional item
-
-
 def _build(model: LlamaModel, stage: Stage) -> Any:
     """Return the native sampler of a stage."""
     vocab, args = model.vocab, stage.args
@@ -623,6 +573,7 @@ def _model_params(settings: Settings) -> tuple[Any, Any]:
     params.split_mode = _SPLIT_MODES[settings.split_mode]
     params.main_gpu = settings.main_gpu
     params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
+    params.check_tensors = settings.check_tensors
     shares = None
     if settings.tensor_split:
         given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
@@ -648,7 +599,43 @@ def _context_params(settings: Settings, model: Any) -> Any:
     params.type_v = _CACHE_TYPES[settings.cache_type_v]
     params.kv_unified = True  # otherwise the cells are divided among the sequences, and a partial fork aborts
     params.no_perf = True
+    params.offload_kqv = settings.kv_offload
+    params.op_offload = settings.op_offload
+    params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
+    for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
+        setattr(params, name, getattr(settings, name))
     return params
+
+
+def _reach(settings: Settings, n_ctx_train: int) -> int:
+    """Return the longest text that makes sense: who changes RoPE knows better than the model's file."""
+    changed = settings.rope_scaling != "auto" or settings.rope_freq_base or settings.rope_freq_scale
+    return n_ctx_train if n_ctx_train > 0 and not changed else 2**31 - 1
+
+
+def _pooling(settings: Settings, model: Any) -> str:
+    if settings.pooling != "auto":
+        return settings.pooling
+    architecture = _string(lib.llama_model_meta_val_str, model, b"general.architecture")
+    return pooling_of(_string(lib.llama_model_meta_val_str, model, f"{architecture}.pooling_type".encode()))
+
+
+def _embedders(settings: Settings, model: Any) -> tuple[LlamaEmbedder | None, LlamaEmbedder | None]:
+    """Return what makes embeddings and what ranks, where the settings ask for it. Raise ModelLoadFailed."""
+    pooling = _pooling(settings, model)
+    ranks = settings.reranking or settings.pooling == "rank"
+    if ranks and pooling != "rank":
+        raise ModelLoadFailed(
+            f"reranking: {settings.model_path} is not made for it (its pooling is {pooling}); pooling = rank tries it"
+        )
+    made = []
+    for wanted, as_ranker in ((settings.embedding, False), (ranks, True)):
+        params = _context_params(settings, model)
+        try:
+            made.append(LlamaEmbedder(model, params, params.n_ubatch, as_ranker) if wanted else None)
+        except MemoryError as error:
+            raise ModelLoadFailed(f"model: {error}: {_native_log.last_error or 'no reason given'}") from None
+    return made[0], made[1]
 
 
 def _memory_kind(model: Any) -> str:

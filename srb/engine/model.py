@@ -95,6 +95,13 @@ class Model(Protocol):
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
     n_vocab: int
     is_on_gpu: bool  # whether the KV store lies on one
+    n_embd: int
+    n_embed_tokens: int  # most tokens in one call of `embed` or `rank`, and so in one input
+    n_embed_inputs: int  # most inputs in one call
+    pooling: str  # how the vectors of a text become one, where a request does not say: none, mean, cls, last or rank
+    can_generate: bool  # whether it continues texts, or only makes embeddings
+    can_embed: bool
+    can_rank: bool
     can_cut: bool  # whether a sequence can be used and saved in parts, or only whole
 
     def info(self, alias: str) -> ModelInfo: ...
@@ -107,6 +114,8 @@ class Model(Protocol):
 
     def grammar_of(self, json_schema: str) -> str: ...  # GBNF; InvalidRequest where there is none
 
+    def pair(self, query: str, document: str) -> list[int]: ...  # the tokens by which `rank` compares two texts
+
     # ---- the decode thread's alone
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
@@ -118,6 +127,8 @@ class Model(Protocol):
     def restore(self, seq_id: int, blob: Blob) -> bool: ...
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
+    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None: ...  # (tokens, n_embd) each; None: failed
+    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None: ...
     def close(self) -> None: ...
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
 from srb.engine.model import Model, Sampler, StateStore
 from srb.engine.request import Request
-from srb.errors import ContextExceeded, SRBError, bad_field
-from srb.protocol import Generate, SamplingParams
+from srb.errors import ContextExceeded, NotSupported, SRBError, bad_field
+from srb.protocol import Embed, Generate, Rerank, SamplingParams
 
 MAX_LOGIT_BIAS = 1024
+MAX_NUMBERS = 2_000_000  # in one answer, which crosses the wire as text
 
 
 class Preparer:
@@ -49,6 +51,8 @@ class Preparer:
 
         Raise InvalidRequest or ContextExceeded.
         """
+        if not self._model.can_generate:
+            raise NotSupported("This model makes embeddings and cannot continue a text")
         prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
         if not prompt:
             raise bad_field("prompt", "has no tokens; give at least one character")
@@ -73,6 +77,38 @@ class Preparer:
             raise
         saved = self._states.load(command.state) if self._states and command.state else None
         return Request(command, prompt, samplers, saved)
+
+    def embedding(self, command: Embed | Rerank) -> EmbeddingJob:
+        """Return the job of an Embed or Rerank command. Raise NotSupported or InvalidRequest."""
+        if isinstance(command, Rerank):
+            if not self._model.can_rank:
+                raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+            pairs = [self._model.pair(command.query, document) for document in command.documents]
+            return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"))
+        if not self._model.can_embed:
+            raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
+        pooling = command.pooling or self._model.pooling
+        if pooling == "rank" and not command.pooling:
+            raise NotSupported("This model ranks documents and makes no embeddings")
+        if pooling not in POOLINGS:
+            raise bad_field("pooling", f"should be one of {', '.join(POOLINGS)}")
+        texts = [self.tokenize(parts, add_special=True, parse_special=True, field="input") for parts in command.inputs]
+        inputs = self._checked_inputs(texts, "input")
+        if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
+            raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
+        return EmbeddingJob(command.request_id, "embed", inputs, pooling)
+
+    def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
+        most = self._model.n_embed_tokens
+        for tokens in inputs:
+            if not 0 < len(tokens) <= most:
+                problem = (
+                    f"is too large to process: {len(tokens)} tokens, and the physical batch size (n_ubatch) is {most}"
+                )
+                raise bad_field(field, problem if tokens else "has no tokens; give at least one character")
+        if not inputs:
+            raise bad_field(field, "should not be empty")
+        return inputs
 
     def _check_token(self, token: int, field: str) -> None:
         if not 0 <= token < self._model.n_vocab:

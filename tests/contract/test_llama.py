@@ -251,3 +251,13 @@ def test_what_is_referred_to_twice_at_every_level_is_converted_once(llama: Llama
     doubling = {f"a {i}": {"anyOf": [{"$ref": f"#/$defs/a {i + 1}"}] * 2} for i in range(40)}
     schema = {"$ref": "#/$defs/a 0", "$defs": {**doubling, "a 40": {"type": "null"}}}
     assert len(llama.grammar_of(json.dumps(schema))) < 5000
+
+
+def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled(gguf: Callable[[str], Path]) -> None:
+    settings = Settings(model=str(gguf("llama")), n_ctx=100_000)
+    plain = LlamaModel.load(settings)
+    assert plain.n_ctx_seq == plain.n_ctx_train
+    plain.close()
+    scaled = LlamaModel.load(settings.model_copy(update={"rope_freq_scale": 0.01, "kv_offload": False}))
+    assert scaled.n_ctx_seq == scaled.n_ctx
+    scaled.close()

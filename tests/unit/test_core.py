@@ -12,7 +12,19 @@ from srb.engine.core import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
-from srb.protocol import Delta, Done, Failed, FinishReason, GetSlots, Progress, PromptDone, PromptProbs, Rejected
+from srb.protocol import (
+    Delta,
+    Done,
+    Embed,
+    Failed,
+    FinishReason,
+    GetSlots,
+    Progress,
+    PromptDone,
+    PromptProbs,
+    Rejected,
+    Rerank,
+)
 from tests.engine_helpers import Driver, Outcome, solo
 
 PROMPT = "the old king said"
@@ -445,3 +457,73 @@ def test_branches_go_on_while_a_prompt_is_scored() -> None:
     driver.run()
     assert [len(scores_of(outcome)) for outcome in outcomes] == [30, 30]
     assert driver.result(first).texts[1] == solo(PROMPT, seed=2, max_tokens=40, ignore_eos=True).texts[0]
+
+
+def embedded(driver: Driver, command: Embed | Rerank) -> Any:
+    driver.take(driver.engine.submit(driver.engine.prepare(command)))
+    driver.run()
+    [answer] = driver.result(command.request_id).terminal
+    return answer.value
+
+
+def test_embeddings_are_computed_a_batch_a_step_while_branches_go_on() -> None:
+    driver = Driver(FakeModel(n_ubatch=16))
+    first = driver.submit(PROMPT, n=2, max_tokens=30, ignore_eos=True)
+    driver.step()
+    command = Embed("e", tuple((word * 2,) for word in [" fox", " king", " door"] * 5), "none")
+    driver.take(driver.engine.submit(driver.engine.prepare(command)))
+    steps = 0
+    while not driver.result("e").terminal:
+        before = len(driver.result(first).tokens[0])
+        driver.step()
+        assert len(driver.result(first).tokens[0]) == before + 1
+        steps += 1
+    assert steps == 4  # four inputs fit into a call
+    value = driver.result("e").terminal[0].value
+    assert value["tokens"] == [3] * 15
+    assert [len(vectors) for vectors in value["embeddings"]] == [3] * 15
+    assert value["embeddings"][0] == value["embeddings"][3] != value["embeddings"][1]
+    driver.run()
+    assert driver.engine.stats()["embedding_tokens_total"] == 45
+
+
+def test_several_commands_share_a_batch_and_each_has_its_own_answer() -> None:
+    driver = Driver()
+    words = [" fox", " king", " door"]
+    for word in words:
+        driver.take(driver.engine.submit(driver.engine.prepare(Embed(word, ((word,),), "last"))))
+    driver.take(driver.engine.submit(driver.engine.prepare(Rerank("r", " a fox", (" a fox", " a king")))))
+    driver.step()
+    together = [driver.result(word).terminal[0].value for word in words]
+    driver.run()
+    assert driver.result("r").terminal[0].value["scores"] == [2.0, 1.0]
+    assert together == [embedded(Driver(), Embed(word, ((word,),), "last")) for word in words]
+
+
+def test_a_command_for_embeddings_can_be_cancelled_or_fail_alone() -> None:
+    driver = Driver()
+    first = driver.submit(PROMPT, max_tokens=5)
+    for name in ("a", "b"):
+        driver.take(driver.engine.submit(driver.engine.prepare(Embed(name, (("the fox",),)))))
+    driver.cancel("a")
+    driver.model.fails_to_embed = True
+    driver.run()
+    assert [driver.result(name).terminal[0].slug for name in ("a", "b")] == ["cancelled", "decode_failed"]
+    assert driver.result(first).texts == solo(PROMPT, 1, max_tokens=5).texts
+
+
+def test_what_waits_for_embeddings_ends_with_everything_else() -> None:
+    driver = Driver(max_queue=2)
+    for name in ("a", "b", "c"):
+        driver.take(driver.engine.submit(driver.engine.prepare(Embed(name, (("the fox",),)))))
+    assert driver.result("c").terminal[0].slug == "queue_full"
+    driver.take(driver.engine.fail_all(ShuttingDown("bye")))
+    assert [driver.result(name).terminal[0].slug for name in ("a", "b")] == ["shutting_down"] * 2
+    assert not driver.engine.has_work
+
+
+def test_an_answer_too_large_for_the_wire_is_refused() -> None:
+    model = FakeModel()
+    model.n_embd = 10**6
+    with pytest.raises(InvalidRequest, match="2000000 numbers"):
+        Driver(model).engine.prepare(Embed("a", (("a",), ("b",), ("c",))))

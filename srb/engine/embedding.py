@@ -1,0 +1,115 @@
+"""Embeddings and rankings: texts that are computed whole and leave nothing behind, a bounded batch of them each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from srb.engine.model import Model
+from srb.errors import DecodeFailed, SRBError
+from srb.protocol import Answer, Event, Failed
+
+Vectors = npt.NDArray[np.float32]
+POOLINGS = ("none", "mean", "cls", "last")
+
+
+@dataclass(slots=True)
+class EmbeddingJob:
+    """The inputs of one Embed or Rerank command as tokens, and what has been computed of them, in order."""
+
+    request_id: str
+    kind: Literal["embed", "rank"]
+    inputs: list[list[int]]
+    pooling: str = "none"
+    results: list[Any] = field(default_factory=list)
+
+    @property
+    def answer(self) -> Answer:
+        name = "embeddings" if self.kind == "embed" else "scores"
+        return Answer(self.request_id, {name: self.results, "tokens": [len(tokens) for tokens in self.inputs]})
+
+    def close(self) -> None:
+        """Release nothing: a job holds no sampler."""
+
+
+class EmbeddingQueue:
+    """Jobs in the order of arrival; `step` computes what fits into one batch."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._jobs: dict[str, EmbeddingJob] = {}
+        self.tokens_total = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._jobs
+
+    def add(self, job: EmbeddingJob) -> None:
+        self._jobs[job.request_id] = job
+
+    def end(self, request_id: str, error: SRBError) -> list[Event]:
+        """Drop a job; nothing to do for one that is not here."""
+        if self._jobs.pop(request_id, None) is None:
+            return []
+        return [Failed(request_id, error.slug, error.message)]
+
+    def end_all(self, error: SRBError) -> list[Event]:
+        return [event for request_id in list(self._jobs) for event in self.end(request_id, error)]
+
+    def step(self) -> list[Event]:
+        """Compute one batch; return the answers that are complete, or what failed."""
+        if not self._jobs:
+            return []
+        taken = self._take()
+        inputs = [tokens for _, tokens in taken]
+        kind = taken[0][0].kind
+        results = self._model.embed(inputs) if kind == "embed" else self._model.rank(inputs)
+        if results is None:
+            error = DecodeFailed("llama.cpp could not compute these inputs")
+            failed = dict.fromkeys(job.request_id for job, _ in taken)
+            return [event for request_id in failed for event in self.end(request_id, error)]
+        for (job, tokens), result in zip(taken, results, strict=True):
+            job.results.append(pool(result, job.pooling).tolist() if isinstance(result, np.ndarray) else result)
+            self.tokens_total += len(tokens)
+        done = [job for job in self._jobs.values() if len(job.results) == len(job.inputs)]
+        for job in done:
+            del self._jobs[job.request_id]
+        return [job.answer for job in done]
+
+    def _take(self) -> list[tuple[EmbeddingJob, list[int]]]:
+        """Return the next inputs of the oldest job and of others of its kind, as far as a batch reaches."""
+        kind = next(iter(self._jobs.values())).kind
+        taken: list[tuple[EmbeddingJob, list[int]]] = []
+        room = self._model.n_embed_tokens
+        for job in self._jobs.values():
+            for tokens in job.inputs[len(job.results) :] if job.kind == kind else ():
+                if len(tokens) > room or len(taken) == self._model.n_embed_inputs:
+                    return taken
+                taken.append((job, tokens))
+                room -= len(tokens)
+        return taken
+
+
+def pool(rows: Vectors, pooling: str) -> Vectors:
+    """Return one vector of the vectors of a text's tokens, shape (1, n_embd); or all of them, with pooling none."""
+    match pooling:
+        case "mean":
+            mean: Vectors = rows.mean(axis=0, keepdims=True)
+            return mean
+        case "cls":
+            return rows[:1]
+        case "last":
+            return rows[-1:]
+        case _:
+            return rows
+
+
+def count_numbers(inputs: Sequence[Sequence[int]], pooling: str, n_embd: int) -> int:
+    """Return how many numbers the answer will have."""
+    return n_embd * (sum(map(len, inputs)) if pooling == "none" else len(inputs))

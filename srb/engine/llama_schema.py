@@ -1,0 +1,84 @@
+"""JSON schema to GBNF: llama-cpp-python's converter, made safe for schemas of strangers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from llama_cpp import llama_grammar
+
+from srb.errors import bad_field
+
+
+class _References:
+    """What the references of a JSON schema lead to, each by its text."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    def __getitem__(self, ref: str) -> Any:
+        if not ref.startswith("#"):
+            raise ValueError(f"the reference {ref} leads out of the schema")
+        target = self._schema
+        for key in ref[1:].split("/")[1:]:
+            key = key.replace("~1", "/").replace("~0", "~")
+            if not isinstance(target, dict) or key not in target:
+                raise ValueError(f"the reference {ref} leads nowhere")
+            target = target[key]
+        return target
+
+
+class SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # it is untyped
+    """llama-cpp-python's converter from JSON schema to GBNF, with bounds, references wherever they stand, and literals
+    written as GBNF reads them.
+    """
+
+    MOST_VISITS = 5000  # of a schema's parts
+
+    def __init__(self, schema: Any) -> None:
+        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        self._refs = _References(schema)
+        self._names: dict[str, str] = {}  # the rule that each reference has become, or is becoming
+        self._visits = 0
+
+    @classmethod
+    def grammar_of(cls, json_schema: str) -> str:
+        schema = json.loads(json_schema)
+        converter = cls(schema)
+        try:
+            converter.visit(schema, "")
+        except (AssertionError, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            raise bad_field("json_schema", f"cannot be made a grammar: {error}") from None
+        return str(converter.format_grammar())
+
+    def visit(self, schema: Any, name: str) -> str:
+        self._visits += 1
+        if self._visits > self.MOST_VISITS:
+            raise ValueError(f"it has more than {self.MOST_VISITS} parts")
+        return str(super().visit(schema, name))
+
+    def _resolve_ref(self, ref: str) -> str:
+        if ref not in self._names:
+            self._names[ref] = name = f"reference-{len(self._names)}"
+            self._names[ref] = self.visit(self._refs[ref], name)
+        return self._names[ref]
+
+    def _format_literal(self, literal: str) -> str:
+        """Quote JSON text, with the characters that JSON would escape and GBNF has no need to."""
+        text = json.dumps(json.loads(literal), ensure_ascii=False)
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _repetition(
+    item: str, least: int, most: int | None, separator_rule: str = "", item_rule_is_literal: bool = False
+) -> str:
+    """Write "from `least` to `most` items" with GBNF's {m,n}, as llama.cpp's own converter does."""
+    if most == 0:
+        return ""
+    if not separator_rule:
+        return f"{item}{{{least}}}" if least == most else f"{item}{{{least},{'' if most is None else most}}}"
+    more = _repetition(f"({separator_rule} {item})", max(least - 1, 0), None if most is None else most - 1)
+    return f"{item} {more}" if least else f"({item} {more})?"
+
+
+llama_grammar._build_repetition = _repetition  # its own nests a group for every optional item

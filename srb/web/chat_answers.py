@@ -42,6 +42,7 @@ class ChatChoice(Answer):
     finish_reason: FinishReason
     stop_reason: str | None = None
     seed: int
+    tokens: list[int] | None = None  # with return_tokens
     error: ErrorObject | None = None  # with finish_reason "error"
 
 
@@ -70,6 +71,7 @@ class ChatChunkChoice(Answer):
     finish_reason: FinishReason | None
     stop_reason: str | None = None
     seed: int | None = None
+    tokens: list[int] | None = None
     error: ErrorObject | None = None
 
 

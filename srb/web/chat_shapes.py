@@ -33,12 +33,20 @@ def chat_envelope(opened: OpenRequest, model: ModelInfo, kind: str) -> dict[str,
 class ChatRenderer(Renderer):
     """Streamed chunks; a branch's text goes through its parser until that has nothing left to find.
 
-    Log-probabilities wait with the text that is held back: those of a chunk are of all tokens since the last one.
+    Log-probabilities and token ids wait with the text that is held back: a chunk has those of all tokens since the last.
     """
 
-    def __init__(self, asked: ChatRequest, opened: OpenRequest, model: ModelInfo, include_usage: bool = False) -> None:
+    def __init__(
+        self,
+        asked: ChatRequest,
+        opened: OpenRequest,
+        model: ModelInfo,
+        include_usage: bool = False,
+        return_tokens: bool = False,
+    ) -> None:
         self._envelope = chat_envelope(opened, model, "chat.completion.chunk")
         self._include_usage = include_usage
+        self._return_tokens = return_tokens
         (command,) = opened.commands
         self._branches = [_Branch(spec.seed, asked.parser(stream=True)) for spec in command.branches]
         self._errors: list[SRBError] = []
@@ -61,9 +69,10 @@ class ChatRenderer(Renderer):
 
     def delta(self, event: Delta) -> bytes:
         branch = self._branches[event.index]
-        if not event.probs and branch.parser.is_plain:
+        if not event.probs and not self._return_tokens and branch.parser.is_plain:
             return self._before[event.index] + orjson.dumps(event.text) + self._tail if event.text else b""
         branch.probs += event.probs or ()
+        branch.tokens += event.tokens if self._return_tokens else ()
         return self._pieces(event.index, branch, branch.parser.feed(event.text))
 
     def branch_ended(self, event: BranchEnded) -> bytes:
@@ -72,7 +81,7 @@ class ChatRenderer(Renderer):
         if event.reason == FinishReason.ERROR:
             self._errors.append(from_slug(event.slug, event.message))
         end = {**_chat_ending(event, branch.calls), "seed": branch.seed}
-        return data + self._chunk(event.index, {}, branch.take_logprobs(), end)
+        return data + self._chunk(event.index, {}, **branch.take_details(), **end)
 
     def end(self, done: list[Done]) -> bytes:
         if len(self._errors) == len(self._branches):
@@ -85,17 +94,11 @@ class ChatRenderer(Renderer):
         return sse(error.body())
 
     def _pieces(self, index: int, branch: _Branch, pieces: list[Piece]) -> bytes:
-        return b"".join(self._chunk(index, branch.delta(piece), branch.take_logprobs()) for piece in pieces)
+        return b"".join(self._chunk(index, branch.delta(piece), **branch.take_details()) for piece in pieces)
 
-    def _chunk(
-        self,
-        index: int,
-        delta: dict[str, Any],
-        logprobs: dict[str, Any] | None = None,
-        end: dict[str, Any] | None = None,
-        **extra: Any,
-    ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
+    def _chunk(self, index: int, delta: dict[str, Any], prompt_progress: Any = None, **details: Any) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **details}
+        extra = {"prompt_progress": prompt_progress} if prompt_progress else {}
         if self._include_usage:
             extra["usage"] = None
         return sse({**self._envelope, "choices": [choice], **extra})
@@ -109,6 +112,7 @@ class _Branch:
         self.parser = parser
         self.calls = 0
         self.probs: list[dict[str, Any]] = []
+        self.tokens: list[int] = []
 
     def delta(self, piece: Piece) -> dict[str, Any]:
         if isinstance(piece, ToolCall):
@@ -116,16 +120,26 @@ class _Branch:
             return {"tool_calls": [{"index": self.calls - 1, **piece.as_dict()}]}
         return {"content" if isinstance(piece, Content) else "reasoning_content": piece.text}
 
-    def take_logprobs(self) -> dict[str, Any] | None:
-        probs, self.probs = self.probs, []
-        return {"content": probs} if probs else None
+    def take_details(self) -> dict[str, Any]:
+        details: dict[str, Any] = {"logprobs": {"content": self.probs}} if self.probs else {}
+        if self.tokens:
+            details["tokens"] = self.tokens
+        self.probs, self.tokens = [], []
+        return details
 
 
-def chat_completion(asked: ChatRequest, opened: OpenRequest, model: ModelInfo, outcome: Outcome) -> dict[str, Any]:
+def chat_completion(
+    asked: ChatRequest, opened: OpenRequest, model: ModelInfo, outcome: Outcome, return_tokens: bool = False
+) -> dict[str, Any]:
     """Return the one object of a call that was not streamed."""
+    choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
+    if return_tokens:
+        choices = [
+            {**choice, "tokens": branch.tokens} for choice, branch in zip(choices, outcome.branches, strict=True)
+        ]
     return {
         **chat_envelope(opened, model, "chat.completion"),
-        "choices": [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)],
+        "choices": choices,
         "usage": usage(outcome.done),
         "timings": timings(outcome.done),
     }

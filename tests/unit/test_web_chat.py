@@ -14,6 +14,7 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Pr
 from srb.settings import Settings
 from srb.web import scripted
 from srb.web.app import create_app
+from srb.web.chat_answers import ChatCompletion, ChatCompletionChunk
 from srb.web.chat_schemas import call_schema
 from srb.web.scripted import Script, ScriptedClient, count_to_three
 
@@ -58,6 +59,23 @@ def chunks(text: str) -> list[dict[str, Any]]:
     lines = text.removesuffix("\n\n").split("\n\n")
     assert lines.pop() == "data: [DONE]"
     return [orjson.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"n": 2, "logprobs": True, "return_tokens": True},
+        {"tools": [TOOL]},
+        {"stream_options": {"include_usage": True}, "return_progress": True},
+    ],
+)
+def test_answers_and_chunks_have_the_shapes_that_the_document_says(body: dict[str, Any]) -> None:
+    http, _ = serve(writes("<think>a</think>", CALL, "b", probs=True))
+    ChatCompletion.model_validate_json(post(http, **body).data)
+    if "logprobs" in body:
+        body = {**body, "logprobs": False}
+    for chunk in chunks(post(http, stream=True, **body).text):
+        ChatCompletionChunk.model_validate_json(orjson.dumps(chunk))
 
 
 def deltas(response: Any, index: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -154,6 +172,15 @@ def test_progress_is_told_in_chunks_with_an_empty_delta() -> None:
     ]
     assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 2}]
     assert found[0]["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
+
+
+def test_token_ids_come_where_asked_for_and_wait_with_the_text() -> None:
+    http, _ = serve(writes("<thi", "nk>a</th", "ink>", "b"))
+    assert post(http, return_tokens=True).json["choices"][0]["tokens"] == [0, 1, 2, 3]
+    found = [
+        chunk["choices"][0].get("tokens", []) for chunk in chunks(post(http, return_tokens=True, stream=True).text)
+    ]
+    assert [token for tokens in found for token in tokens] == [0, 1, 2, 3]
 
 
 def one_branch_fails(command: Generate) -> Iterable[list[Event]]:

@@ -27,15 +27,16 @@ def chat_completions() -> Response:
     asked = body.request(settings, model)
     opened = web().requests.open(asked.commands, request.environ)
     if not body.stream:
-        return json_reply(chat_completion(asked, opened, model, gather(opened)))
-    renderer = ChatRenderer(asked, opened, model, body.stream_options.include_usage)
+        return json_reply(chat_completion(asked, opened, model, gather(opened), body.return_tokens))
+    include_usage = body.stream_options.include_usage
+    renderer = ChatRenderer(asked, opened, model, include_usage, body.return_tokens)
     return stream_response(opened, renderer, body.ping_interval(settings))
 
 
 @routes.post("/apply-template")
 @operation(ChatBody, AppliedTemplate)
 def apply_template() -> Response:
-    """Return the text that the model would continue."""
+    """Tell the text that the model would continue."""
     body = ChatBody.parse(read_body(request))
     return json_reply({"prompt": body.render(web().settings, web().client.check_ready()).text})
 
@@ -44,7 +45,7 @@ def apply_template() -> Response:
 @routes.post("/chat/completions/input_tokens")
 @operation(ChatBody, InputTokens)
 def input_tokens() -> Response:
-    """Return how many tokens that text is, with the BOS where the model has one."""
+    """Count the tokens of a conversation's text, with the BOS where the model has one."""
     body = ChatBody.parse(read_body(request))
     text = body.render(web().settings, web().client.check_ready()).text
     tokens = web().client.tokenize((text,), add_special=True, parse_special=True)

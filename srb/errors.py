@@ -67,6 +67,10 @@ class MethodNotAllowed(InvalidRequest):
     slug, http_status = "method_not_allowed", 405
 
 
+class BodyTooSlow(InvalidRequest):
+    slug, http_status = "body_too_slow", 408
+
+
 class BodyTooLarge(InvalidRequest):
     slug, http_status = "body_too_large", 413
 

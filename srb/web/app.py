@@ -58,6 +58,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
         logs.configure(settings.log_level)
     check_configured(settings)
     app = Application(__name__, static_folder=None)
+    app.config["READ_TIMEOUT"] = settings.read_timeout
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body that has the one byte more is refused
     shared = app.extensions["srb"] = Web(settings, client or EngineClient(settings))
     app.metrics = shared.metrics

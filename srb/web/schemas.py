@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import uuid4
 
+import gevent
 import orjson
-from flask import Request
+from flask import Request, current_app
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import InvalidRequest, bad_field
+from srb.errors import BodyTooSlow, InvalidRequest, bad_field
 from srb.protocol import BranchSpec, ContextShift, Generate, SamplingParams
 from srb.settings import Settings
 from srb.web.defaults import default_sampling, default_stop
@@ -80,9 +81,11 @@ def _positive(value: float) -> float:
 
 def _read(request: Request) -> bytes:
     """Werkzeug reads at most max_content_length bytes, and says 413 only where the length was announced."""
+    seconds = current_app.config["READ_TIMEOUT"]
     try:
-        data = request.get_data(cache=False)
-    except HTTPException:
+        with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):
+            data = request.get_data(cache=False)
+    except (HTTPException, BodyTooSlow):
         raise
     except Exception as error:  # the WSGI server's own, about chunks that are none
         raise InvalidRequest(f"The body could not be read: {error}") from None

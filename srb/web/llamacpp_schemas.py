@@ -169,17 +169,12 @@ class InfillBody(Body):
 
 
 def _parse_inputs(value: Any) -> list[Prompt]:
-    return parse_prompts([item["content"] if _has_content(item) else item for item in _listed(value)])
+    if isinstance(value, list):
+        return parse_prompts([item["content"] if _has_content(item) else item for item in value])
+    return parse_prompts(value["content"] if _has_content(value) else value)
 
 
 Inputs = Annotated[list[Prompt], BeforeValidator(_parse_inputs), WithJsonSchema(PROMPT_SCHEMA)]
-
-
-def _listed(value: Any) -> list[Any]:
-    """A list that holds a number is one input."""
-    if not isinstance(value, list) or any(type(item) in (int, float, bool) for item in value):
-        return [value]
-    return value
 
 
 def _has_content(item: Any) -> bool:

@@ -67,7 +67,7 @@ class Metrics:
 
     def render(self, stats: Mapping[str, float]) -> bytes:
         """Return the exposition of all workers' counts and the engine's numbers."""
-        averages, self._last = _averages(stats, self._last), stats
+        averages, self._last = _averages(stats, self._last), dict(stats)
         values = {**stats, **averages, **dict.fromkeys((name for name in LLAMACPP if name.startswith("spec_")), 0.0)}
         return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values))
 

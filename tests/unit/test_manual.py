@@ -14,6 +14,15 @@ from srb.protocol import FinishReason, SamplingParams
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.chat_schemas import ChatBody
+from srb.web.llamacpp_schemas import (
+    DetokenizeBody,
+    EmbeddingBody,
+    InfillBody,
+    LlamaCompletionBody,
+    RerankBody,
+    SlotBody,
+    TokenizeBody,
+)
 from srb.web.schemas import CompletionBody
 from srb.web.text_schemas import TextCompletionBody
 
@@ -60,6 +69,16 @@ def test_every_field_of_a_chat_is_documented_under_all_its_names() -> None:
     assert set(re.findall(r"`(\w+)`", first_columns)) == names
 
 
+def test_every_field_of_the_llamacpp_dialect_is_documented() -> None:
+    section = API.partition("## The llamacpp dialect")[2].partition("\n## ")[0]
+    first_columns = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
+    names = LlamaCompletionBody.model_fields.keys() - CompletionBody.model_fields.keys() | InfillBody.model_fields.keys()
+    assert names <= set(re.findall(r"`(\w+)`", first_columns))
+    for body in (TokenizeBody, DetokenizeBody, EmbeddingBody, RerankBody, SlotBody):
+        for name in body.model_fields.keys() - {"model"}:
+            assert re.search(rf"[`\"]{name}[`\"]", section), name
+
+
 def test_every_sampling_default_is_documented() -> None:
     rows = [line.split("|") for line in API.splitlines() if line.startswith("| `")]
     documented: dict[str, str] = {}
@@ -76,9 +95,8 @@ def test_every_error_that_a_client_may_see_is_documented() -> None:
         return [cls, *(below for sub in cls.__subclasses__() for below in subclasses(sub))]
 
     unseen = {ConfigError, ProtocolError}  # said at start, and between our own processes
-    planned = {"unauthorized", "forbidden"}  # there are no keys yet
     for error in subclasses(SRBError):
-        if error not in unseen and error.slug not in planned and error.__module__ == "srb.errors":
+        if error not in unseen and error.__module__ == "srb.errors":
             assert re.search(rf"\| {error.http_status} \| `{error.type}` \|.*\| `{error.slug}` \|", API), error.slug
     for reason in FinishReason:
         assert f"`{reason}`" in API

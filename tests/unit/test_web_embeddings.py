@@ -1,0 +1,171 @@
+"""Embeddings and reranking over HTTP, with a scripted engine whose vectors are [3, 4]."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from srb.protocol import Embed, Rerank
+from srb.settings import Settings
+from srb.web import scripted
+from srb.web.app import create_app
+from srb.web.llamacpp_answers import EmbeddingList, RankedList
+from srb.web.routes.embeddings import normalize
+from srb.web.scripted import ScriptedClient
+
+OWN = ["/embedding", "/embeddings"]
+RERANK = ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"]
+
+
+@pytest.fixture
+def engine() -> ScriptedClient:
+    return ScriptedClient(Settings())
+
+
+@pytest.fixture
+def model_with(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda **facts: monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, **facts))
+
+
+def post(engine: ScriptedClient, path: str, **body: Any) -> Any:
+    return create_app(Settings(), engine).test_client().post(path, data=orjson.dumps(body))
+
+
+@pytest.mark.parametrize("path", OWN)
+@pytest.mark.parametrize("name", ["content", "input"])
+def test_llama_servers_own_shape_is_a_list_of_vectors_for_each_text(
+    engine: ScriptedClient, path: str, name: str
+) -> None:
+    assert post(engine, path, **{name: ["a", "b"]}).json == [
+        {"index": 0, "embedding": [[0.6, 0.8]]},
+        {"index": 1, "embedding": [[0.6, 0.8]]},
+    ]
+
+
+def test_openais_shape_has_one_vector_a_text_and_the_usage_summed(engine: ScriptedClient) -> None:
+    response = post(engine, "/v1/embeddings", input=["abc", "de"], model="any")
+    EmbeddingList.model_validate_json(response.data, strict=True)
+    assert response.json == {
+        "object": "list",
+        "model": "any",
+        "data": [
+            {"object": "embedding", "index": 0, "embedding": [0.6, 0.8]},
+            {"object": "embedding", "index": 1, "embedding": [0.6, 0.8]},
+        ],
+        "usage": {"prompt_tokens": 5, "total_tokens": 5},
+    }
+
+
+def test_base64_is_little_endian_float32(engine: ScriptedClient) -> None:
+    response = post(engine, "/v1/embeddings", input="abc", encoding_format="base64")
+    EmbeddingList.model_validate_json(response.data, strict=True)
+    (datum,) = response.json["data"]
+    assert struct.unpack("<2f", base64.b64decode(datum["embedding"])) == pytest.approx((0.6, 0.8))
+
+
+def test_content_asks_openais_route_for_llama_servers_shape(engine: ScriptedClient) -> None:
+    assert post(engine, "/v1/embeddings", content="abc").json == [{"index": 0, "embedding": [[0.6, 0.8]]}]
+
+
+@pytest.mark.parametrize(
+    ("given", "inputs"),
+    [
+        ("a", (("a",),)), (["a", "b"], (("a",), ("b",))), ([1, 2], ((1, 2),)), ([[1, 2], "b"], ((1, 2), ("b",))),
+        ({"content": "a"}, (("a",),)), ([{"content": "a"}, "b"], (("a",), ("b",))),
+    ],
+)  # fmt: skip
+def test_inputs_have_every_form_of_openai_and_llama_cpp(engine: ScriptedClient, given: Any, inputs: Any) -> None:
+    assert post(engine, "/embedding", input=given).status_code == 200
+    assert [command.inputs for command in engine.sent if isinstance(command, Embed)] == [inputs]
+
+
+def test_one_vector_a_token_is_not_normalized_and_not_openais(engine: ScriptedClient, model_with: Any) -> None:
+    model_with(pooling="none")
+    assert post(engine, "/embedding", content="a").json == [{"index": 0, "embedding": [[3.0, 4.0]]}]
+    response = post(engine, "/v1/embeddings", input="a")
+    assert response.status_code == 400
+    assert "Pooling type 'none'" in response.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [
+        (-1, [3.0, -4.0]),
+        (0, [24570.0, -32760.0]),
+        (1, [3 / 7, -4 / 7]),
+        (2, [0.6, -0.8]),
+        (3, [3 / 91 ** (1 / 3), -4 / 91 ** (1 / 3)]),
+    ],
+)
+def test_vectors_are_normalized_as_llama_cpp_does(norm: int, expected: list[float]) -> None:
+    assert normalize([3.0, -4.0], norm) == pytest.approx(expected)
+    assert normalize([0.0, 0.0], norm) == [0.0, 0.0]
+
+
+def test_a_huge_norm_is_the_largest_value_and_no_overflow() -> None:
+    assert normalize([3e30, -4e30], 2**31 - 1) == pytest.approx([0.75, -1.0])
+
+
+def test_the_norm_is_the_requests_before_it_is_the_settings(engine: ScriptedClient) -> None:
+    assert post(engine, "/embedding", content="a", embd_normalize=-1).json[0]["embedding"] == [[3.0, 4.0]]
+    http = create_app(Settings(embd_normalize=1), engine).test_client()
+    assert http.post("/embedding", data=b'{"content": "a"}').json[0]["embedding"] == [pytest.approx([3 / 7, 4 / 7])]
+
+
+@pytest.mark.parametrize("path", RERANK)
+def test_documents_are_ranked_best_first(engine: ScriptedClient, path: str) -> None:
+    response = post(engine, path, query="a", documents=["b", "aa", "a"], top_n=2)
+    RankedList.model_validate_json(response.data, strict=True)
+    assert response.json == {
+        "model": "storyteller",
+        "object": "list",
+        "usage": {"prompt_tokens": 12, "total_tokens": 12},
+        "results": [{"index": 1, "relevance_score": 2.0}, {"index": 2, "relevance_score": 1.0}],
+    }
+
+
+def test_texts_are_ranked_in_teis_shape(engine: ScriptedClient) -> None:
+    assert post(engine, "/rerank", query="a", texts=["b", "a"]).json == [
+        {"index": 1, "score": 1.0},
+        {"index": 0, "score": 0.0},
+    ]
+    assert post(engine, "/rerank", query="a", texts=["b", "a"], return_text=True).json[0]["text"] == "a"
+    assert post(engine, "/rerank", query="a", documents=[{"text": "a"}]).json["results"][0]["relevance_score"] == 1.0
+    assert [command.documents for command in engine.sent if isinstance(command, Rerank)][2] == ("a",)
+
+
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])
+def test_a_model_that_is_not_made_for_it_is_501(engine: ScriptedClient, path: str, model_with: Any) -> None:
+    model_with(embedding=False, reranking=False)
+    response = post(engine, path, input="a")
+    assert (response.status_code, response.json["error"]["type"]) == (501, "not_supported_error")
+    assert "This server does not support" in response.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/embedding", {}, "input"), ("/embedding", {"input": 3}, "input"), ("/embedding", {"content": []}, "content"),
+        ("/embedding", {"input": ""}, "input"), ("/embedding", {"input": [[-1]]}, "input"),
+        ("/embedding", {"input": "x", "embd_normalize": -2}, "embd_normalize"),
+        ("/v1/embeddings", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
+        ("/v1/embeddings", {"input": "x", "dimensions": 7}, "dimensions"),
+        ("/rerank", {"documents": ["a"]}, "query"), ("/rerank", {"query": 3, "documents": ["a"]}, "query"),
+        ("/rerank", {"query": "a"}, "documents"), ("/rerank", {"query": "a", "documents": []}, "documents"),
+        ("/rerank", {"query": "a", "documents": [3]}, "documents"), ("/rerank", {"query": "a", "texts": "a"}, "texts"),
+        ("/rerank", {"query": "a", "documents": ["a"], "top_n": -1}, "top_n"),
+        ("/rerank", {"query": "a", "documents": ["a"] * 4097}, "documents"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_400_that_names_its_field(
+    engine: ScriptedClient, path: str, body: dict[str, Any], field: str
+) -> None:
+    response = post(engine, path, **body)
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == field
+    assert engine.sent == []

@@ -1,0 +1,294 @@
+"""What the server tells of itself: health, properties, slots and their states, adapters, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from srb.errors import EngineRestarted, InvalidRequest, Unavailable
+from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.llamacpp_answers import Health, Props, Slot, SlotAction
+from srb.web.scripted import ScriptedClient, answer_simply
+
+RUNNING = {
+    "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
+    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5, "n_remain": 6, "max_tokens": 11, "seed": 9,
+}  # fmt: skip
+
+
+def serve(slots: list[dict[str, Any]] | None = None, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
+    given = Settings(**settings)
+    engine = ScriptedClient(given)
+    if slots is not None:
+        engine.answers = lambda command, values: (
+            slots if isinstance(command, GetSlots) else answer_simply(command, values)
+        )
+    return create_app(given, engine).test_client(), engine
+
+
+# ---- health
+
+
+def test_health_counts_the_sequences_that_branches_use() -> None:
+    http, _ = serve()
+    response = http.get("/health?include_slots")
+    Health.model_validate_json(response.data, strict=True)
+    assert (response.json["slots_idle"], response.json["slots_processing"]) == (5, 3)
+    assert [slot["id"] for slot in response.json["slots"]] == [0, 1]
+    http = create_app(Settings(slots=False), ScriptedClient(Settings())).test_client()
+    assert "slots" not in http.get("/health?include_slots").json
+
+
+def test_a_full_server_is_unhealthy_only_to_who_asks_so() -> None:
+    http, engine = serve()
+    engine.values |= {"branches_running": 8.0}
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 8}
+    assert (http.get("/health").status_code, http.get("/health").json) == (200, full)
+    response = http.get("/health?fail_on_no_slot=1")
+    assert (response.status_code, response.json) == (503, full)
+
+
+def test_an_engine_that_is_busy_with_one_long_step_is_healthy() -> None:
+    def busy(command: Any, values: dict[str, float]) -> Any:
+        raise Unavailable("The engine did not answer in time")
+
+    http, engine = serve()
+    engine.answers = busy
+    assert http.get("/health").json == {"status": "ok"}
+
+
+def test_an_engine_that_was_lost_is_not() -> None:
+    def lost(command: Any, values: dict[str, float]) -> Any:
+        raise EngineRestarted("The engine was restarted")
+
+    http, engine = serve()
+    engine.answers = lost
+    assert http.get("/health").status_code == 503
+
+
+# ---- properties
+
+
+def test_props_has_all_that_clients_read() -> None:
+    http, _ = serve(props=True, metrics=False)
+    response = http.get("/props")
+    Props.model_validate_json(response.data, strict=True)
+    found = response.json
+    assert isinstance(found["chat_template"], str)
+    assert found["default_generation_settings"]["n_ctx"] == 8192
+    assert found["default_generation_settings"]["params"]["temperature"] == 0.8
+    assert found["default_generation_settings"]["temperature"] == 0.8
+    assert found["total_slots"] == 256
+    assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (True, True, False)
+    assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
+    assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
+
+
+def test_props_tell_the_servers_own_defaults() -> None:
+    http, _ = serve(temperature=0.3, seed=7, n_predict=50, stop='["a"]', user_name="Me:")
+    found = http.get("/props").json
+    params = found["default_generation_settings"]["params"]
+    assert (params["temperature"], params["seed"], params["n_predict"], params["stop"]) == (0.3, 7, 50, ["a"])
+    assert found["user_name"] == "Me:"
+
+
+def test_props_are_changed_only_where_the_server_allows_it() -> None:
+    assert serve(props=True)[0].post("/props", data=b"{}").json == {"success": True}
+    response = serve()[0].post("/props", data=b"{}")
+    assert response.status_code == 501
+    assert response.json["error"]["type"] == "not_supported_error"
+
+
+# ---- slots
+
+
+def test_slots_show_what_runs_under_llama_servers_names() -> None:
+    idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
+    http, _ = serve([idle, RUNNING | {"sampling": {"temperature": 0.3, "samplers": ["top_k"]}}])
+    response = http.get("/slots")
+    first, second = (Slot.model_validate_json(orjson.dumps(slot), strict=True) for slot in response.json)
+    assert (first.is_processing, first.state, first.params, first.id_task) == (False, 0, None, None)
+    assert (second.is_processing, second.state, second.n_prompt_tokens_cache) == (True, 1, 4)
+    assert second.params is not None
+    assert (second.params.seed, second.params.n_predict, second.params.temperature) == (9, 11, 0.3)
+    assert second.next_token is not None
+    assert (second.next_token[0].n_decoded, second.next_token[0].n_remain) == (5, 6)
+
+
+def test_slots_can_fail_where_none_is_free() -> None:
+    http, _ = serve([RUNNING])
+    assert http.get("/slots").status_code == 200
+    response = http.get("/slots?fail_on_no_slot=1")
+    assert response.status_code == 503
+    assert (response.json["error"]["message"], response.json["error"]["type"]) == (
+        "no slot available",
+        "unavailable_error",
+    )
+    idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
+    assert serve([idle, RUNNING])[0].get("/slots?fail_on_no_slot=1").status_code == 200
+
+
+def test_slots_can_be_switched_off() -> None:
+    http = create_app(Settings(slots=False), ScriptedClient(Settings())).test_client()
+    response = http.get("/slots")
+    assert response.status_code == 501
+    assert response.json["error"]["message"] == "This server does not support slots endpoint. Start it with `--slots`"
+
+
+@pytest.mark.parametrize(
+    ("action", "answer"),
+    [
+        ("save", {"filename": "a.bin", "n_saved": 5, "n_written": 100, "timings": {"save_ms": 1.5}}),
+        ("restore", {"filename": "a.bin", "n_restored": 5, "n_read": 100, "timings": {"restore_ms": 1.5}}),
+        ("erase", {"n_erased": 5}),
+    ],
+)
+def test_a_slots_state_is_saved_restored_and_erased(action: str, answer: dict[str, Any]) -> None:
+    http, engine = serve(state_dir="states")
+    response = http.post(f"/slots/3?action={action}", data=b'{"filename": "a.bin"}')
+    SlotAction.model_validate_json(response.data, strict=True)
+    assert response.json == {"id_slot": 3, **answer}
+    (command,) = engine.sent
+    assert isinstance(command, StateAction)
+    assert (command.action, command.slot) == (action, 3)
+    assert command.name == ("" if action == "erase" else "a.bin")
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "message"),
+    [
+        ("/slots/x?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/-1?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/256?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/99999999999999999999?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/0?action=burn", b'{"filename": "a"}', "Invalid action"),
+        ("/slots/0", b'{"filename": "a"}', "Invalid action"),
+        ("/slots/0?action=save", b'{"filename": "../a"}', "Field 'filename': Invalid filename"),
+        ("/slots/0?action=save", b'{"filename": ".a"}', "Field 'filename': Invalid filename"),
+        ("/slots/0?action=save", b'{"filename": ""}', "Field 'filename': Invalid filename"),
+        ("/slots/0?action=restore", b"{}", "Field 'filename': Invalid filename"),
+        ("/slots/0?action=save", b'{"filename": 3}', "Field 'filename': "),
+        ("/slots/0?action=save", b"{", "The body is not valid JSON"),
+    ],
+)
+def test_a_bad_slot_action_is_400(path: str, data: bytes, message: str) -> None:
+    http, engine = serve(state_dir="states")
+    response = http.post(path, data=data)
+    assert response.status_code == 400
+    assert response.json["error"]["message"].startswith(message)
+    assert engine.sent == []
+
+
+def test_slot_actions_need_a_folder() -> None:
+    response = serve()[0].post("/slots/0?action=save", data=b'{"filename": "a"}')
+    assert response.status_code == 501
+    assert "--slot-save-path" in response.json["error"]["message"]
+
+
+# ---- adapters
+
+
+def test_adapters_are_listed_and_their_scales_set() -> None:
+    http, engine = serve()
+    assert http.get("/lora-adapters").json[0]["path"] == "a.gguf"
+    assert http.post("/lora-adapters", data=b'[{"id": 0, "scale": 0.5}]').json == {"success": True}
+    assert [command.scales for command in engine.sent if isinstance(command, SetAdapters)] == [((0, 0.5),)]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"{}", "Request body must be an array"),
+        (b"null", "Request body must be an array"),
+        (b'[{"id": 0}]', "The body must be a list of objects with an integer 'id' and a number 'scale'"),
+        (b'[{"id": -1, "scale": 1}]', "The body Value must be between"),
+        (b"[", "The body is not valid JSON"),
+    ],
+)
+def test_a_bad_list_of_scales_is_400(data: bytes, message: str) -> None:
+    http, engine = serve()
+    response = http.post("/lora-adapters", data=data)
+    assert response.status_code == 400
+    assert response.json["error"]["message"].startswith(message)
+    assert engine.sent == []
+
+
+def test_an_adapter_that_is_not_there_is_the_engines_refusal() -> None:
+    def refuse(command: Any, values: dict[str, float]) -> Any:
+        raise InvalidRequest("there is no adapter 9")
+
+    http, engine = serve()
+    engine.answers = refuse
+    assert http.post("/lora-adapters", data=b'[{"id": 9, "scale": 1}]').status_code == 400
+
+
+# ---- metrics
+
+
+def metrics(http: FlaskClient) -> dict[str, float]:
+    lines = http.get("/metrics").text.splitlines()
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    }
+
+
+def test_metrics_have_llama_servers_names_of_2026_and_2024() -> None:
+    http, _ = serve()
+    found = metrics(http)
+    assert found["llamacpp:kv_cache_tokens"] == 12.0
+    assert found["llamacpp:kv_cache_usage_ratio"] == 0.25
+    assert found["llamacpp:spec_decode_num_drafts_total"] == 0.0
+    assert found["srb:branches_running"] == 3.0
+
+
+def test_rates_are_of_the_time_since_the_last_scrape() -> None:
+    http, engine = serve()
+    engine.values |= {"tokens_predicted_total": 100.0, "tokens_predicted_seconds_total": 2.0}
+    assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 50.0
+    engine.values |= {"tokens_predicted_total": 130.0, "tokens_predicted_seconds_total": 3.0, "n_decode_total": 17.0}
+    found = metrics(http)
+    assert found["llamacpp:predicted_tokens_seconds"] == 30.0
+    assert found["llamacpp:n_busy_slots_per_decode"] == 3.0
+    assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 0.0
+    engine.values |= {"tokens_predicted_total": 10.0, "tokens_predicted_seconds_total": 1.0}  # a new engine
+    assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 10.0
+
+
+def test_http_answers_are_counted_by_the_route_and_not_by_what_a_client_makes_up() -> None:
+    http, _ = serve(api_key="secret")
+    key = {"Authorization": "Bearer secret"}
+    for path in ("/tokenize", "/tokenize/"):
+        http.post(path, data=b"{}", headers=key)
+    http.post("/tokenize", data=b"{", headers=key)
+    http.get("/nowhere/7", headers=key)
+    http.open("/health", method="BREW", headers=key)
+    http.get("/props")
+    http.post("/slots/0?action=erase", headers=key)
+    text = http.get("/metrics", headers=key).text
+    counted = dict(
+        line.removeprefix("srb:http_requests_total").rsplit(" ", 1)
+        for line in text.splitlines()
+        if line.startswith("srb:http_requests_total{")
+    )
+    assert counted == {
+        '{method="POST",route="/tokenize",status="200"}': "2.0",
+        '{method="POST",route="/tokenize",status="400"}': "1.0",
+        '{method="GET",route="none",status="404"}': "1.0",
+        '{method="other",route="none",status="405"}': "1.0",
+        '{method="GET",route="none",status="401"}': "1.0",
+        '{method="POST",route="/slots/<slot>",status="501"}': "1.0",
+    }
+
+
+def test_calls_that_are_open_are_counted_while_they_are() -> None:
+    http, engine = serve()
+    stream = http.post("/completion", data=b'{"prompt": "x", "stream": true}')
+    assert metrics(http)["srb:http_calls_open"] == 1.0
+    stream.close()
+    assert metrics(http)["srb:http_calls_open"] == 0.0
+    assert any(isinstance(command, GetStats) for command in engine.sent)

@@ -1,0 +1,91 @@
+"""Text to tokens and back over HTTP, with a scripted engine whose tokens are a text's bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from srb.protocol import Tokenize
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.llamacpp_answers import TokenList
+from srb.web.scripted import ScriptedClient
+
+
+@pytest.fixture
+def engine() -> ScriptedClient:
+    return ScriptedClient(Settings())
+
+
+def post(engine: ScriptedClient, path: str, **body: Any) -> Any:
+    return create_app(Settings(), engine).test_client().post(path, data=orjson.dumps(body))
+
+
+@pytest.mark.parametrize("name", ["content", "prompt", "text"])
+def test_tokenize_knows_the_field_by_each_clients_name_and_the_count_by_each_clients_name(
+    engine: ScriptedClient, name: str
+) -> None:
+    answer = post(engine, "/tokenize", **{name: "hi"}).json
+    assert answer == {"tokens": [104, 105], "count": 2, "length": 2, "max_model_len": 8192}
+
+
+def test_tokenize_says_what_each_token_stands_for_and_lists_the_bytes_of_half_a_character(
+    engine: ScriptedClient,
+) -> None:
+    response = post(engine, "/tokenize", content="hé", with_pieces=True)
+    TokenList.model_validate_json(response.data, strict=True)
+    assert response.json["tokens"] == [
+        {"id": 104, "piece": "h"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]},
+    ]  # fmt: skip
+    assert response.json["count"] == 3
+
+
+def test_tokenize_takes_texts_and_ids_mixed(engine: ScriptedClient) -> None:
+    assert post(engine, "/tokenize", content=["h", 7, "i"]).json["tokens"] == [104, 7, 105]
+
+
+@pytest.mark.parametrize("content", ["", [], [""], None])
+def test_nothing_has_no_tokens(engine: ScriptedClient, content: Any) -> None:
+    assert post(engine, "/tokenize", content=content).json["tokens"] == []
+    assert engine.sent == []
+
+
+def test_tokenize_adds_bos_only_where_asked_and_reads_special_tokens_unless_told_not_to(engine: ScriptedClient) -> None:
+    assert post(engine, "/tokenize", content="h").json["tokens"] == [104]
+    assert post(engine, "/tokenize", content="h", add_special=True, parse_special=False).json["tokens"] == [1, 104]
+    asked = [command for command in engine.sent if isinstance(command, Tokenize)]
+    assert [(command.add_special, command.parse_special) for command in asked] == [(False, True), (True, False)]
+
+
+def test_detokenize_joins_bytes_to_characters(engine: ScriptedClient) -> None:
+    assert post(engine, "/detokenize", tokens=[104, 195, 169]).json == {"content": "hé"}
+    assert post(engine, "/detokenize", tokens=[195]).json == {"content": "\ufffd"}
+    assert post(engine, "/detokenize").json == {"content": ""}
+
+
+def test_text_generation_webuis_routes_answer_in_its_shapes(engine: ScriptedClient) -> None:
+    assert post(engine, "/v1/internal/encode", text="hi").json == {"tokens": [104, 105], "length": 2}
+    assert post(engine, "/v1/internal/decode", tokens=[104, 105]).json == {"text": "hi"}
+    assert post(engine, "/v1/internal/token-count", text="hi").json == {"length": 2}
+    assert post(engine, "/v1/internal/stop-generation").json == "OK"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/tokenize", {"content": 3}, "content"), ("/tokenize", {"content": [True]}, "content"),
+        ("/tokenize", {"content": [-1]}, "content"), ("/tokenize", {"content": {"a": 1}}, "content"),
+        ("/tokenize", {"content": "x", "with_pieces": 1}, "with_pieces"), ("/tokenize", {"text": [1.5]}, "text"),
+        ("/detokenize", {"tokens": "x"}, "tokens"), ("/detokenize", {"tokens": [True]}, "tokens"),
+        ("/detokenize", {"tokens": [-1]}, "tokens"), ("/detokenize", {"tokens": [2**31]}, "tokens"),
+        ("/detokenize", {"tokens": [5000]}, "tokens"), ("/v1/internal/decode", {"tokens": ["x"]}, "tokens"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_400_that_names_its_field(
+    engine: ScriptedClient, path: str, body: dict[str, Any], field: str
+) -> None:
+    response = post(engine, path, **body)
+    assert response.status_code == 400
+    assert response.json["error"]["param"] == field

@@ -94,6 +94,18 @@ class ChatTemplate:
         facts = {"tools": self.knows_tools, "system": self._takes_system, "parts": self._takes_parts}
         return f"<ChatTemplate {' '.join(name for name, known in facts.items() if known)}>"
 
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """What the template itself can take, by llama-server's names."""
+        return {
+            "supports_string_content": not self._takes_parts,
+            "supports_typed_content": self._takes_parts,
+            "supports_system_role": self._takes_system,
+            "supports_tools": self.knows_tools,
+            "supports_tool_calls": self._takes_calls,
+            "supports_object_arguments": self._takes_argument_objects,
+        }
+
     def prompt(self, conversation: Conversation) -> ChatPrompt:
         """Return the text of a conversation; raise InvalidRequest where the template refuses it."""
         if conversation.continue_final:
@@ -265,16 +277,27 @@ def _is_thinking(begun: str) -> bool:
 
 def template_for(settings: Settings, model: ModelInfo, with_tools: bool = False) -> ChatTemplate:
     """Return the template of the settings, else the model's, else ChatML; each is compiled once in a process."""
-    source = configured_source(settings)
-    if not source:
-        source = (with_tools and model.chat_template_tool_use) or model.chat_template
+    source = (with_tools and not configured_source(settings) and model.chat_template_tool_use) or None
     try:
-        return _compiled(source, model.bos_token, model.eos_token)
+        return _compiled(source or template_source(settings, model), model.bos_token, model.eos_token)
     except TemplateError as error:
         raise NotSupported(
             f"The model's chat template cannot be used ({error.message}); give one with chat_template or "
             "chat_template_file"
         ) from None
+
+
+def template_capabilities(settings: Settings, model: ModelInfo) -> dict[str, bool]:
+    """Return what the template can take; nothing, where there is one that cannot be used."""
+    try:
+        return template_for(settings, model).capabilities
+    except NotSupported:
+        return {}
+
+
+def template_source(settings: Settings, model: ModelInfo) -> str:
+    """Return the Jinja text that conversations are written with; "" for ChatML, where there is none."""
+    return configured_source(settings) or model.chat_template
 
 
 def configured_source(settings: Settings) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.settings import Settings
-from srb.web.chat import CHATML_STOPS, ChatTemplate, Conversation, check_configured, template_for
+from srb.web.chat import CHATML_STOPS, ChatTemplate, Conversation, check_configured, template_capabilities, template_for
 from srb.web.scripted import MODEL
 from tests.unit import chat_templates as wild
 
@@ -194,6 +194,20 @@ def test_without_any_it_is_chatml_said_once_in_the_log(caplog: pytest.LogCapture
 def test_a_models_template_that_cannot_be_compiled_is_not_replaced_in_silence() -> None:
     with pytest.raises(NotSupported, match="chat_template_file"):
         template_for(Settings(), replace(MODEL, chat_template="{% for %}"))
+
+
+def test_what_a_template_can_take_is_told() -> None:
+    def told(source: str) -> dict[str, bool]:
+        return template_capabilities(Settings(), replace(MODEL, chat_template=source))
+
+    assert told(wild.QWEN_3) == {
+        "supports_string_content": True, "supports_typed_content": False, "supports_system_role": True,
+        "supports_tools": True, "supports_tool_calls": True, "supports_object_arguments": True,
+    }  # fmt: skip
+    assert not told(wild.DEEPSEEK)["supports_object_arguments"]
+    assert not told(wild.GEMMA)["supports_system_role"]
+    assert told(wild.ONLY_PARTS)["supports_typed_content"]
+    assert told("{% for %}") == {}
 
 
 def test_a_bad_template_in_the_settings_is_fatal(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, request
 from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.chat import CHATML, template_capabilities, template_source
 from srb.web.fields import parse_scales
 from srb.web.llamacpp_answers import Adapter, Props, Scale, Slot, SlotAction, Success
 from srb.web.llamacpp_schemas import SlotBody, SystemPrompt
@@ -56,8 +57,8 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> dict[st
         "endpoint_metrics": settings.metrics,
         "ui": settings.ui,
         "ui_settings": {},
-        "chat_template": model.chat_template,
-        "chat_template_caps": {},
+        "chat_template": template_source(settings, model) or CHATML,
+        "chat_template_caps": template_capabilities(settings, model),
         "bos_token": model.bos_token,
         "eos_token": model.eos_token,
         "build_info": model.build_info,

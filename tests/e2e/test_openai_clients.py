@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import openai
+import orjson
 import pytest
 
 from tests.e2e.conftest import MakeServer, Server
 from tests.processes import DEADLINE, wait_for
+from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e
 
@@ -126,7 +132,7 @@ def test_stop_strings_and_finish_reasons(client: openai.OpenAI) -> None:
     stopped = client.completions.create(**ASK, n=1, stop=[word]).choices[0]
     assert stopped.finish_reason == "stop"
     assert stopped.text == plain.text.partition(word)[0]
-    assert stopped.model_extra == {"stop_reason": word}
+    assert stopped.model_extra == {"stop_reason": word, "seed": 42}
 
 
 def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
@@ -143,13 +149,63 @@ def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
     assert all(1 <= len(top) <= 3 for top in logprobs.top_logprobs)
 
 
+def test_echo_scores_a_prompt_without_writing_a_word(storyteller: Server) -> None:
+    with openai.OpenAI(**options(storyteller)) as client:
+        answer = client.completions.create(**ASK | {"max_tokens": 0}, echo=True, logprobs=2)
+        again = client.completions.create(**ASK | {"max_tokens": 0}, echo=True, logprobs=2)
+    [choice] = answer.choices
+    assert choice.text == ASK["prompt"]
+    logprobs = choice.logprobs
+    assert logprobs is not None
+    assert logprobs.tokens
+    assert logprobs.token_logprobs
+    assert "".join(logprobs.tokens) == choice.text
+    assert logprobs.token_logprobs[0] is None
+    assert all(-100 < logprob <= 0 for logprob in logprobs.token_logprobs[1:] if logprob is not None)
+    assert answer.usage is not None
+    assert len(logprobs.tokens) == answer.usage.prompt_tokens
+    assert again.choices[0].logprobs == logprobs  # also where the prompt is known
+
+
+def test_an_echo_is_the_prompt_and_what_would_have_come_without_it(client: openai.OpenAI) -> None:
+    plain = client.completions.create(**ASK, n=2)
+    whole = client.completions.create(**ASK, n=2, echo=True)
+    assert [choice.text for choice in whole.choices] == [ASK["prompt"] + choice.text for choice in plain.choices]
+    collected = Collected(2)
+    with client.completions.create(**ASK, n=2, echo=True, stream=True) as stream:
+        for chunk in stream:
+            collected.add(chunk)
+    assert collected.texts == [choice.text for choice in whole.choices]
+
+
+def test_the_best_of_six_are_those_of_the_highest_mean_logprob(client: openai.OpenAI) -> None:
+    every = client.completions.create(**ASK, n=6, logprobs=0).choices
+    means = {choice.text: mean(choice.logprobs.token_logprobs) for choice in every}  # type: ignore[union-attr,arg-type]
+    best = client.completions.create(**ASK, n=2, best_of=6)
+    assert [choice.text for choice in best.choices] == sorted(means, key=means.__getitem__, reverse=True)[:2]
+    assert best.usage is not None
+    assert best.usage.completion_tokens > 24 * 2
+
+
+def test_a_suffix_is_led_up_to_by_a_model_that_can(storyteller: Server) -> None:
+    with openai.OpenAI(**options(storyteller)) as client:
+        [choice] = client.completions.create(**ASK, suffix=" They lived happily ever after.").choices
+    assert choice.text
+
+
+def test_a_suffix_is_refused_for_a_model_that_cannot(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**ASK, suffix=" The end.")
+    assert caught.value.param == "suffix"
+
+
 def test_models_lists_the_one_that_answers(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["tiny"]
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("n", 0), ("n", 65), ("temperature", "hot"), ("max_tokens", -5), ("stop", 7), ("prompt", ""), ("best_of", 20)],
+    [("n", 0), ("n", 65), ("temperature", "hot"), ("max_tokens", -5), ("stop", 7), ("prompt", ""), ("best_of", 65)],
 )
 def test_a_bad_value_is_a_bad_request_error_that_names_it(client: openai.OpenAI, field: str, value: Any) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
@@ -168,6 +224,58 @@ def test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers(cl
     assert error["n_prompt_tokens"] > error["n_ctx"]
     assert str(error["n_prompt_tokens"]) in caught.value.message
     assert str(error["n_ctx"]) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("prompt", [2**31 - 1]), ("grammar", "no grammar"), ("logit_bias", {"9999999": 1}), ("json_schema", {"type": 7})],
+)
+def test_what_the_engine_refuses_is_a_bad_request_error_that_names_it(
+    client: openai.OpenAI, field: str, value: Any
+) -> None:
+    body = ASK | {"extra_body": {field: value}}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**body)
+    assert caught.value.param == field
+    assert caught.value.message.count(f"Field '{field}'") == 1
+
+
+def test_the_asynchronous_client_raises_the_same_errors(tiny: Server) -> None:
+    async def ask(**body: Any) -> None:
+        async with openai.AsyncOpenAI(**options(tiny)) as asynchronous:
+            await asynchronous.completions.create(**ASK | body)
+
+    with pytest.raises(openai.BadRequestError):
+        asyncio.run(ask(n=0))
+    with pytest.raises(openai.BadRequestError):
+        asyncio.run(ask(n=0, stream=True))
+
+
+def test_a_wrong_key_is_an_authentication_error(make_server: MakeServer) -> None:
+    server = make_server(api_key="right").start()
+    for key, good in (("right", True), ("wrong", False)):
+        with openai.OpenAI(**options(server) | {"api_key": key}) as client:
+            if good:
+                assert client.completions.create(**ASK).choices
+            else:
+                with pytest.raises(openai.AuthenticationError) as caught:
+                    client.completions.create(**ASK)
+                assert caught.value.type == "authentication_error"
+
+
+def test_a_full_queue_is_a_rate_limit_error(make_server: MakeServer, tmp_path: Path) -> None:
+    model = write_llama(tmp_path / "tiny.gguf")
+    server = make_server(model=model, max_queue=1, n_seq_max=2, n_ctx=32768, threads=1).start()
+    body = orjson.dumps(ASK | {"n": 64, "max_tokens": -1, "ignore_eos": True})  # one branch after the other
+    with ExitStack() as stack, openai.OpenAI(**options(server)) as client:
+        for gauge in ("requests_processing", "requests_deferred"):
+            connection = stack.enter_context(closing(HTTPConnection("127.0.0.1", server.port)))
+            connection.request("POST", "/v1/completions", body)
+            wait_for(lambda gauge=gauge: server.metric(gauge) == 1, gauge)  # type: ignore[misc]
+        with pytest.raises(openai.RateLimitError) as caught:
+            client.completions.create(**ASK)
+    assert caught.value.type == "rate_limit_error"
+    assert int(caught.value.response.headers["Retry-After"]) > 0
 
 
 def test_a_route_that_is_not_there_is_a_not_found_error(client: openai.OpenAI) -> None:

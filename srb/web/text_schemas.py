@@ -69,17 +69,19 @@ class TextCompletionBody(CompletionBody):
         echoes = [read_back(web.client, prompt, commands[0].prompt_probs) for prompt in self.prompt if self.echo]
         if self.suffix:
             model = web.client.check_ready()
-            commands = [_filling_in(command, self.suffix, model) for command in commands]
+            commands = [_filling_in(command, self.suffix, model, web.settings.spm_infill) for command in commands]
         return commands, echoes
 
 
-def _filling_in(command: Generate, suffix: str, model: ModelInfo) -> Generate:
-    """Ask for what stands between the prompt and `suffix`, in the order that models are trained on."""
+def _filling_in(command: Generate, suffix: str, model: ModelInfo, suffix_first: bool) -> Generate:
+    """Ask for what stands between the prompt and `suffix`, in the order that the model was trained on."""
     if not model.has_fill_in_the_middle:
         raise bad_field("suffix", f"the model {model.alias} has no tokens for filling in")
     begin = (model.bos_id,) if model.add_bos else ()
     pre, suf, mid = (model.fim[name] for name in ("pre", "suf", "mid"))
-    return replace(command, prompt=(*begin, pre, *command.prompt, suf, suffix, mid), add_special=False)
+    before, after = (pre, *command.prompt), (suf, suffix)
+    parts = (*after, *before) if suffix_first else (*before, *after)
+    return replace(command, prompt=(*begin, *parts, mid), add_special=False)
 
 
 def _with_logprobs(command: Generate) -> Generate:

@@ -34,9 +34,10 @@ from srb.web.scripted import Script, ScriptedClient, count_to_three
 SRB, OPENAI = {"format": "srb"}, {"model": "any"}
 
 
-def serve(script: Script = count_to_three) -> tuple[FlaskClient, ScriptedClient]:
-    engine = ScriptedClient(Settings(), script)
-    return create_app(Settings(), engine).test_client(), engine
+def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
+    loaded = Settings(**settings)
+    engine = ScriptedClient(loaded, script)
+    return create_app(loaded, engine).test_client(), engine
 
 
 def post(http: FlaskClient, **body: Any) -> Any:
@@ -264,6 +265,13 @@ def test_a_suffix_asks_for_what_stands_between() -> None:
     assert command.prompt == (1, 5, "Once", 3, 6, " The end.", 7)
     assert not command.add_special
     assert choice["text"] == "Once\x03 0.0 0.1 0.2"
+
+
+@pytest.mark.usefixtures("filling_in")
+def test_the_suffix_comes_first_where_the_setting_says_so() -> None:
+    http, engine = serve(spm_infill=True)
+    assert post(http, **OPENAI, prompt="Once", suffix=" The end.").status_code == 200
+    assert engine.sent[-1].prompt == (1, 6, " The end.", 5, "Once", 7)
 
 
 @pytest.mark.usefixtures("filling_in")

@@ -1,0 +1,256 @@
+"""The llamacpp dialect on a whole server: gunicorn, real workers, a real engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+from pydantic import TypeAdapter
+
+from srb.web.llamacpp_answers import Final, Health, LlamaEvent, Props, Slot, TokenList
+from tests.e2e.conftest import MakeServer, Server
+from tests.processes import DEADLINE, wait_for
+
+pytestmark = pytest.mark.e2e
+
+EVENT: TypeAdapter[LlamaEvent] = TypeAdapter(LlamaEvent)
+WELL = {"prompt": "Once upon a time,", "n_predict": 12, "seed": 7}
+LONG = WELL | {"n": 32, "n_predict": 250, "ignore_eos": True, "stream": True}  # takes more than a moment
+
+
+def ask(server: Server, path: str = "/completion", **body: Any) -> requests.Response:
+    return server.post(path, {**WELL, **body})
+
+
+def events(response: requests.Response) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("data: ")) for line in response.text.removesuffix("\n\n").split("\n\n")]
+
+
+def check_error(response: requests.Response, status: int, kind: str, words: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
+    assert (error["code"], error["type"]) == (status, kind)
+    assert words in error["message"]
+    return error
+
+
+# ---- completions
+
+
+def test_a_completion_has_its_shape_streamed_and_not_and_the_same_text(tiny: Server) -> None:
+    answer = Final.model_validate_json(ask(tiny, return_tokens=True, n_probs=2).content, strict=True)
+    assert answer.tokens_predicted == len(answer.tokens) == 12
+    assert (answer.stop_type, answer.stopped_limit) == ("limit", True)
+    assert answer.completion_probabilities is not None
+    assert "".join(entry.token for entry in answer.completion_probabilities) == answer.content
+    response = ask(tiny, stream=True, n_probs=2, timings_per_token=True, return_progress=True, cache_prompt=False)
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    found = [EVENT.validate_json(json.dumps(event), strict=True) for event in events(response)]
+    assert isinstance(found[-1], Final)
+    assert "".join(event.content for event in found if not isinstance(event, type(None))) == answer.content  # type: ignore[union-attr]
+    assert found[-1].tokens_predicted == 12
+    assert any(getattr(event, "prompt_progress", None) for event in found)
+
+
+def test_branches_are_a_list_with_seeds_of_their_own_and_texts_that_can_be_had_again(tiny: Server) -> None:
+    branches = ask(tiny, n=3).json()
+    seeds = [branch["generation_settings"]["seed"] for branch in branches]
+    assert seeds == [7, 8, 9]
+    for branch, seed in zip(branches, seeds, strict=True):
+        assert ask(tiny, seed=seed).json()["content"] == branch["content"]
+
+
+def test_the_second_time_the_prompt_is_there(tiny: Server) -> None:
+    prompt = "A prompt that nobody has sent to this server before this test came along."
+    cold, warm = ask(tiny, prompt=prompt).json(), ask(tiny, prompt=prompt).json()
+    assert cold["timings"]["prompt_n"] == cold["tokens_evaluated"] - cold["timings"]["cache_n"]
+    assert warm["timings"]["cache_n"] > cold["timings"]["cache_n"]
+    assert warm["timings"]["prompt_ms"] < cold["timings"]["prompt_ms"] + 1000
+
+
+def test_n_predict_0_warms_the_prompt_up(tiny: Server) -> None:
+    prompt = "Only to be computed, and continued later by somebody else."
+    answer = ask(tiny, prompt=prompt, n_predict=0).json()
+    assert (answer["content"], answer["tokens_predicted"]) == ("", 0)
+    assert ask(tiny, prompt=prompt).json()["timings"]["cache_n"] >= answer["tokens_evaluated"] - 1
+
+
+def test_a_stop_string_ends_the_text_before_it(storyteller: Server) -> None:
+    whole = ask(storyteller, n_predict=64).json()["content"]
+    word = whole.split()[5]
+    answer = ask(storyteller, n_predict=64, stop=[word]).json()
+    assert (answer["stop_type"], answer["stopping_word"]) == ("word", word)
+    assert whole.startswith(answer["content"])
+    assert word not in answer["content"]
+
+
+def test_json_schemas_and_grammars_hold(storyteller: Server) -> None:
+    schema = {"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"]}
+    assert set(json.loads(ask(storyteller, json_schema=schema, n_predict=40).json()["content"])) == {"old"}
+    grammar = 'root ::= "yes" | "no"'
+    assert ask(storyteller, grammar=grammar, json_schema=schema).json()["content"] in ("yes", "no")
+
+
+def test_infill_fills_in(storyteller: Server) -> None:
+    body = {
+        "input_prefix": "Once upon a time there was a ",
+        "input_suffix": " who lived in the wood.",
+        "prompt": "small ",
+    }
+    response = ask(storyteller, "/infill", **body)
+    answer = Final.model_validate_json(response.content, strict=True)
+    assert answer.prompt.endswith("small <|fim_suffix|> who lived in the wood.<|fim_middle|>")
+    assert answer.content
+    assert events(ask(storyteller, "/infill", stream=True, **body))[-1]["stop"]
+
+
+def test_the_text_of_a_prompt_of_tokens_is_given_back(storyteller: Server) -> None:
+    tokens = storyteller.post("/tokenize", {"content": "Once upon a time,"}).json()["tokens"]
+    assert ask(storyteller, prompt=tokens).json()["prompt"] == "Once upon a time,"
+    assert ask(storyteller, prompt="Once upon").json()["prompt"].endswith(">Once upon")
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "3", 10**9, 10**30])
+def test_a_bad_number_of_branches_is_400(storyteller: Server, n: Any) -> None:
+    data = json.dumps({**WELL, "n": n})
+    response = requests.post(storyteller.url + "/completion", data=data, timeout=DEADLINE)
+    check_error(response, 400, "invalid_request_error", "Field 'n'" if n != 10**30 else "")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_beyond_the_context_is_400_with_both_lengths(storyteller: Server, stream: bool) -> None:
+    error = check_error(ask(storyteller, prompt="a " * 9000, stream=stream), 400, "exceed_context_size_error", "")
+    assert error["n_prompt_tokens"] > error["n_ctx"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [10**6]}, {"prompt": ["x", 10**6]}, {"logit_bias": [[10**6, 1]]}, {"n_discard": -1}, {"n_keep": -2},
+        {"lora": [{"id": 7, "scale": 1}]}, {"grammar": "root ::= ("}, {"json_schema": {"type": "nothing"}},
+        {"temperature": 10**400}, {"top_p": "x"}, {"repeat_penalty": 0}, {"prompt": ""},
+    ],
+)  # fmt: skip
+def test_what_native_code_would_die_of_is_400_and_the_engine_lives(storyteller: Server, body: dict[str, Any]) -> None:
+    engine = storyteller.engine
+    check_error(ask(storyteller, **body), 400, "invalid_request_error", "")
+    assert ask(storyteller).status_code == 200
+    assert storyteller.engine == engine
+
+
+def test_a_token_that_is_none_is_400_also_for_detokenize(storyteller: Server) -> None:
+    check_error(storyteller.post("/detokenize", {"tokens": [10**6]}), 400, "invalid_request_error", "vocabulary")
+
+
+def test_head_on_a_generating_route_is_405(storyteller: Server) -> None:
+    assert requests.head(storyteller.url + "/completion", timeout=DEADLINE).status_code == 405
+
+
+# ---- tokens, properties, slots
+
+
+@pytest.mark.parametrize("text", ["Once upon a time,", "naïve — 雪 🦊", "", " \n\t", "<|fim_middle|>"])
+def test_tokens_lead_back_to_the_text(storyteller: Server, text: str) -> None:
+    response = storyteller.post("/tokenize", {"content": text, "with_pieces": True})
+    found = TokenList.model_validate_json(response.content, strict=True)
+    ids = [entry["id"] for entry in response.json()["tokens"]]
+    assert len(ids) == found.count
+    assert storyteller.post("/detokenize", {"tokens": ids}).json() == {"content": text}
+    pieces = [entry["piece"] for entry in response.json()["tokens"]]
+    assert b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces).decode() == text
+
+
+def test_properties_are_those_of_the_model(storyteller: Server) -> None:
+    found = Props.model_validate_json(storyteller.get("/props").content, strict=True)
+    assert found.default_generation_settings.n_ctx > 0
+    assert found.chat_template
+    assert found.model_path.endswith("storyteller.gguf")
+
+
+def test_slots_and_health_show_what_runs(storyteller: Server) -> None:
+    def busy() -> list[Slot]:
+        slots = [Slot.model_validate_json(json.dumps(slot)) for slot in storyteller.get("/slots").json()]
+        return [slot for slot in slots if slot.is_processing]
+
+    with requests.post(storyteller.url + "/completion", json=LONG, stream=True, timeout=DEADLINE) as stream:
+        lines = stream.iter_lines()  # kept: without it the connection would be closed
+        next(lines)
+        health = Health.model_validate_json(storyteller.get("/health").content, strict=True)
+        slots = busy()
+    assert health.slots_processing == len(slots) == LONG["n"]
+    assert all(slot.next_token and slot.next_token[0].n_decoded > 0 and slot.params for slot in slots)
+    wait_for(lambda: not busy(), "the branches were cancelled")
+
+
+def test_a_client_that_leaves_ends_its_branches(storyteller: Server) -> None:
+    body = json.dumps(LONG | {"stream": False}).encode()
+    head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with contextlib.closing(socket.create_connection(("127.0.0.1", storyteller.port))) as client:
+        client.sendall(head.encode() + body)
+        wait_for(lambda: storyteller.get("/health").json()["slots_processing"] > 0, "branches run")
+    wait_for(lambda: storyteller.get("/health").json()["slots_processing"] == 0, "they were cancelled")
+
+
+@pytest.mark.parametrize("path", ["/health", "/nowhere", "/completion", "/metrics"])
+def test_every_answer_says_that_it_is_llama_cpps_interface(storyteller: Server, path: str) -> None:
+    assert storyteller.get(path).headers["Server"] == "llama.cpp"
+
+
+def test_a_stream_says_so_too(storyteller: Server) -> None:
+    assert ask(storyteller, stream=True).headers["Server"] == "llama.cpp"
+
+
+# ---- several workers
+
+
+def counts(server: Server) -> dict[str, float]:
+    text = server.get("/metrics").text
+    return {name: float(value) for name, value in re.findall(r"^(srb:http\S+) (\S+)$", text, re.MULTILINE)}
+
+
+ANSWERED = 'srb:http_requests_total{method="POST",route="/completion",status="200"}'
+
+
+def test_any_worker_tells_what_all_have_answered_and_forgets_what_a_dead_one_had_open(make_server: MakeServer) -> None:
+    server = make_server(workers=2).start()
+
+    def count(_: int) -> int:
+        return ask(server).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(count, range(40))) == [200] * 40
+    assert {counts(server)[ANSWERED] for _ in range(8)} == {40.0}
+
+    with requests.post(
+        server.url + "/completion", json=LONG | {"n_predict": 3000}, stream=True, timeout=DEADLINE
+    ) as stream:
+        lines = stream.iter_lines()  # kept: without it the connection would be closed
+        next(lines)
+        assert {counts(server)["srb:http_calls_open"] for _ in range(8)} == {1.0}
+        workers = server.workers
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: len(server.workers) == 2 and not set(workers) & set(server.workers), "there are new workers")
+    wait_for(lambda: server.health() == 200, "they answer")
+    wait_for(lambda: counts(server)["srb:http_calls_open"] == 0.0, "nothing is open")
+    assert counts(server)[ANSWERED] == 41.0
+
+
+def test_a_system_prompt_holds_in_all_workers_and_ends_with_the_server(make_server: MakeServer) -> None:
+    server = make_server(workers=2).start()
+    ask(server, system_prompt={"prompt": "A dialogue. ", "anti_prompt": "U:", "assistant_name": "A:"})
+    assert {server.get("/props").json()["system_prompt"] for _ in range(16)} == {"A dialogue. "}
+    assert {ask(server).json()["prompt"].endswith("A dialogue. Once upon a time,") for _ in range(16)} == {True}
+    server.stop()
+    assert not server.runtime.exists()

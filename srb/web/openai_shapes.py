@@ -46,7 +46,9 @@ class CompletionRenderer(Renderer):
         include_usage: bool = False,
         return_tokens: bool = False,
         echoes: Sequence[Echo] = (),
+        last: bytes = DONE,
     ) -> None:
+        self._last = last
         self._envelope = envelope(opened, model)
         self._commands = {command.request_id: command for command in opened.commands}
         self._firsts = first_choices(opened)
@@ -117,8 +119,8 @@ class CompletionRenderer(Renderer):
         if len(self._errors) == self._choices:
             return self.failed(self._errors[0])
         if not self._include_usage:
-            return DONE
-        return sse({**self._envelope, "choices": [], "usage": usage(done), "timings": timings(done)}) + DONE
+            return self._last
+        return sse({**self._envelope, "choices": [], "usage": usage(done), "timings": timings(done)}) + self._last
 
     def failed(self, error: SRBError) -> bytes:
         return sse(error.body())

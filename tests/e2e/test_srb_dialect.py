@@ -219,7 +219,8 @@ def test_the_setting_decides_the_dialect_of_completions(make_server: MakeServer,
     bare = server.post("/v1/completions", body).text
     as_openai = server.post("/v1/completions", body | {"model": "any", "stream": False}).json()
     assert ('"event":"start"' in bare) == ("completions" in as_openai) == (completions_format == "srb")
-    assert ("[DONE]" in bare) == (completions_format == "openai-stream")
+    assert ("data: " in bare) == (completions_format != "openai")
+    assert "[DONE]" not in bare  # who does not ask for a stream as OpenAI's clients do reads nothing but chunks
 
 
 def test_any_page_may_ask(storyteller: Server) -> None:
@@ -247,26 +248,3 @@ def test_sseclient_reads_the_stream(tiny: Server) -> None:
         found = [json.loads(event.data) for event in sseclient.SSEClient(response).events()]
     assert [found[0]["event"], found[-1]["event"]] == ["start", "done"]
     assert list(texts(found).values()) == written(complete(tiny, n=3, seed=9, max_tokens=BRIEF))
-
-
-def test_crias_script_reads_chunks_without_asking_for_them(make_server: MakeServer) -> None:
-    server = make_server(completions_format="openai-stream").start()
-    text, finished = "", []
-    with urllib3.PoolManager() as http:
-        response = http.request(
-            "POST",
-            f"{server.url}/v1/completions",
-            preload_content=False,
-            headers={"Content-Type": "application/json"},
-            body=json.dumps({"prompt": "Morocco is a beautiful country situated in north africa.", "temperature": 0.1,
-                             "max_tokens": BRIEF, "ignore_eos": True}),
-        )  # fmt: skip
-        for event in sseclient.SSEClient(response).events():
-            if event.data == "[DONE]":
-                break
-            [choice] = json.loads(event.data)["choices"]
-            text += choice["text"]
-            finished.append(choice["finish_reason"])
-        response.drain_conn()
-    assert text
-    assert finished == [None] * (len(finished) - 1) + ["length"]

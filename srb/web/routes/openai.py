@@ -43,17 +43,18 @@ def is_srb(body: dict[str, Any], completions_format: str) -> bool:
 def answer(body: dict[str, Any], stream: bool = False) -> Response:
     """Answer a completion body in this dialect; several prompts become several requests with one list of choices.
 
-    `stream` is for a body that does not say: cria's clients expect chunks without asking for them.
+    `stream` is for a body that does not say: cria's clients expect chunks without asking for them, and nothing else.
     """
     asked = TextCompletionBody.parse(body)
+    last = b"" if asked.stream is None else openai_shapes.DONE
     stream = stream if asked.stream is None else asked.stream
-    commands, echoes = asked.requests(web(), n=1, max_tokens=-1, stream=stream)
+    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict, stream=stream)
     opened = web().requests.open(commands, request.environ)
     model = web().client.model
     assert model is not None  # the engine has accepted the request, so it has told us its model
     if stream:
         renderer = openai_shapes.CompletionRenderer(
-            opened, model, asked.stream_options.include_usage, asked.return_tokens, echoes
+            opened, model, asked.stream_options.include_usage, asked.return_tokens, echoes, last
         )
         return stream_response(opened, renderer, asked.ping_interval(web().settings))
     outcome = gather(opened)

@@ -176,7 +176,7 @@ class CompletionBody(SamplingBody):
     stop: Stop | None = known_as("stop", "stopping_strings", "stop_sequence", "stop_sequences")
     seed: Annotated[int, between(-1, UINT32_MAX)] | None = None
     cache_prompt: bool | None = None
-    state: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]*$")] = ""
+    state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
     return_tokens: bool = False

@@ -82,7 +82,7 @@ def default_generation_settings(settings: Settings, model: ModelInfo) -> dict[st
 
 def sampling_settings(slot: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a running branch's parameters from an entry of core.Engine.slots."""
-    return {**_numbers(SamplingParams(**slot.get("sampling", {}))), "seed": slot["seed"]}
+    return {**_numbers(SamplingParams(**slot["sampling"])), "seed": slot["seed"]}
 
 
 def _numbers(sampling: SamplingParams) -> dict[str, Any]:

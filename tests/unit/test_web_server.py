@@ -18,6 +18,7 @@ from srb.web.scripted import ScriptedClient, answer_simply
 RUNNING = {
     "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
     "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5, "n_remain": 6, "max_tokens": 11, "seed": 9,
+    "sampling": {"temperature": 0.3, "samplers": ["top_k"]},
 }  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def test_props_are_changed_only_where_the_server_allows_it() -> None:
 
 def test_slots_show_what_runs_under_llama_servers_names() -> None:
     idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
-    http, _ = serve([idle, RUNNING | {"sampling": {"temperature": 0.3, "samplers": ["top_k"]}}])
+    http, _ = serve([idle, RUNNING])
     response = http.get("/slots")
     first, second = (Slot.model_validate_json(orjson.dumps(slot), strict=True) for slot in response.json)
     assert (first.is_processing, first.state, first.params, first.id_task) == (False, 0, None, None)

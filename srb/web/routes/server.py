@@ -107,7 +107,6 @@ def slot_shape(slot: dict[str, Any]) -> dict[str, Any]:
         "next_token": [
             {
                 "has_next_token": True,
-                "has_new_line": slot.get("has_new_line", False),
                 "n_remain": slot["n_remain"],
                 "n_decoded": slot["n_decoded"],
             }

@@ -226,6 +226,7 @@ _WITH_EFFECT = (
     Flag("--embedding --embeddings", "embedding", "LLAMA_ARG_EMBEDDINGS", switch=True),
     Flag("--rerank --reranking", "reranking", "LLAMA_ARG_RERANKING", switch=True),
     Flag("--pooling", "pooling", "LLAMA_ARG_POOLING"),
+    Flag("--tags", "tags", "LLAMA_ARG_TAGS"),
     # of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
     Flag("--memory-f32", "cache_type_k", switch=True, value="f32"),
@@ -381,7 +382,6 @@ _WITHOUT_EFFECT = {
         --spec-ngram-min-hits
         --spec-default =0""",
     "it is not there yet": """
-        --tags LLAMA_ARG_TAGS
         -rea --reasoning LLAMA_ARG_REASONING
         --reasoning-effort LLAMA_ARG_REASONING_EFFORT
         --reasoning-budget LLAMA_ARG_THINK_BUDGET

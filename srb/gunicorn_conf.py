@@ -142,8 +142,8 @@ def when_ready(server: Any) -> None:
 
 
 def _without_keys() -> dict[str, str]:
-    """Return this process's environment without what the engine has no use for."""
-    return {name: value for name, value in os.environ.items() if name != "SRB_API_KEY"}
+    """Return this process's environment for the engine, which has no use for a key but to know that there is one."""
+    return dict(os.environ) | ({"SRB_API_KEY": "…"} if "SRB_API_KEY" in os.environ else {})
 
 
 def _public_url(listeners: list[Any]) -> str:

@@ -16,6 +16,7 @@ from srb.errors import ConfigError
 DEFAULT_QUANT = "Q4_K_M"  # as llama-server
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _CHUNK = 1 << 20
+_MAX_REASON = 300  # characters of another program's words
 
 
 def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = False) -> Path:
@@ -37,7 +38,7 @@ def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = F
     except ConfigError as error:
         raise ConfigError(f"--hf-repo {repo}: {error.message}") from None
     except Exception as error:  # of huggingface_hub, its HTTP library and the system: all mean that it is not to be had
-        raise ConfigError(f"--hf-repo {repo}: {_first_line(error)}") from None
+        raise ConfigError(f"--hf-repo {repo}: {_in_a_line(error)}") from None
     return Path(paths[0])
 
 
@@ -91,7 +92,7 @@ def fetch_from_url(url: str, offline: bool = False) -> Path:
         _download(url, partial)
         partial.replace(target)
     except OSError as error:
-        raise ConfigError(f"--model-url {url}: {_first_line(error)}") from None
+        raise ConfigError(f"--model-url {url}: {_in_a_line(error)}") from None
     return target
 
 
@@ -110,5 +111,6 @@ def _download(url: str, path: Path) -> None:
             raise OSError(f"the connection ended after {done} of {size} bytes")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _in_a_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "…"

@@ -244,7 +244,8 @@ class Settings(BaseModel):
 
     # Model and context
     model: str = Field("", description="path of the GGUF file; empty: the bundled storyteller")
-    alias: str = Field("", description="name of the model in answers; empty: the file's name")
+    alias: str = Field("", description="name of the model in answers; empty: the file's name; more names with commas")
+    tags: str = Field("", description="words that GET /v1/models tells of the model, with commas")
     n_ctx: int = Field(8192, ge=0, description="KV cells shared by all branches; 0: the model's training context")
     n_batch: int = Field(2048, ge=1, description="most tokens computed in one step")
     n_ubatch: int = Field(
@@ -370,15 +371,15 @@ class Settings(BaseModel):
 
         Raise ConfigError for a file that cannot be read, and where keys were meant but none is there.
         """
-        found = self.api_key.split(",")
+        found: list[str] = []
         if self.api_key_file:
             try:
                 lines = Path(self.api_key_file).expanduser().read_text("utf-8").splitlines()
-                found += [line for line in lines if not line.startswith("#")]
+                found = [key for line in lines if not line.startswith("#") and (key := line.strip())]
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not text"
                 raise ConfigError(f"api_key_file: cannot read {self.api_key_file}: {reason}") from None
-        keys = tuple(key for part in found if (key := part.strip()))
+        keys = tuple(_listed(self.api_key) + found)
         if not keys and (self.api_key or self.api_key_file):
             raise ConfigError("api_key or api_key_file is set, but there is no key in it")
         return keys
@@ -386,7 +387,7 @@ class Settings(BaseModel):
     @property
     def hosts(self) -> list[str]:
         """The addresses and socket paths to listen on."""
-        return [host for part in self.host.split(",") if (host := part.strip())]
+        return _listed(self.host)
 
     @property
     def model_path(self) -> Path:
@@ -394,7 +395,16 @@ class Settings(BaseModel):
 
     @property
     def model_alias(self) -> str:
-        return self.alias or self.model_path.stem
+        return self.model_aliases[0]
+
+    @property
+    def model_aliases(self) -> list[str]:
+        """The model's names, at least one; answers have the first."""
+        return _listed(self.alias) or [self.model_path.stem]
+
+    @property
+    def model_tags(self) -> list[str]:
+        return _listed(self.tags)
 
     @property
     def adapters(self) -> list[tuple[Path, float]]:
@@ -416,6 +426,10 @@ class Settings(BaseModel):
     @property
     def socket_path(self) -> Path:
         return self.runtime_path / "engine.sock"
+
+
+def _listed(text: str) -> list[str]:
+    return [item for part in text.split(",") if (item := part.strip())]
 
 
 def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:

@@ -8,11 +8,12 @@ _SCREEN = """
   SRB is ready: {model}, {n} continuations of a prompt unless a request says otherwise.
 
     page    {url}/
-    try it  curl -N {url}/v1/completions -H 'Content-type: application/json' -d '{{"prompt": "Once upon a time,"}}'
+    try it  curl -N {url}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
     stop    Ctrl-C
 """
 
 
 def first_screen(url: str, settings: Settings) -> str:
     """Return the text; `url` is where the web server really listens."""
-    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=url)
+    key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
+    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=url + settings.api_prefix, key=key)

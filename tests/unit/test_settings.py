@@ -79,6 +79,8 @@ def test_nothing_said_means_the_bundled_model() -> None:
     assert Settings().model_alias == "storyteller"
     assert Settings(model="/models/some.Q4.gguf").model_alias == "some.Q4"
     assert Settings(model="/models/some.Q4.gguf", alias="mine").model_alias == "mine"
+    assert Settings(alias="mine, gpt-4").model_aliases == ["mine", "gpt-4"]
+    assert Settings(alias="mine, gpt-4").model_alias == "mine"
 
 
 def test_each_port_has_a_runtime_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,16 @@ def test_models_lists_the_one_model_for_openai_and_ollama_clients(http: FlaskCli
     assert body["models"][0]["model"] == "storyteller"
 
 
+def test_models_tells_all_names_and_the_tags(engine: ScriptedClient) -> None:
+    http = create_app(Settings(alias="mine,gpt-4", tags="small, 4 bits"), engine).test_client()
+    (model,) = http.get("/v1/models").json["data"]
+    assert (model["aliases"], model["tags"]) == (["mine", "gpt-4"], ["small", "4 bits"])
+
+
+def test_without_a_page_there_is_nothing_at_the_front_door(engine: ScriptedClient) -> None:
+    assert create_app(Settings(ui=False), engine).test_client().get("/").status_code == 404
+
+
 def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http: FlaskClient) -> None:
     response = http.get("/metrics")
     assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")

@@ -62,8 +62,8 @@ def models() -> Response:
     }
     listed = {
         "id": model.alias,
-        "aliases": [model.alias],
-        "tags": [],
+        "aliases": web().settings.model_aliases,
+        "tags": web().settings.model_tags,
         "object": "model",
         "created": STARTED,
         "owned_by": "llamacpp",

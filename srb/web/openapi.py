@@ -89,6 +89,12 @@ def describe(app: Flask) -> dict[str, Any]:
     }
 
 
+def body_models(app: Flask) -> list[type[BaseModel]]:
+    """Return every model that checks a body of `app`, once."""
+    models = {described.body: None for _, _, _, described in _routes(app)}
+    return [model for model in models if inspect.isclass(model) and issubclass(model, BaseModel)]
+
+
 def field_names(model: type[BaseModel]) -> dict[str, list[str]]:
     """Return each field of a body with all the names under which clients may send it."""
     names = {}

@@ -186,6 +186,35 @@ def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_lfm2(path: Path, shape: Shape = TINY) -> Path:
+    """Write an lfm2, a hybrid: short convolutions with a state of their own, and attention in every second layer."""
+    out = _Writer(path, "lfm2", shape)
+    head_dim, kernel = shape.dim // shape.heads, 3
+    attends = [layer % 2 == 1 for layer in range(shape.layers)]
+    out.gguf.add_feed_forward_length(shape.ffn)
+    out.gguf.add_head_count(shape.heads)
+    out.gguf.add_head_count_kv([shape.kv_heads if attention else 0 for attention in attends])
+    out.gguf.add_layer_norm_rms_eps(1e-5)
+    out.gguf.add_shortconv_l_cache(kernel)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.ones("token_embd_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    for layer, attention in enumerate(attends):
+        prefix = f"blk.{layer}."
+        if attention:
+            _add_attention(out, prefix, head_dim)
+            out.ones(prefix + "attn_q_norm", head_dim)
+            out.ones(prefix + "attn_k_norm", head_dim)
+        else:
+            out.ones(prefix + "attn_norm", shape.dim)
+            out.matrix(prefix + "shortconv.conv", shape.dim, kernel)
+            out.matrix(prefix + "shortconv.in_proj", 3 * shape.dim, shape.dim)
+            out.matrix(prefix + "shortconv.out_proj", shape.dim, shape.dim)
+        _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     """Write a bert: an encoder, which makes embeddings and continues nothing; with `ranks` a head that scores pairs."""
     out = _Writer(path, "bert", shape)
@@ -216,7 +245,31 @@ def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     return path
 
 
-WRITERS: dict[str, Callable[[Path, Shape], Path]] = {"llama": write_llama, "gemma2": write_gemma2, "mamba": write_mamba}
+def write_lora(path: Path, shape: Shape = TINY, rank: int = 4, seed: int = 0, task_name: str = "") -> Path:
+    """Write a LoRA adapter for `write_llama`'s model, strong enough to change every text."""
+    out, random = gguf.GGUFWriter(path, "llama"), np.random.default_rng(seed)
+    out.add_type(gguf.GGUFType.ADAPTER)
+    out.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    out.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(rank))
+    out.add_string("adapter.lora.task_name", task_name)
+    for layer in range(shape.layers):
+        for name in ("attn_q", "attn_output"):
+            tensor = f"blk.{layer}.{name}.weight"
+            out.add_tensor(tensor + ".lora_a", random.standard_normal((rank, shape.dim), dtype=np.float32))
+            out.add_tensor(tensor + ".lora_b", random.standard_normal((shape.dim, rank), dtype=np.float32))
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
+    "llama": write_llama,
+    "gemma2": write_gemma2,
+    "mamba": write_mamba,
+    "lfm2": write_lfm2,
+}
 
 
 def _add_attention_keys(out: _Writer) -> None:

@@ -1,4 +1,4 @@
-"""Models that the contract is tested on: the fake, and tiny random GGUFs of three memory kinds."""
+"""Models that the contract is tested on: the fake, and tiny random GGUFs of every memory kind."""
 
 from __future__ import annotations
 

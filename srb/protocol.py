@@ -74,6 +74,7 @@ class SamplingParams:
     samplers: tuple[str, ...] = DEFAULT_SAMPLERS
     n_probs: int = -1
     post_sampling_probs: bool = False
+    penalty_prompt: tuple[str | int, ...] | None = None  # what penalties look at instead of the prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,15 @@ def _text_of(value: dict[str, Any]) -> str:
     return text
 
 
+def parse_content(value: Any) -> Prompt:
+    """Return one text, which may be empty, from the forms that a prompt has."""
+    if isinstance(value, (str, dict)):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError("must be a string or a list of strings and token ids")
+    return one_prompt(value) if any(part != "" for part in value) else ()
+
+
 def is_token(value: Any) -> bool:
     """Whether `value` may be a token id; only the engine knows the vocabulary's size."""
     return type(value) is int and 0 <= value <= INT32_MAX
@@ -286,6 +295,11 @@ _SCALES = {
     },
 }
 
+Content = Annotated[
+    Prompt,
+    BeforeValidator(parse_content),
+    WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]}),
+]
 Stop = Annotated[
     tuple[str, ...],
     BeforeValidator(_parse_stop),

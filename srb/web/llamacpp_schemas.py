@@ -19,13 +19,13 @@ from srb.errors import NotSupported, bad_field
 from srb.web.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
+    Content,
     NaturalOrMinusOne,
     Prompt,
     Real,
     ResponseFields,
     between,
     is_token,
-    one_prompt,
     parse_prompts,
     shown,
 )
@@ -35,12 +35,6 @@ MAX_EXTRA = 1024  # files beside the one that is filled in
 MAX_DOCUMENTS = 4096
 
 # What a field takes, as JSON Schema; what it becomes is the type beside it.
-CONTENT_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}},
-    ]
-}
 EXTRA_SCHEMA = {
     "type": "array",
     "maxItems": MAX_EXTRA,
@@ -82,7 +76,6 @@ class LlamaCompletionBody(CompletionBody):
     # Of no effect: llama.cpp has these samplers no more.
     tfs_z: Real | None = None
     penalize_nl: bool | None = None
-    penalty_prompt: str | list[Any] | None = None
 
     # Of no effect here: it adds `__verbose` to the openai dialect's answers.
     verbose: bool = False
@@ -113,21 +106,12 @@ class Body(BaseModel):
             raise explain(error) from None
 
 
-def _parse_content(value: Any) -> Prompt:
-    if isinstance(value, (str, dict)):
-        value = [value]
-    if not isinstance(value, list):
-        raise ValueError("must be a string or a list of strings and token ids")
-    return one_prompt(value) if any(part != "" for part in value) else ()
-
-
 def _parse_tokens(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(is_token, value)):
         raise ValueError("must be a list of token ids")
     return tuple(value)
 
 
-Content = Annotated[Prompt, BeforeValidator(_parse_content), WithJsonSchema(CONTENT_SCHEMA)]
 Tokens = Annotated[tuple[int, ...], BeforeValidator(_parse_tokens)]
 
 

@@ -161,7 +161,10 @@ class LlamaRenderer(Renderer):
             "processed": event.processed,
             "time_ms": round(event.time_ms),
         }
-        return sse({**self._partial(self._firsts[event.request_id], "", []), "prompt_progress": progress})
+        said = {**self._partial(self._firsts[event.request_id], "", []), "prompt_progress": progress}
+        if self._answers.asked.timings_per_token:
+            said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, event.time_ms, 0.0)])
+        return sse(said)
 
     def delta(self, event: Delta) -> bytes:
         number = self._firsts[event.request_id] + event.index

@@ -28,6 +28,7 @@ from srb.web.fields import (
     PROMPT_SCHEMA,
     UINT32_MAX,
     Breakers,
+    Content,
     Fraction,
     Grammar,
     LogitBias,
@@ -137,6 +138,7 @@ class SamplingBody(BaseModel):
     grammar: Grammar | None = None
     json_schema: Schema | None = None  # of no effect beside a grammar
     samplers: Samplers | None = None
+    penalty_prompt: Content | None = None
 
     n_probs: ProbCount | None = None
     logprobs: ProbCount | bool | None = None

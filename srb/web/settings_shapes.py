@@ -27,8 +27,6 @@ _CONSTANT = {
     "backend_sampling": False,
     "tfs_z": 1.0,
     "penalize_nl": True,
-    "penalty_prompt_tokens": [],
-    "use_penalty_prompt_tokens": False,
 }
 
 
@@ -92,4 +90,6 @@ def _numbers(sampling: SamplingParams) -> dict[str, Any]:
         "n_probs": max(0, sampling.n_probs),
         "post_sampling_probs": sampling.post_sampling_probs,
         "samplers": sampling.samplers,
+        "penalty_prompt_tokens": [part for part in sampling.penalty_prompt or () if isinstance(part, int)],
+        "use_penalty_prompt_tokens": sampling.penalty_prompt is not None,
     }

@@ -99,6 +99,16 @@ def test_json_schemas_and_grammars_hold(storyteller: Server) -> None:
     assert ask(storyteller, grammar=grammar, json_schema=schema).json()["content"] in ("yes", "no")
 
 
+def test_penalties_look_at_another_prompt_where_there_is_one(tiny: Server) -> None:
+    said = {"temperature": 0, "repeat_penalty": 1.5, "repeat_last_n": 100, "n_predict": 4}
+    by_default = ask(tiny, **said).json()["content"]
+    assert ask(tiny, penalty_prompt=WELL["prompt"], **said).json()["content"] == by_default
+    favourite = ask(tiny, penalty_prompt="", **said, return_tokens=True).json()["tokens"][0]
+    without = ask(tiny, penalty_prompt=[favourite], **said, return_tokens=True).json()["tokens"][0]
+    assert without != favourite
+    check_error(ask(tiny, penalty_prompt=[10**6]), 400, "invalid_request_error", "penalty_prompt")
+
+
 def test_infill_fills_in(storyteller: Server) -> None:
     body = {
         "input_prefix": "Once upon a time there was a ",

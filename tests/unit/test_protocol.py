@@ -54,6 +54,7 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "str": words,
     "tuple[str, ...]": st.lists(words, max_size=3).map(tuple),
+    "tuple[str | int, ...] | None": st.none() | st.lists(words | small, max_size=3).map(tuple),
     "tuple[tuple[int | str, float | None], ...]": st.lists(
         st.tuples(small | words, numbers | st.none()), max_size=3
     ).map(tuple),

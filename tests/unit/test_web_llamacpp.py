@@ -100,6 +100,18 @@ def test_generation_settings_are_what_was_sampled_with() -> None:
     assert settings["speculative.types"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("given", "parts", "shown"),
+    [("", (), []), ("the fox", ("the fox",), []), ([5, 6], (5, 6), [5, 6]), (["the", 6], ("the", 6), [6])],
+)
+def test_penalties_can_look_at_something_else_than_the_prompt(given: Any, parts: Any, shown: list[int]) -> None:
+    http, engine = serve()
+    settings = post(http, penalty_prompt=given).json["generation_settings"]
+    assert engine.sent[0].branches[0].sampling.penalty_prompt == parts
+    assert (settings["use_penalty_prompt_tokens"], settings["penalty_prompt_tokens"]) == (True, shown)
+    assert not post(http).json["generation_settings"]["use_penalty_prompt_tokens"]
+
+
 def test_several_branches_are_a_list_and_several_prompts_one_list() -> None:
     http, engine = serve()
     answers = post(http, prompt=["x", "y"], n=2).json
@@ -232,6 +244,8 @@ def test_progress_is_told_once_for_a_prompt_and_only_where_asked_for() -> None:
     first, *rest = events(post(http, n=2, stream=True, return_progress=True).text)
     assert first["prompt_progress"] == {"total": 7, "cache": 4, "processed": 6, "time_ms": 1}
     assert (first["content"], first["tokens"], first["stop"]) == ("", [], False)
+    first, *_ = events(post(http, stream=True, return_progress=True, timings_per_token=True).text)
+    assert (first["timings"]["cache_n"], first["timings"]["prompt_n"], first["timings"]["predicted_n"]) == (4, 2, 0)
     assert not any("prompt_progress" in event for event in rest)
     assert not any("prompt_progress" in event for event in events(post(http, stream=True).text))
 
@@ -398,7 +412,6 @@ def test_fields_of_no_effect_and_unknown_ones_are_accepted() -> None:
     old = {
         "tfs_z": 0.5,
         "penalize_nl": False,
-        "penalty_prompt": [1, 2],
         "image_data": [],
         "id_slot": -1,
         "verbose": True,

@@ -67,9 +67,16 @@ def models() -> Response:
         "object": "model",
         "created": STARTED,
         "owned_by": "llamacpp",
-        "meta": {**meta, "ftype": model.description},
+        "meta": {**meta, "ftype": model.ftype},
     }
-    brief = {"name": model.alias, "model": model.alias, "description": model.description, "type": "model"}
+    brief = {
+        "name": model.alias, "model": model.alias, "modified_at": "", "size": str(model.size), "digest": "",
+        "type": "model", "description": model.description, "tags": [], "capabilities": ["completion"], "parameters": "",
+        "details": {
+            "parent_model": "", "format": "gguf", "family": model.architecture, "families": [model.architecture],
+            "parameter_size": str(model.n_params), "quantization_level": model.ftype,
+        },
+    }  # fmt: skip
     return json_reply({"object": "list", "data": [listed], "models": [brief]})
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo, SamplingParams
@@ -165,8 +165,14 @@ class ChatRequest:
         return ReplyParser(self.tools, reasoning, self.prompt.thinking, self.prompt.has_begun)
 
 
+def _without_prompt(schema: dict[str, Any]) -> None:
+    del schema["properties"]["prompt"]
+
+
 class ChatBody(CompletionBody):
     """A chat completion; of what a text completion has, everything but the prompt."""
+
+    model_config = ConfigDict(json_schema_extra=_without_prompt)
 
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = Field(default_factory=list)

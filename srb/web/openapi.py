@@ -135,7 +135,9 @@ def _say_how_fields_are_read(schema: dict[str, Any], model: type[BaseModel]) -> 
     """Give a field's schema to each of its names, and let null stand for a field that is absent."""
     properties: dict[str, Any] = {}
     for names in field_names(model).values():
-        found = schema["properties"][names[0]]
+        found = schema["properties"].get(names[0])
+        if found is None:
+            continue  # the model leaves out a field that it inherits
         options = found.get("anyOf", [])
         if {"type": "null"} not in options:
             found = {"anyOf": [found, {"type": "null"}]}

@@ -23,6 +23,7 @@ from srb.web.llamacpp_schemas import (
     SlotBody,
     TokenizeBody,
 )
+from srb.web.openapi import body_models, field_names
 from srb.web.schemas import CompletionBody
 from srb.web.text_schemas import TextCompletionBody
 
@@ -50,10 +51,7 @@ def test_no_route_is_documented_that_is_not_there() -> None:
 
 
 def test_every_request_field_is_documented_under_all_its_names() -> None:
-    names = set()
-    for name, field in TextCompletionBody.model_fields.items():
-        alias = field.validation_alias
-        names |= set(map(str, alias.choices)) if alias is not None and not isinstance(alias, str) else {name}  # type: ignore[union-attr]
+    names = {name for names in field_names(TextCompletionBody).values() for name in names}
     table = API.partition("## Request fields")[2].partition("\n## ")[0]
     first_columns = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
     assert set(re.findall(r"`(\w+)`", first_columns)) == names
@@ -72,11 +70,19 @@ def test_every_field_of_a_chat_is_documented_under_all_its_names() -> None:
 def test_every_field_of_the_llamacpp_dialect_is_documented() -> None:
     section = API.partition("## The llamacpp dialect")[2].partition("\n## ")[0]
     first_columns = " ".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
-    names = LlamaCompletionBody.model_fields.keys() - CompletionBody.model_fields.keys() | InfillBody.model_fields.keys()
+    names = (
+        LlamaCompletionBody.model_fields.keys() - CompletionBody.model_fields.keys() | InfillBody.model_fields.keys()
+    )
     assert names <= set(re.findall(r"`(\w+)`", first_columns))
     for body in (TokenizeBody, DetokenizeBody, EmbeddingBody, RerankBody, SlotBody):
         for name in body.model_fields.keys() - {"model"}:
             assert re.search(rf"[`\"]{name}[`\"]", section), name
+
+
+def test_every_field_of_every_body_is_documented() -> None:
+    for model in body_models(create_app(Settings())):
+        for name in (name for names in field_names(model).values() for name in names):
+            assert f"`{name}`" in API, f"{model.__name__}.{name}"
 
 
 def test_every_sampling_default_is_documented() -> None:

@@ -107,7 +107,8 @@ class Driver:
 
 def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:
     """The oracle: one branch alone on a roomy model."""
-    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None)))
+    adapters = 1 if options.get("lora") else 0
+    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None), n_adapters=adapters))
     request_id = driver.submit(prompt, 1, seed, max_tokens, **options)
     driver.run()
     return driver.result(request_id)

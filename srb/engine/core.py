@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
-from srb.engine.model import Batch, DecodeStatus, Model, StateStore
+from srb.engine.model import Batch, DecodeStatus, Model, Scales, StateStore
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.preparing import Preparer
 from srb.engine.probs import chosen_probs, token_probs, unknown_prob
@@ -39,6 +39,7 @@ from srb.protocol import (
     Failed,
     FinishReason,
     Generate,
+    GetAdapters,
     GetSlots,
     GetStats,
     Progress,
@@ -46,6 +47,8 @@ from srb.protocol import (
     PromptProbs,
     Rejected,
     Rerank,
+    SamplingParams,
+    SetAdapters,
     StateAction,
 )
 
@@ -162,11 +165,15 @@ class Engine:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
-        self._tree.trim()  # first, so that what the last step made has been sent by now
-        self._admit(events)
+        if not self._admit(events):  # who has just come gets the first token first
+            self._tree.trim()
         plan = self._scheduler.schedule(list(self._requests.values()))
         self._make_room(plan, events)
-        self._compute(plan.runs, events)
+        for runs in _by_lora(plan.runs):
+            alive = [run for run in runs if run.span.request.request_id in self._requests]
+            # What ended in the decode before may have been kept in cells that were planned for this one.
+            self._tree.make_room(sum(run.count for run in alive), 0)
+            self._compute(alive, events)
         self._start_branches(events)
         self._finish_ended(events)
         self._account(plan, self._clock() - began)
@@ -184,6 +191,11 @@ class Engine:
                 return self.stats()
             case GetSlots():
                 return self.slots()
+            case GetAdapters():
+                return self.adapters()
+            case SetAdapters(_, scales):
+                self._preparer.lora = self._preparer.scales(scales)
+                return self.adapters()
             case _:
                 raise NotSupported("this server does not do that")
 
@@ -191,7 +203,8 @@ class Engine:
         """Return, for every sequence that a branch may use, what runs there.
 
         Keys: id, n_ctx, is_processing; where a branch runs also request_id, index, n_prompt_tokens,
-        n_prompt_tokens_processed, n_prompt_tokens_cache, n_decoded, n_remain (−1: no limit), max_tokens, and seed.
+        n_prompt_tokens_processed, n_prompt_tokens_cache, n_decoded, n_remain (−1: no limit), max_tokens, seed and sampling
+        (SamplingParams' fields).
         """
         running = {
             branch.seq_id: branch
@@ -199,6 +212,11 @@ class Engine:
             for branch in request.in_state(BranchState.RUNNING)
         }
         return [self._slot(seq_id, running.get(seq_id)) for seq_id in range(self.model.n_seq_max)]
+
+    def adapters(self) -> list[dict[str, Any]]:
+        """Return the LoRA adapters, with the scales that requests to come will have unless they name others."""
+        scaled = zip(self.model.adapters, self._preparer.lora, strict=True)
+        return [{"id": place} | asdict(adapter) | {"scale": scale} for place, (adapter, scale) in enumerate(scaled)]
 
     def _slot(self, seq_id: int, branch: Branch | None) -> dict[str, Any]:
         slot: dict[str, Any] = {"id": seq_id, "n_ctx": self.model.n_ctx_seq, "is_processing": branch is not None}
@@ -214,6 +232,7 @@ class Engine:
                 "n_remain": limit - len(branch.tokens) if limit >= 0 else -1,
                 "max_tokens": limit,
                 "seed": branch.spec.seed,
+                "sampling": {field.name: getattr(branch.spec.sampling, field.name) for field in fields(SamplingParams)},
             }
         return slot
 
@@ -250,8 +269,11 @@ class Engine:
 
     # ---- step: admit, make room, decode
 
-    def _admit(self, events: list[Event]) -> None:
+    def _admit(self, events: list[Event]) -> bool:
+        """Begin every request that may; return whether there was one."""
+        began = False
         for request in self._scheduler.admissible(list(self._requests.values())):
+            began = True
             if request.started_at is None:
                 request.started_at = self._clock()
             if request.saved is not None:
@@ -260,6 +282,7 @@ class Engine:
             self._report_progress(request, events)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
                 self._prompt_is_done(request, events)
+        return began
 
     def _report_progress(self, request: Request, events: list[Event]) -> None:
         if not request.report_progress or request.prefix_done_at is not None:
@@ -306,7 +329,7 @@ class Engine:
         """Decode `runs` in one batch and commit them, or less of them where llama.cpp does not take the whole."""
         if not runs:
             return
-        batch = Batch()
+        batch = Batch(runs[0].span.request.lora)
         rows = [run.add_to(batch) for run in runs]
         self._counters.n_decode_total += 1
         match self.model.decode(batch):
@@ -386,7 +409,9 @@ class Engine:
                 self._tree.computed(run.span, run.count)
                 self._counters.prompt_tokens_total += run.count
                 self._report_progress(run.span.request, events)
-        for span, row in ((run.span, row) for run, row, done in zip(runs, rows, completed, strict=True) if done):
+        done = [(run.span, row) for run, row, is_done in zip(runs, rows, completed, strict=True) if is_done]
+        self.model.sample_ahead([(span.sampler, row) for span, row in done if isinstance(span, Branch)])
+        for span, row in done:
             if isinstance(span, Branch):
                 self._sample(span, row, events)
             else:
@@ -545,3 +570,11 @@ class Engine:
         if total:
             self._counters.prompt_seconds_total += seconds * prompt / total
             self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total
+
+
+def _by_lora(runs: list[Run]) -> list[list[Run]]:
+    """Divide a step's runs by what they are computed with: a context has one set of scales at a time."""
+    groups: dict[Scales, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.span.request.lora, []).append(run)
+    return list(groups.values())

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.model import Model
+from srb.engine.model import Model, Scales
 from srb.errors import DecodeFailed, SRBError
 from srb.protocol import Answer, Event, Failed
 
@@ -25,6 +25,7 @@ class EmbeddingJob:
     kind: Literal["embed", "rank"]
     inputs: list[list[int]]
     pooling: str = "none"
+    lora: Scales = ()
     results: list[Any] = field(default_factory=list)
 
     @property
@@ -68,8 +69,8 @@ class EmbeddingQueue:
             return []
         taken = self._take()
         inputs = [tokens for _, tokens in taken]
-        kind = taken[0][0].kind
-        results = self._model.embed(inputs) if kind == "embed" else self._model.rank(inputs)
+        job = taken[0][0]
+        results = self._model.embed(inputs, job.lora) if job.kind == "embed" else self._model.rank(inputs, job.lora)
         if results is None:
             error = DecodeFailed("llama.cpp could not compute these inputs")
             failed = dict.fromkeys(job.request_id for job, _ in taken)
@@ -84,11 +85,11 @@ class EmbeddingQueue:
 
     def _take(self) -> list[tuple[EmbeddingJob, list[int]]]:
         """Return the next inputs of the oldest job and of others of its kind, as far as a batch reaches."""
-        kind = next(iter(self._jobs.values())).kind
+        first = next(iter(self._jobs.values()))
         taken: list[tuple[EmbeddingJob, list[int]]] = []
         room = self._model.n_embed_tokens
         for job in self._jobs.values():
-            for tokens in job.inputs[len(job.results) :] if job.kind == kind else ():
+            for tokens in job.inputs[len(job.results) :] if (job.kind, job.lora) == (first.kind, first.lora) else ():
                 if len(tokens) > room or len(taken) == self._model.n_embed_inputs:
                     return taken
                 taken.append((job, tokens))

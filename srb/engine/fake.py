@@ -10,11 +10,12 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits
+from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, Scales
 from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -44,6 +45,7 @@ class FakeModel:
         n_ubatch: int = 16,
         n_ctx_seq: int | None = None,
         can_cut: bool = True,
+        n_adapters: int = 0,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
@@ -53,6 +55,7 @@ class FakeModel:
         self.is_on_gpu = False
         self.can_cut = can_cut
         self.can_generate = self.can_embed = self.can_rank = True
+        self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE
         self.n_embed_tokens = n_ubatch
         self.n_embed_inputs = 4
@@ -127,17 +130,17 @@ class FakeModel:
     def pair(self, query: str, document: str) -> list[int]:
         return [BOS, *self.tokenize(query, False, False), EOS, *self.tokenize(document, False, False)]
 
-    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None:
+    def embed(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[Logits] | None:
         """Return for each token the bytes of a hash of it and all that is before it in its input."""
         self._check_inputs(inputs)
         if self.fails_to_embed:
             return None
         return [
-            np.array([list(_hash(bytes(_HASH_SIZE), tokens[: end + 1])) for end in range(len(tokens))], np.float32)
+            np.array([list(_hash(repr(lora).encode(), tokens[: end + 1])) for end in range(len(tokens))], np.float32)
             for tokens in inputs
         ]
 
-    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None:
+    def rank(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[float] | None:
         """Return how many tokens of each document stand in the query."""
         self._check_inputs(inputs)
         parts = [(tokens[: tokens.index(EOS)], tokens[tokens.index(EOS) + 1 :]) for tokens in inputs]
@@ -161,6 +164,7 @@ class FakeModel:
             return DecodeStatus.NO_ROOM
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
+        lora = repr(batch.lora).encode() if any(batch.lora) else b""
         entries = zip(batch.tokens, batch.positions, batch.seq_ids, batch.wanted, strict=True)
         for row, (token, position, seq_id, wanted) in enumerate(entries):
             cells = self._sequences[seq_id]  # KeyError: a sequence id out of range
@@ -169,10 +173,13 @@ class FakeModel:
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
             past = cells[-1].visible if cells else b""
-            cells.append(_Cell(_hash(past, [token])))
+            cells.append(_Cell(_hash(past + lora, [token])))
             if wanted:
                 self._rows[row] = self._next_logits(cells[-1].visible)
         return DecodeStatus.OK
+
+    def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None:
+        """Do nothing: choosing a token costs the fake nothing."""
 
     def logits(self, row: int) -> Logits:
         return self._rows[row]  # KeyError: no logits were asked for, where llama.cpp aborts

@@ -9,6 +9,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or an abort() forks a debugge
 
 import llama_cpp as lib
 
+from srb.engine.llama_adapters import LlamaAdapters
 from srb.engine.llama_batch import NativeBatch
 from srb.engine.llama_embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama_schema import SchemaConverter
-from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits
+from srb.engine.llama_strings import string_of
+from srb.engine.model import Batch, Blob, Candidates, DecodeStatus, Logits, Scales
 from srb.engine.sampling import Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, ModelLoadFailed, bad_field
 from srb.gguf import check_model_file
@@ -32,6 +35,8 @@ from srb.settings import Settings
 log = logging.getLogger("srb.llama")
 
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
+MAX_SAMPLING_THREADS = 8
+LOGITS_A_THREAD = 250_000  # to be sampled from, which takes about 0.3 ms: less is not worth waking a thread for
 RECURRENT_SEQUENCES = 32  # where every sequence has a state of its own, allocated at the start
 
 _CACHE_TYPES = {  # enum ggml_type
@@ -95,9 +100,13 @@ class LlamaModel:
         model: Any,
         context: Any,
         settings: Settings,
-        embedder: LlamaEmbedder | None = None,
-        ranker: LlamaEmbedder | None = None,
+        adapters: LlamaAdapters,
+        embedder: LlamaEmbedder | None,
+        ranker: LlamaEmbedder | None,
     ) -> None:
+        self._adapters = adapters
+        self.adapters = adapters.adapters
+        self._lora: Scales = ()  # those of the context
         self._model = model
         self._embedder = embedder
         self._ranker = ranker
@@ -126,6 +135,8 @@ class LlamaModel:
         self._wanted: list[int] = []  # for each row of the last decode, 1 where it has logits
         self._batch = NativeBatch(self.n_batch)
         self._candidates = _Candidates(self.n_vocab)
+        self._sampling_threads = min(MAX_SAMPLING_THREADS, _usable_cores())
+        self._pool = ThreadPoolExecutor(MAX_SAMPLING_THREADS, "sampler")  # starts its threads when they are needed
 
     @classmethod
     def load(cls, settings: Settings) -> LlamaModel:
@@ -140,7 +151,8 @@ class LlamaModel:
         try:
             if not lib.llama_model_has_decoder(model):
                 raise ModelLoadFailed(f"model: {path} is an encoder and cannot continue a text")
-            embedder, ranker = _embedders(settings, model)
+            adapters = LlamaAdapters(model, settings.adapters)
+            embedder, ranker = _embedders(settings, model, adapters)
             context = lib.llama_init_from_model(model, _context_params(settings, model))
             if not context:
                 reason = _native_log.last_error or "no reason given"
@@ -150,7 +162,7 @@ class LlamaModel:
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
-        return cls(model, context, settings, embedder, ranker)
+        return cls(model, context, settings, adapters, embedder, ranker)
 
     # ---- any thread
 
@@ -161,7 +173,7 @@ class LlamaModel:
         return ModelInfo(
             alias=alias,
             path=str(self._settings.model_path),
-            description=_string(lib.llama_model_desc, self._model),
+            description=string_of(lib.llama_model_desc, self._model),
             architecture=self._metadata("general.architecture"),
             memory=self.memory_kind,
             n_vocab=self.n_vocab,
@@ -257,6 +269,9 @@ class LlamaModel:
             raise AssertionError("a sequence id out of range")
         if sum(batch.wanted) > self.n_seq_max:
             raise AssertionError(f"{sum(batch.wanted)} rows are wanted, and there is room for {self.n_seq_max}")
+        if batch.lora != self._lora:
+            self._adapters.apply(self._context, batch.lora)
+            self._lora = batch.lora
         self._wanted = batch.wanted
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
@@ -314,15 +329,15 @@ class LlamaModel:
     def clear(self) -> None:
         lib.llama_memory_clear(self._memory, True)
 
-    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None:
+    def embed(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None where the computation failed."""
         assert self._embedder is not None
-        return self._embedder.vectors(inputs)
+        return self._embedder.vectors(inputs, lora)
 
-    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None:
+    def rank(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[float] | None:
         """Return the score of each pair; None where the computation failed."""
         assert self._ranker is not None
-        return self._ranker.scores(inputs)
+        return self._ranker.scores(inputs, lora)
 
     def close(self) -> None:
         """Free the context and the model; may be called again."""
@@ -333,6 +348,7 @@ class LlamaModel:
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
+            self._pool.shutdown()
 
     # ---- for the samplers
 
@@ -344,6 +360,21 @@ class LlamaModel:
     def candidates(self) -> _Candidates:
         """The decode thread's scratch array."""
         return self._candidates
+
+    def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:
+        """Choose the tokens of many rows of the last decode in threads, where that pays; each sampler keeps its own.
+
+        llama.cpp's calls release the GIL, and a chain is touched by one thread only.
+        """
+        plain = [(sampler, row) for sampler, row in choices if sampler.is_plain]
+        shares = min(self._sampling_threads, len(plain) * self.n_vocab // LOGITS_A_THREAD)
+        if shares < 2:
+            return
+        lib.llama_get_logits_ith(self._context, plain[0][1])  # the first call puts the rows into order
+        others = [self._pool.submit(_sample_ahead, plain[share::shares]) for share in range(1, shares)]
+        _sample_ahead(plain[::shares])
+        for other in others:
+            other.result()
 
     def sample_row(self, sampler: Any, row: int) -> int:
         """Sample and accept from a row of the last decode, wholly in native code."""
@@ -378,7 +409,7 @@ class LlamaModel:
         return self._read_piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
 
     def _metadata(self, key: str) -> str:
-        return _string(lib.llama_model_meta_val_str, self._model, key.encode())
+        return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
 
 
 class _Candidates:
@@ -427,6 +458,11 @@ class _Candidates:
         return ctypes.byref(self._array)
 
 
+def _sample_ahead(choices: Sequence[tuple[LlamaSampler, int]]) -> None:
+    for sampler, row in choices:
+        sampler.look_ahead(row)
+
+
 class LlamaSampler:
     """A llama.cpp sampler chain and, beside it, a grammar, as llama-server has them."""
 
@@ -445,14 +481,27 @@ class LlamaSampler:
                 lib.llama_sampler_chain_add(self._chain, native)
         self._keeps_candidates = params.post_sampling_probs
         self._candidates: Candidates | None = None
+        self._ahead: int | None = None
         remembered = remembered_tokens(params)
         for token in history[-remembered:] if remembered else ():
             lib.llama_sampler_accept(self._chain, token)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a token is chosen by the native chain alone."""
+        return self._grammar is None and not self._keeps_candidates
+
+    def look_ahead(self, row: int) -> None:
+        """Choose already what `sample` will return next; only where `is_plain`."""
+        self._ahead = self._model.sample_row(self._chain, row)
+
     def sample(self, row: int) -> int:
-        if self._grammar is not None or self._keeps_candidates:
-            return self.sample_from(self._model.logits(row))
-        return self._count(self._model.sample_row(self._chain, row))
+        if self._ahead is not None:
+            token, self._ahead = self._ahead, None
+            return self._count(token)
+        if self.is_plain:
+            return self._count(self._model.sample_row(self._chain, row))
+        return self.sample_from(self._model.logits(row))
 
     def sample_from(self, logits: Logits) -> int:
         candidates = self._model.candidates
@@ -616,11 +665,13 @@ def _reach(settings: Settings, n_ctx_train: int) -> int:
 def _pooling(settings: Settings, model: Any) -> str:
     if settings.pooling != "auto":
         return settings.pooling
-    architecture = _string(lib.llama_model_meta_val_str, model, b"general.architecture")
-    return pooling_of(_string(lib.llama_model_meta_val_str, model, f"{architecture}.pooling_type".encode()))
+    architecture = string_of(lib.llama_model_meta_val_str, model, b"general.architecture")
+    return pooling_of(string_of(lib.llama_model_meta_val_str, model, f"{architecture}.pooling_type".encode()))
 
 
-def _embedders(settings: Settings, model: Any) -> tuple[LlamaEmbedder | None, LlamaEmbedder | None]:
+def _embedders(
+    settings: Settings, model: Any, adapters: LlamaAdapters
+) -> tuple[LlamaEmbedder | None, LlamaEmbedder | None]:
     """Return what makes embeddings and what ranks, where the settings ask for it. Raise ModelLoadFailed."""
     pooling = _pooling(settings, model)
     ranks = settings.reranking or settings.pooling == "rank"
@@ -632,7 +683,7 @@ def _embedders(settings: Settings, model: Any) -> tuple[LlamaEmbedder | None, Ll
     for wanted, as_ranker in ((settings.embedding, False), (ranks, True)):
         params = _context_params(settings, model)
         try:
-            made.append(LlamaEmbedder(model, params, params.n_ubatch, as_ranker) if wanted else None)
+            made.append(LlamaEmbedder(model, params, adapters, as_ranker) if wanted else None)
         except MemoryError as error:
             raise ModelLoadFailed(f"model: {error}: {_native_log.last_error or 'no reason given'}") from None
     return made[0], made[1]
@@ -648,14 +699,3 @@ def _memory_kind(model: Any) -> str:
 
 def _bytes_pointer(blob: Blob) -> Any:
     return blob.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-
-
-def _string(function: Any, *args: Any) -> str:
-    """Call one of llama.cpp's functions that write a string into a buffer and return its whole length."""
-    room = 256
-    while True:
-        buffer = ctypes.create_string_buffer(room)
-        size = function(*args, buffer, room)
-        if size < room:
-            return buffer.raw[: max(size, 0)].decode("utf-8", "replace")
-        room = size + 1

@@ -9,8 +9,9 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
+from srb.engine.llama_adapters import LlamaAdapters
 from srb.engine.llama_batch import NativeBatch
-from srb.engine.model import Batch, Logits
+from srb.engine.model import Batch, Logits, Scales
 
 log = logging.getLogger("srb.llama")
 
@@ -21,13 +22,13 @@ MOST_INPUTS = 64  # in one batch
 class LlamaEmbedder:
     """Computes whole texts and reads their tokens' vectors, or with `ranks` one score each. The decode thread's alone."""
 
-    def __init__(self, model: Any, params: Any, n_ubatch: int, ranks: bool) -> None:
+    def __init__(self, model: Any, params: Any, adapters: LlamaAdapters, ranks: bool) -> None:
         """Use `params`, those of the model's first context, less what is of no use here.
 
         Raise MemoryError where llama.cpp gives no context.
         """
         n_train = lib.llama_model_n_ctx_train(model)
-        self.n_tokens = min(n_ubatch, n_train) if n_train > 0 else n_ubatch
+        self.n_tokens = min(params.n_ubatch, n_train) if n_train > 0 else params.n_ubatch
         self.n_inputs = min(MOST_INPUTS, self.n_tokens)
         params.n_ctx = self.n_tokens
         params.n_batch = params.n_ubatch = self.n_tokens  # a text is computed in one piece, as encoders need it
@@ -38,20 +39,22 @@ class LlamaEmbedder:
         self._context = lib.llama_init_from_model(model, params)
         if not self._context:
             raise MemoryError(f"no context of {self.n_tokens} cells for embeddings")
+        self._adapters = adapters
+        self._lora: Scales = ()
         self._memory = lib.llama_get_memory(self._context)
         self._n_embd = lib.llama_model_n_embd_out(model)
         self._batch = NativeBatch(self.n_tokens)
 
-    def vectors(self, inputs: Sequence[list[int]]) -> list[Logits] | None:
+    def vectors(self, inputs: Sequence[list[int]], lora: Scales) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None where the computation failed."""
-        if not self._compute(inputs):
+        if not self._compute(inputs, lora):
             return None
         rows = iter(range(sum(map(len, inputs))))
         return [np.stack([self._row(next(rows)) for _ in tokens]) for tokens in inputs]
 
-    def scores(self, inputs: Sequence[list[int]]) -> list[float] | None:
+    def scores(self, inputs: Sequence[list[int]], lora: Scales) -> list[float] | None:
         """Return the score of each input; None where the computation failed."""
-        if not self._compute(inputs):
+        if not self._compute(inputs, lora):
             return None
         found = [lib.llama_get_embeddings_seq(self._context, seq_id) for seq_id in range(len(inputs))]
         return [float(score[0]) for score in found] if all(found) else None
@@ -62,7 +65,7 @@ class LlamaEmbedder:
             lib.llama_free(self._context)
             self._context = None
 
-    def _compute(self, inputs: Sequence[list[int]]) -> bool:
+    def _compute(self, inputs: Sequence[list[int]], lora: Scales) -> bool:
         if not 0 < len(inputs) <= self.n_inputs or not all(inputs):
             raise AssertionError(f"{len(inputs)} inputs; {self.n_inputs} fit")
         if (total := sum(map(len, inputs))) > self.n_tokens:
@@ -70,6 +73,9 @@ class LlamaEmbedder:
         batch = Batch()
         for seq_id, tokens in enumerate(inputs):
             batch.add(seq_id, 0, tokens, want_logits=True, want_all=True)
+        if lora != self._lora:
+            self._adapters.apply(self._context, lora)
+            self._lora = lora
         lib.llama_memory_clear(self._memory, False)
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code != 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from srb.protocol import ModelInfo, SamplingParams
 
 Blob = npt.NDArray[np.uint8]  # saved KV
+Scales = tuple[float, ...]  # of the model's LoRA adapters, in their order
 Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
 
 
@@ -31,9 +32,10 @@ class DecodeStatus(Enum):
 class Batch:
     """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence."""
 
-    __slots__ = ("positions", "seq_ids", "tokens", "wanted")
+    __slots__ = ("lora", "positions", "seq_ids", "tokens", "wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, lora: Scales = ()) -> None:
+        self.lora = lora  # with which all of it is computed
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
@@ -85,6 +87,16 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter that has been loaded, and the scale that the settings give it."""
+
+    path: str
+    scale: float = 1.0
+    task_name: str = ""
+    prompt_prefix: str = ""
+
+
 class Model(Protocol):
     """A loaded model and its KV store. One thread calls what is below the line; the rest is safe from any thread."""
 
@@ -99,6 +111,7 @@ class Model(Protocol):
     n_embed_tokens: int  # most tokens in one call of `embed` or `rank`, and so in one input
     n_embed_inputs: int  # most inputs in one call
     pooling: str  # how the vectors of a text become one, where a request does not say: none, mean, cls, last or rank
+    adapters: list[Adapter]
     can_generate: bool  # whether it continues texts, or only makes embeddings
     can_embed: bool
     can_rank: bool
@@ -119,6 +132,7 @@ class Model(Protocol):
     # ---- the decode thread's alone
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
+    def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
     def logits(self, row: int) -> Logits: ...
     def fork(self, source: int, target: int, end: int | None = None) -> None: ...
     def truncate(self, seq_id: int, end: int) -> None: ...
@@ -127,8 +141,10 @@ class Model(Protocol):
     def restore(self, seq_id: int, blob: Blob) -> bool: ...
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
-    def embed(self, inputs: Sequence[list[int]]) -> list[Logits] | None: ...  # (tokens, n_embd) each; None: failed
-    def rank(self, inputs: Sequence[list[int]]) -> list[float] | None: ...
+
+    # One entry for each input, of shape (tokens, n_embd); None where the computation failed.
+    def embed(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[Logits] | None: ...
+    def rank(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[float] | None: ...
     def close(self) -> None: ...
 
 
@@ -139,6 +155,7 @@ class SavedState:
     tokens: list[int]
     blob: Blob
     logits: Logits
+    lora: Scales = ()  # with which it was computed
 
 
 class StateStore(Protocol):

@@ -60,6 +60,14 @@ class Node:
     def has_live_children(self) -> bool:
         return any(child.is_live for child in self.children)
 
+    @property
+    def root(self) -> Node:
+        """The node at the beginning of its path, itself where nothing is above it."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
     def path(self) -> list[Node]:
         """Return the nodes from below the root to this one."""
         path: list[Node] = []

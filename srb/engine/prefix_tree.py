@@ -1,6 +1,7 @@
 """What is computed and where it lies: a tree of token spans, each in KV cells, in host memory, or being computed.
 
-A path from the root is a text that has been computed. Whatever a request computes stays here when it ends, until the
+A path from a root is a text that has been computed; there is a root for each set of LoRA scales, since texts that were
+computed with others have other KV. Whatever a request computes stays here when it ends, until the
 budgets (cells, sequence ids, host bytes) ask for the room: the least recently used leaves are parked first.
 
 A sequence holds a whole path, so a fork is one call, and an inner node needs no sequence of its own while a descendant
@@ -14,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Logits, Model, SavedState
+from srb.engine.model import Logits, Model, SavedState, Scales
 from srb.engine.node import Node, NodeState, common_length
 from srb.engine.request import Branch, Prefix, Request
 
 WORTH_SHARING = 16  # tokens: fewer are computed sooner than waited for, and cheaper kept twice than split off
 MOST_KEPT = 256  # names
+MOST_ROOTS = 64  # before those are forgotten under which nothing stands
 MOST_PARKED = 4096  # nodes, so that looking a text up stays cheap
-PARK_TOKENS = 512  # most tokens saved in one step, so that saving does not hold up the branches that run
+PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up the branches that run
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class PrefixTree:
         self._cache_cells = cache_cells
         self._cache_bytes = cache_bytes
         self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
-        self._root = Node(None, [], NodeState.RESIDENT)
+        self._roots: dict[Scales, Node] = {}
         self._kept: dict[str, Node] = {}  # by the name of a state: the last to be dropped
         self._live: dict[Node, None] = {}  # all nodes in the KV store, in order
         self._parked: dict[Node, None] = {}  # all nodes in host memory
@@ -106,7 +108,7 @@ class PrefixTree:
             inherited = sum(
                 node.seq_id is None and not any(child in needed for child in node.children)
                 for node in needed
-                if node is not self._root
+                if node.parent is not None
             )
             self._idle = _Idle(nodes, sum(node.cells for node in nodes), ids - inherited)
         return self._idle
@@ -122,7 +124,7 @@ class PrefixTree:
 
     def nodes(self) -> Iterator[Node]:
         """Yield every node but the root, parents first."""
-        waiting = [*self._root.children, *self._private]
+        waiting = [*(child for root in self._roots.values() for child in root.children), *self._private]
         while waiting:
             node = waiting.pop()
             yield node
@@ -130,9 +132,20 @@ class PrefixTree:
 
     # ---- looking up
 
-    def match(self, tokens: Sequence[int], start: Node | None = None) -> Match:
+    def root(self, lora: Scales) -> Node:
+        """Return where texts that are computed with these LoRA scales begin."""
+        if lora not in self._roots:
+            if len(self._roots) >= MOST_ROOTS:
+                used = {node.parent for node in self._private}
+                empty = [key for key, root in self._roots.items() if not (root.children or root.pins or root in used)]
+                for key in empty:
+                    del self._roots[key]
+            self._roots[lora] = Node(None, [], NodeState.RESIDENT)
+        return self._roots[lora]
+
+    def match(self, tokens: Sequence[int], start: Node) -> Match:
         """Find how much of a text is there, at or below `start`; all of it only with the logits of its last token."""
-        node, usable = start or self._root, len(tokens) - 1
+        node, usable = start, len(tokens) - 1
         while True:
             child, common = self._best_child(node, tokens, node.end)
             if child is None:
@@ -181,7 +194,8 @@ class PrefixTree:
 
         The caller has made sure that cells and ids are available.
         """
-        match = self.match(prefix.tokens) if keep and reuse else Match(self._root)
+        root = self.root(prefix.request.lora)
+        match = self.match(prefix.tokens, root) if keep and reuse else Match(root)
         restored_before = self.counters.tokens_restored_total
         at = self._make_resident(match)
         if at.end == len(prefix.tokens):
@@ -189,9 +203,9 @@ class PrefixTree:
             prefix.node, prefix.logits = at, at.logits
             self._note_hit(prefix, at.end, restored_before)
             return
-        parent = at if self._model.can_cut else self._root
+        parent = at if self._model.can_cut else root
         if not self.make_room(at.end - parent.end, 1):  # the match itself is what would have to be parked
-            at = parent = self._move_pin(at, self._root)
+            at = parent = self._move_pin(at, root)
         node = Node(parent, prefix.tokens[parent.end :], NodeState.COMPUTING, self._fork(at))
         self._live[node] = None
         self._count(node, at.end - parent.end)
@@ -262,11 +276,12 @@ class PrefixTree:
 
     def adopt(self, saved: SavedState) -> None:
         """Take in a text that was saved elsewhere, as a parked node, unless it is here or has no place."""
-        if len(saved.blob) > self._cache_bytes or self.match(saved.tokens).length >= len(saved.tokens) - 1:
+        root = self.root(saved.lora)
+        if len(saved.blob) > self._cache_bytes or self.match(saved.tokens, root).length >= len(saved.tokens) - 1:
             return
-        node = Node(self._root, saved.tokens, NodeState.PARKED)
+        node = Node(root, saved.tokens, NodeState.PARKED)
         node.blob, node.logits = saved.blob, None if self._model.can_cut else saved.logits
-        self._root.children.append(node)
+        root.children.append(node)
         self._parked[node] = None
         self.parked_bytes += node.host_bytes
         self._touch(node)
@@ -289,7 +304,7 @@ class PrefixTree:
         seq_id = self._fork(prefix.node)
         blob = self._model.save(seq_id, 0)
         self._take_back(seq_id)
-        return SavedState(prefix.tokens, blob, prefix.logits)
+        return SavedState(prefix.tokens, blob, prefix.logits, prefix.request.lora)
 
     # ---- a branch
 
@@ -314,7 +329,8 @@ class PrefixTree:
         assert branch.base is not None
         branch.base = self._move_pin(branch.base, found)
         if not self.make_room(0, 1):
-            branch.base = self._move_pin(found, branch.request.prefix.node or self._root)
+            assert branch.request.prefix.node is not None
+            branch.base = self._move_pin(found, branch.request.prefix.node)
             return False
         branch.seq_id = self._fork(found)
         branch.num_computed = found.end - branch.start
@@ -338,7 +354,7 @@ class PrefixTree:
         if not self._model.can_cut:
             text = [*branch.request.prefix.tokens, *branch.tokens[:computed]]
             keep = keep and self.make_room(len(text) - len(own), 0)
-            self._end_at(self._root, text if keep else [], seq_id)
+            self._end_at(self.root(branch.request.lora), text if keep else [], seq_id)
         elif base in self._private:  # another node has its place, or part of it; below that the text belongs
             assert base.parent is not None
             self._end_at(base.parent, [*base.tokens, *own] if keep else [], seq_id)
@@ -418,7 +434,7 @@ class PrefixTree:
     def _make_resident(self, match: Match) -> Node:
         """Bring a match into the KV store as far as there is room; return the node where it ends, pinned."""
         self._touch(match.into or match.node)  # so that making room for its beginning does not drop its end
-        at = self._root
+        at = match.node.root
         at.pins += 1
         for node in match.node.path():
             if node.state is NodeState.PARKED and not self._restore(node):
@@ -460,7 +476,7 @@ class PrefixTree:
         there_is = self.make_room(0, 1)
         assert there_is, "no sequence id is left"
         seq_id = self._free_ids.pop()
-        if node is not self._root:
+        if node.parent is not None:
             holder = node.holder()
             assert holder is not None
             self._model.fork(holder, seq_id, None if holder == node.seq_id else node.end)
@@ -480,7 +496,7 @@ class PrefixTree:
         parent = node.parent
         assert seq_id is not None
         assert parent is not None
-        if parent is not self._root and parent.holder() is None:
+        if parent.parent is not None and parent.holder() is None:
             self._model.truncate(seq_id, parent.end)
             parent.seq_id = seq_id
         else:
@@ -584,7 +600,7 @@ class PrefixTree:
 
     def clear(self) -> None:
         """Forget all that is in the KV store, after a failure that leaves it in doubt. Nothing is running."""
-        for node in [child for child in self._root.children if child.is_live]:
+        for node in [child for root in self._roots.values() for child in root.children if child.is_live]:
             self._remove(node)
         self._model.clear()
 
@@ -618,7 +634,8 @@ class PrefixTree:
         assert self.parked_bytes == sum(node.host_bytes for node in nodes), "bytes are not conserved"
         assert self.parked_bytes <= self._cache_bytes, "more bytes parked than allowed"
         standing = [request.prefix.node for request in requests] + [branch.base for branch in branches]
-        assert self._root.pins == sum(base is self._root for base in standing), "the root's pins"
+        for root in self._roots.values():
+            assert root.pins == sum(base is root for base in standing), "a root's pins"
         for branch in branches:
             assert branch.base is not None
             assert branch.request.prefix.node in branch.base.path(), f"{branch!r} stands beside its prefix"
@@ -639,4 +656,4 @@ class PrefixTree:
         if self._model.can_cut:
             assert node.seq_id is None or not node.has_live_children, f"{node!r}: an inner node with a sequence"
         else:
-            assert parent is self._root, f"{node!r} is below another node"
+            assert parent.parent is None, f"{node!r} is below another node"

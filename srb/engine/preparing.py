@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
-from srb.engine.model import Model, Sampler, StateStore
+from srb.engine.model import Model, Sampler, Scales, StateStore
 from srb.engine.request import Request
 from srb.errors import ContextExceeded, NotSupported, SRBError, bad_field
 from srb.protocol import Embed, Generate, Rerank, SamplingParams
@@ -23,6 +24,7 @@ class Preparer:
     def __init__(self, model: Model, states: StateStore | None) -> None:
         self._model = model
         self._states = states
+        self.lora: Scales = tuple(adapter.scale for adapter in model.adapters)  # of requests that name none
 
     def tokenize(
         self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
@@ -63,6 +65,7 @@ class Preparer:
                 n_prompt_tokens=len(prompt),
                 n_ctx=self._model.n_ctx_seq,
             )
+        lora = self.lora if command.lora is None else self.scales(command.lora)
         samplers: list[Sampler] = []
         ready: dict[int, SamplingParams] = {}  # by the identity of what was asked: branches share it
         try:
@@ -70,13 +73,30 @@ class Preparer:
                 if id(spec.sampling) not in ready:
                     ready[id(spec.sampling)] = self._checked(spec.sampling)
                 params = ready[id(spec.sampling)]
-                samplers.append(self._model.new_sampler(params, spec.seed, prompt, spec.min_tokens))
+                samplers.append(self._model.new_sampler(params, spec.seed, self._past(params, prompt), spec.min_tokens))
         except SRBError:
             for sampler in samplers:
                 sampler.close()
             raise
         saved = self._states.load(command.state) if self._states and command.state else None
-        return Request(command, prompt, samplers, saved)
+        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora)
+
+    def _past(self, params: SamplingParams, prompt: list[int]) -> list[int]:
+        """Return the tokens that the penalties look at before there are any of the branch's own."""
+        if params.penalty_prompt is None:
+            return prompt
+        return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
+
+    def scales(self, given: Iterable[tuple[int, float]]) -> Scales:
+        """Return the scale of every adapter, 0 for those that are not named. Raise InvalidRequest."""
+        scales = [0.0] * len(self._model.adapters)
+        for adapter, scale in given:
+            if not 0 <= adapter < len(scales):
+                raise bad_field("lora", f"there is no adapter of id {adapter}")
+            if not math.isfinite(scale):
+                raise bad_field("lora", f"the scale of adapter {adapter} is not a finite number")
+            scales[adapter] = float(scale)
+        return tuple(scales)
 
     def embedding(self, command: Embed | Rerank) -> EmbeddingJob:
         """Return the job of an Embed or Rerank command. Raise NotSupported or InvalidRequest."""
@@ -84,7 +104,7 @@ class Preparer:
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
             pairs = [self._model.pair(command.query, document) for document in command.documents]
-            return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"))
+            return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:
             raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
         pooling = command.pooling or self._model.pooling
@@ -96,7 +116,7 @@ class Preparer:
         inputs = self._checked_inputs(texts, "input")
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
             raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
-        return EmbeddingJob(command.request_id, "embed", inputs, pooling)
+        return EmbeddingJob(command.request_id, "embed", inputs, pooling, self.lora)
 
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
         most = self._model.n_embed_tokens

@@ -36,6 +36,7 @@ log = logging.getLogger("srb.engine")
 # Python's 5 ms are as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
 _GC_THRESHOLD = 50_000  # new containers before a collection; a step makes some hundreds and frees most of them
+_IDLE_CELLS = 4096  # kept ready where the setting leaves it to us
 _FLUSH_SECONDS = 1.0  # for the last events, when told to stop
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit, where a decode hangs; the supervisor's deadline is later
 
@@ -63,7 +64,7 @@ def load_engine(settings: Settings) -> LoadedEngine:
     if settings.model == FAKE_MODEL:
         from srb.engine.fake import FakeModel
 
-        model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch)
+        model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch, n_adapters=len(settings.adapters))
     else:
         # Here and not above: importing llama_cpp takes longer than listening, and the tests of all else do without.
         from srb.engine.llama import LlamaModel
@@ -79,7 +80,7 @@ def load_engine(settings: Settings) -> LoadedEngine:
         model,
         max_queue=settings.max_queue,
         clock=time.monotonic,
-        cache_cells=settings.cache_cells,
+        cache_cells=_cache_cells(settings, model.is_on_gpu),
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
         states=states,
     )
@@ -92,14 +93,22 @@ def load_engine(settings: Settings) -> LoadedEngine:
     return engine, model.info(settings.model_alias), free
 
 
+def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
+    """Return the budget of idle cells: on a CPU attention looks at each of them, while moving one costs microseconds."""
+    if settings.cache_cells >= 0:
+        return settings.cache_cells
+    return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
+
+
 def _open_states(settings: Settings) -> StateFolder | None:
     """Open the folder of named states, where one is set. Raise ConfigError where it cannot be used."""
     if not settings.state_dir:
         return None
-    cells = (settings.cache_type_k, settings.cache_type_v, settings.flash_attn)
+    cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
     is_fake = settings.model == FAKE_MODEL
-    fingerprint = FAKE_MODEL if is_fake else model_fingerprint(settings.model_path, *cells)
     try:
+        cells += [model_fingerprint(path) for path, _ in settings.adapters if not is_fake]
+        fingerprint = FAKE_MODEL if is_fake else model_fingerprint(settings.model_path, *cells)
         return StateFolder(Path(settings.state_dir).expanduser(), fingerprint)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from srb.engine.model import Logits, Sampler, SavedState
+from srb.engine.model import Logits, Sampler, SavedState, Scales
 from srb.engine.node import Node
 from srb.engine.text import BranchText
 from srb.protocol import BranchSpec, Generate
@@ -112,7 +112,7 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "awaits", "branches", "cache_prompt", "prefix", "prefix_done_at", "prompt_probs", "report_progress",
+        "awaits", "branches", "cache_prompt", "lora", "prefix", "prefix_done_at", "prompt_probs", "report_progress",
         "request_id", "saved",
         "started_at", "state_name",
     )  # fmt: skip
@@ -123,11 +123,13 @@ class Request:
         prompt: list[int],
         samplers: Iterable[Sampler],
         saved: SavedState | None = None,
+        lora: Scales = (),
     ) -> None:
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt, being computed, that holds more of this one
         self.state_name = command.state  # under which the prompt's KV is to be kept
         self.saved = saved  # what the state's file held
+        self.lora = lora  # with which all of it is computed
         self.report_progress = command.report_progress
         self.prompt_probs = command.prompt_probs
         self.cache_prompt = command.cache_prompt  # use what the tree holds, and leave there what is computed

@@ -107,7 +107,8 @@ class Scheduler:
                 continue
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
-            match = self._tree.match(request.prefix.tokens) if request.reuses else None
+            root = self._tree.root(request.lora)
+            match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
             request.awaits = match.awaits if match is not None and request is not requests[0] else None
             if request.awaits is not None:
                 continue

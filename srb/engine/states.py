@@ -53,6 +53,7 @@ def pack(state: SavedState, fingerprint: str) -> bytes:
             "tokens": len(state.tokens),
             "logits": len(state.logits),
             "bytes": len(state.blob),
+            "lora": state.lora,
             "checksum": hashlib.blake2b(body, digest_size=16).hexdigest(),
         }
     )
@@ -68,6 +69,7 @@ def unpack(data: bytes, fingerprint: str) -> SavedState:
         header = orjson.loads(data[12 : 12 + size])
         keys = ("version", "model", "tokens", "logits", "bytes", "checksum")
         version, model, n_tokens, n_logits, n_bytes, checksum = (header[key] for key in keys)
+        lora = tuple(float(scale) for scale in header.get("lora", ()))
     except (ValueError, KeyError, TypeError):
         raise StateError("its header is damaged") from None
     if version != VERSION:
@@ -82,7 +84,7 @@ def unpack(data: bytes, fingerprint: str) -> SavedState:
         raise StateError("it is damaged: its checksum does not fit")
     tokens = np.frombuffer(body, np.int32, n_tokens).tolist()
     logits = np.frombuffer(body, np.float32, n_logits, 4 * n_tokens)
-    return SavedState(tokens, np.frombuffer(body, np.uint8, n_bytes, 4 * (n_tokens + n_logits)), logits)
+    return SavedState(tokens, np.frombuffer(body, np.uint8, n_bytes, 4 * (n_tokens + n_logits)), logits, lora)
 
 
 class StateFolder:
@@ -132,6 +134,7 @@ class StateFolder:
 
     def _path(self, name: str) -> Path:
         """Return a name's file. The name has been checked where it came in; here once more, since it becomes a path."""
-        if not name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in name):
-            raise bad_field("state", "takes letters, digits, - and _")
+        known = all(char.isascii() and (char.isalnum() or char in "-_.") for char in name)
+        if not name or name.startswith(".") or not known:
+            raise bad_field("state", "takes letters, digits, -, _ and, not at its beginning, .")
         return self._folder / f"{name}.srbstate"

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
-from srb.protocol import Failed, FinishReason
+from srb.protocol import Embed, Failed, FinishReason, PromptDone, PromptProbs
 from tests.engine_helpers import Driver, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
@@ -27,6 +27,7 @@ class Submitted:
     seed: int
     max_tokens: int
     stop: tuple[str, ...]
+    lora: tuple[tuple[int, float], ...] = ((0, 0.0),)
 
 
 class EngineWalk(RuleBasedStateMachine):
@@ -43,10 +44,12 @@ class EngineWalk(RuleBasedStateMachine):
         self, n_ctx: int, n_seq_max: int, n_ubatch: int, short: bool, can_cut: bool, cache_cells: int, cache_bytes: int
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
-        model = FakeModel(n_ctx, n_seq_max, 32, n_ubatch, n_ctx_seq=self.n_ctx_seq, can_cut=can_cut)
+        model = FakeModel(n_ctx, n_seq_max, 32, n_ubatch, n_ctx_seq=self.n_ctx_seq, can_cut=can_cut, n_adapters=1)
         self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
+        self.embedded = 0
+        self.scored: list[str] = []  # whose prompts' probabilities were asked for
 
     @rule(
         prompt=st.sampled_from(PROMPTS),
@@ -54,10 +57,31 @@ class EngineWalk(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
         max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
         stop=st.sampled_from([(), (" king",), (".", " fox said")]),
+        scale=st.sampled_from([0.0, 0.0, 0.5]),
+        prompt_probs=st.booleans(),
     )
-    def submit(self, prompt: str, n: int, seed: int, max_tokens: int, stop: tuple[str, ...]) -> None:
-        request_id = self.driver.submit(prompt, n, seed, max_tokens, stop=stop)
-        self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop)
+    def submit(
+        self,
+        prompt: str,
+        n: int,
+        seed: int,
+        max_tokens: int,
+        stop: tuple[str, ...],
+        scale: float,
+        prompt_probs: bool,
+    ) -> None:
+        lora = ((0, scale),)
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, stop=stop, lora=lora, prompt_probs=prompt_probs)
+        self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora)
+        if prompt_probs:
+            self.scored.append(request_id)
+
+    @rule(words=st.lists(st.sampled_from(PROMPTS[:3]), min_size=1, max_size=6))
+    def embed(self, words: list[str]) -> None:
+        """Something that needs the decode thread and leaves nothing behind."""
+        self.embedded += 1
+        command = Embed(f"e{self.embedded}", tuple((word[:2],) for word in words))
+        self.driver.take(self.driver.engine.submit(self.driver.engine.prepare(command)))
 
     @precondition(lambda self: self.submitted)
     @rule(
@@ -79,8 +103,8 @@ class EngineWalk(RuleBasedStateMachine):
         head = self.driver.model.tokenize(prompt, True, True) if isinstance(prompt, str) else prompt
         tokens = (*head, *text[: max(0, len(text) - cut)], *more)
         if len(tokens) < self.n_ctx_seq:
-            new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt)
-            self.submitted[new_id] = Submitted(tokens, n, seed, 8, ())
+            new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt, lora=before.lora)
+            self.submitted[new_id] = Submitted(tokens, n, seed, 8, (), before.lora)
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:
@@ -125,18 +149,26 @@ class EngineWalk(RuleBasedStateMachine):
             assert self.may_fail
             return
         assert set(outcome.ends) == set(range(submitted.n))
+        if request_id in self.scored and any(isinstance(event, PromptDone) for event in outcome.events):
+            scores = [prob["id"] for event in outcome.events if isinstance(event, PromptProbs) for prob in event.probs]
+            assert scores == self.driver.model.tokenize(str(submitted.prompt), True, True)
         for index, end in outcome.ends.items():
             expected = solo(
                 submitted.prompt,
                 submitted.seed + index,
                 submitted.max_tokens,
                 stop=submitted.stop,
+                lora=submitted.lora,
                 n_ctx_seq=self.n_ctx_seq,
             )
             if end.reason == FinishReason.CANCELLED:
                 # What was held back is released at the end, so a stop string's beginning may show: compare without.
                 unstopped = solo(
-                    submitted.prompt, submitted.seed + index, submitted.max_tokens, n_ctx_seq=self.n_ctx_seq
+                    submitted.prompt,
+                    submitted.seed + index,
+                    submitted.max_tokens,
+                    lora=submitted.lora,
+                    n_ctx_seq=self.n_ctx_seq,
                 )
                 shown = outcome.tokens[index]
                 assert shown == unstopped.tokens[0][: len(shown)]

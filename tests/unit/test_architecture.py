@@ -16,7 +16,10 @@ SHELL = {  # the engine's outside: processes, sockets, threads
     f"srb.engine.{name}" for name in ("connection", "lifeline", "loop", "process", "runtime", "states", "supervisor")
 }
 MODELS = {"srb.engine.fake"}
-MODELS |= {f"srb.engine.{name}" for name in ("llama", "llama_batch", "llama_embedder", "llama_schema")}
+MODELS |= {
+    f"srb.engine.{name}"
+    for name in ("llama", "llama_adapters", "llama_batch", "llama_embedder", "llama_schema", "llama_strings")
+}
 LAUNCHERS = {"srb.cli", "srb.flags", "srb.gunicorn_conf", "srb.gunicorn_worker", "srb.hub", "srb.options"}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}

@@ -11,6 +11,7 @@ import pytest
 from srb.engine.core import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
+from srb.engine.prefix_tree import MOST_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import (
     Delta,
@@ -18,12 +19,14 @@ from srb.protocol import (
     Embed,
     Failed,
     FinishReason,
+    GetAdapters,
     GetSlots,
     Progress,
     PromptDone,
     PromptProbs,
     Rejected,
     Rerank,
+    SetAdapters,
 )
 from tests.engine_helpers import Driver, Outcome, solo
 
@@ -527,3 +530,58 @@ def test_an_answer_too_large_for_the_wire_is_refused() -> None:
     model.n_embd = 10**6
     with pytest.raises(InvalidRequest, match="2000000 numbers"):
         Driver(model).engine.prepare(Embed("a", (("a",), ("b",), ("c",))))
+
+
+def test_requests_with_other_scales_share_nothing_and_have_their_own_texts() -> None:
+    driver = Driver(FakeModel(n_adapters=2))
+    given = [None, (), ((0, 1.0),), ((1, 0.5),), ((1, 0.5), (0, 1.0))]
+    for _ in range(2):
+        outcomes = [driver.result(driver.submit(PROMPT, n=2, lora=lora)) for lora in given]
+        driver.run()
+    assert [outcome.terminal[0].cached_tokens > 0 for outcome in outcomes] == [True] * 5
+    assert outcomes[0].texts == outcomes[2].texts  # the first adapter has scale 1 by itself
+    assert outcomes[1].texts[0] == solo(PROMPT, 1).texts[0]
+    assert len({outcome.texts[1] for outcome in outcomes}) == 4
+
+
+def test_pressure_changes_no_text_of_requests_with_different_scales() -> None:
+    driver = Driver(FakeModel(n_ctx=60, n_adapters=1))
+    given = [((0, scale),) for scale in (0.0, 0.5, 1.0)]
+    outcomes = [driver.result(driver.submit(PROMPT, n=4, max_tokens=30, ignore_eos=True, lora=lora)) for lora in given]
+    driver.run()
+    assert driver.engine.stats()["branches_paused_total"] > 0
+    for lora, outcome in zip(given, outcomes, strict=True):
+        alone = Driver(FakeModel(n_ctx=4096, n_adapters=1))
+        expected = alone.result(alone.submit(PROMPT, n=4, max_tokens=30, ignore_eos=True, lora=lora))
+        alone.run()
+        assert outcome.texts == expected.texts
+
+
+def test_scales_that_are_set_hold_for_requests_to_come() -> None:
+    driver = Driver(FakeModel(n_adapters=2))
+    before = driver.result(driver.submit(PROMPT))
+    told = driver.engine.answer(SetAdapters("q", ((1, 0.5),)))
+    assert [adapter["scale"] for adapter in told] == [0.0, 0.5]
+    after = driver.result(driver.submit(PROMPT))
+    named = driver.result(driver.submit(PROMPT, lora=((1, 0.5),)))
+    driver.run()
+    assert before.texts != after.texts == named.texts
+    assert driver.engine.answer(GetAdapters("q")) == told
+
+
+@pytest.mark.parametrize("scales", [((2, 1.0),), ((-1, 1.0),), ((0, float("inf")),)])
+def test_scales_of_adapters_that_are_not_there_are_refused(scales: tuple[tuple[int, float], ...]) -> None:
+    driver = Driver(FakeModel(n_adapters=2))
+    with pytest.raises(InvalidRequest, match="lora"):
+        driver.submit(PROMPT, lora=scales)
+    with pytest.raises(InvalidRequest, match="lora"):
+        driver.engine.answer(SetAdapters("q", scales))
+    assert driver.model.open_samplers == 0
+
+
+def test_any_number_of_scales_leaves_a_bounded_number_of_roots() -> None:
+    driver = Driver(FakeModel(n_ctx=100, n_adapters=1), cache_bytes=0)
+    for number in range(200):
+        driver.submit(PROMPT, lora=((0, float(number)),), max_tokens=2)
+        driver.run()
+    assert len(driver.engine._tree._roots) <= MOST_ROOTS

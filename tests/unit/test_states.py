@@ -12,7 +12,7 @@ from srb.engine.core import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState
 from srb.engine.states import StateError, StateFolder, model_fingerprint, pack, unpack
-from srb.protocol import BranchSpec, Done, Generate
+from srb.protocol import BranchSpec, Done, Generate, SetAdapters
 from tests.engine_helpers import solo
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
@@ -74,6 +74,19 @@ def test_a_file_that_does_not_fit_is_refused_and_the_prompt_is_computed(
     assert "is not used" in caplog.text
 
 
+def test_a_state_is_of_use_only_with_the_scales_that_it_was_made_with(folder: StateFolder, tmp_path: Path) -> None:
+    def cached(scale: float) -> int:
+        model = FakeModel(n_adapters=1)
+        states = StateFolder(tmp_path / "states", "model-a")
+        engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=10**6, states=states)
+        engine.answer(SetAdapters("a", ((0, scale),)))
+        _, done = run(engine, PROMPT, "x")
+        states.close()
+        return done.cached_tokens
+
+    assert [cached(0.5) > 0, cached(0.5) > 0, cached(0.25) > 0, cached(0.25) > 0] == [False, True, False, True]
+
+
 def test_a_state_of_another_prompt_is_replaced(folder: StateFolder, tmp_path: Path) -> None:
     run(engine_with(folder), PROMPT, "x")
     run(engine_with(folder), "a fox", "x")
@@ -110,9 +123,10 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
 
 
 def test_unpack_takes_only_what_pack_made() -> None:
-    state = SavedState([1, 2, 3], np.arange(100, dtype=np.uint8), np.ones(7, np.float32))
+    state = SavedState([1, 2, 3], np.arange(100, dtype=np.uint8), np.ones(7, np.float32), (0.5, 1.0))
     data = pack(state, "m")
     assert unpack(data, "m").tokens == [1, 2, 3]
+    assert unpack(data, "m").lora == (0.5, 1.0)
     assert (unpack(data, "m").blob == state.blob).all()
     assert (unpack(data, "m").logits == state.logits).all()
     for size in range(0, len(data), 7):

@@ -1,0 +1,49 @@
+"""Bodies made from /openapi.json, sent to a whole server with a real model: no 500, and the engine lives on."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from srb.settings import Settings
+from srb.web.app import create_app
+from tests.e2e.conftest import Server
+from tests.processes import DEADLINE
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = int(os.environ.get("SRB_TEST_EXAMPLES", "40"))
+DOCUMENT = schemathesis.openapi.from_wsgi("/openapi.json", create_app(Settings()))
+SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
+
+
+def bodies(path: str) -> st.SearchStrategy[Any]:
+    """Return bodies that the document allows for a route; what they leave out is as often absent as not."""
+    return DOCUMENT[path]["POST"].as_strategy().map(lambda case: case.body)
+
+
+@pytest.mark.timeout(20 * DEADLINE)
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"])
+def test_no_body_is_an_internal_error_or_ends_the_engine(storyteller: Server, path: str) -> None:
+    engine = storyteller.engine
+
+    @settings(
+        max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(body=bodies(path))
+    def send(body: Any) -> None:
+        if isinstance(body, dict):
+            body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
+        response = requests.post(storyteller.url + path, json=body, timeout=DEADLINE)
+        assert response.status_code in (200, 400, 501), f"{response.status_code}: {response.text[:1000]}"
+
+    send()
+    assert storyteller.engine == engine
+    assert storyteller.metric("requests_processing") == 0

@@ -175,7 +175,7 @@ def test_a_killed_worker_is_replaced_and_takes_only_its_own_requests_along(make_
 def test_a_client_that_leaves_frees_its_branches(server: Server, body: dict[str, Any]) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         payload = orjson.dumps(body)
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(payload)}\r\n\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(payload)}\r\n\r\n"
         client.sendall(head.encode() + payload)
         wait_for(lambda: server.metric("requests_processing") == 1, "the request runs")
     wait_for(lambda: server.metric("requests_processing") == 0, "the request has ended")

@@ -63,6 +63,7 @@ def _load() -> Settings:
 _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
+_shared_folder = ""  # where the workers add up what they count, and leave what all of them have to know
 
 
 def _address(host: str) -> str:
@@ -129,8 +130,8 @@ def pre_exec(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which shows the first screen when the model is loaded."""
-    global _supervisor
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")  # where the workers share their counts
+    global _supervisor, _shared_folder
+    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")
     url = _public_url(server.LISTENERS)
     if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
@@ -184,7 +185,8 @@ def _on_child(server: Any, signum: int, frame: Any) -> None:
 
 def on_exit(server: Any) -> None:
     """Stop the supervisor, and with it the engine, after the workers have ended."""
-    shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
+    if _shared_folder:
+        shutil.rmtree(_shared_folder, ignore_errors=True)
     if _supervisor is None:
         return
     if _supervisor_died:

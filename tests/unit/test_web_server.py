@@ -41,8 +41,9 @@ def test_health_counts_the_sequences_that_branches_use() -> None:
     Health.model_validate_json(response.data, strict=True)
     assert (response.json["slots_idle"], response.json["slots_processing"]) == (5, 3)
     assert [slot["id"] for slot in response.json["slots"]] == [0, 1]
-    http = create_app(Settings(slots=False), ScriptedClient(Settings())).test_client()
-    assert "slots" not in http.get("/health?include_slots").json
+    for settings in (Settings(slots=False), Settings(api_key="secret")):
+        http = create_app(settings, ScriptedClient(settings)).test_client()
+        assert "slots" not in http.get("/health?include_slots").json
 
 
 def test_a_full_server_is_unhealthy_only_to_who_asks_so() -> None:

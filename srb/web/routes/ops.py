@@ -45,7 +45,9 @@ def health() -> Response:
         "slots_idle": idle,
         "slots_processing": processing,
     }
-    if "include_slots" in request.args and web().settings.slots:
+    settings = web().settings
+    has_keys = bool(settings.api_key or settings.api_key_file)  # health is for everybody, slots are not
+    if "include_slots" in request.args and settings.slots and not has_keys:
         body["slots"] = [slot_shape(slot) for slot in web().client.slots()]
     return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
 

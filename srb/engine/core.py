@@ -18,6 +18,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.probs import chosen_probs, token_probs, unknown_prob
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
+from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.text import Emission, Prob
 from srb.errors import (
     Cancelled,
@@ -30,6 +31,7 @@ from srb.errors import (
 )
 from srb.protocol import (
     Accepted,
+    Answer,
     Ask,
     BranchEnded,
     Delta,
@@ -100,6 +102,7 @@ class Engine:
         self._preparer = Preparer(model, states)
         self._embeddings = EmbeddingQueue(model)
         self._tree = PrefixTree(model, cache_cells, cache_bytes)
+        self._state_actions = StateActions(self._tree, states, clock)
         self._scheduler = Scheduler(model, self._tree)
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
@@ -113,22 +116,28 @@ class Engine:
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
         return self._preparer.detokenize(tokens)
 
-    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request | EmbeddingJob:
+    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request | EmbeddingJob | StateJob:
         """Tokenize and validate a command, and build its samplers; whoever gets the result must submit or close it."""
         match command:
             case Generate():
                 return self._preparer.request(command)
             case Embed() | Rerank():
                 return self._preparer.embedding(command)
-        raise NotSupported("this server does not do that")
+            case StateAction():
+                return self._preparer.state_job(command)
 
     # ---- the decode thread
 
-    def submit(self, request: Request | EmbeddingJob) -> list[Event]:
+    def submit(self, request: Request | EmbeddingJob | StateJob) -> list[Event]:
         """Queue a request: Accepted, or Rejected when the queue is full or the id is in use.
 
-        An EmbeddingJob is not accepted with an event of its own; its Answer follows.
+        Jobs are not accepted with an event of their own: the Answer of an EmbeddingJob follows, a StateJob has it now.
         """
+        if isinstance(request, StateJob):
+            try:
+                return [Answer(request.request_id, self._state_actions.act(request))]
+            except SRBError as refusal:
+                return [Rejected(request.request_id, refusal.slug, refusal.message, refusal.extra)]
         error: SRBError | None = None
         waiting = sum(other.is_queued for other in self._requests.values()) + len(self._embeddings)
         if request.request_id in self._requests or request.request_id in self._embeddings:
@@ -523,6 +532,8 @@ class Engine:
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
         self._tree.end(branch, keep=branch.request.cache_prompt)
+        if branch.request.cache_prompt:
+            self._state_actions.note_end(branch)
         branch.move(BranchState.ENDED)
         branch.sampler.close()
         length = len(branch.tokens)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from srb.engine.model import Logits, Model, SavedState, Scales
 from srb.engine.node import Node, NodeState, common_length
 from srb.engine.request import Branch, Prefix, Request
@@ -280,7 +282,7 @@ class PrefixTree:
         if len(saved.blob) > self._cache_bytes or self.match(saved.tokens, root).length >= len(saved.tokens) - 1:
             return
         node = Node(root, saved.tokens, NodeState.PARKED)
-        node.blob, node.logits = saved.blob, None if self._model.can_cut else saved.logits
+        node.blob, node.logits = saved.blob, saved.logits if len(saved.logits) and not self._model.can_cut else None
         root.children.append(node)
         self._parked[node] = None
         self.parked_bytes += node.host_bytes
@@ -294,6 +296,50 @@ class PrefixTree:
         self._kept[name] = prefix.node
         while len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
+
+    def keep_text(self, name: str, tokens: Sequence[int], lora: Scales) -> None:
+        """As `keep`, for the node where a text ends that the tree holds."""
+        match = self.match([*tokens, -1], self.root(lora))  # −1 is no token: it stands for what would come next
+        node = match.into or match.node
+        if node.parent is not None:
+            self._kept.pop(name, None)
+            self._kept[name] = node
+
+    def kept_text(self, name: str) -> tuple[list[int], Scales] | None:
+        """Return the tokens that are kept under a name, and the scales they were computed with."""
+        node = self._kept.get(name)
+        if node is None:
+            return None
+        lora = next(lora for lora, root in self._roots.items() if root is node.root)
+        return [token for each in node.path() for token in each.tokens], lora
+
+    def held(self, tokens: Sequence[int], lora: Scales) -> int:
+        """Return how many tokens of a text the tree holds."""
+        return self.match([*tokens, -1], self.root(lora)).length
+
+    def save_text(self, tokens: Sequence[int], lora: Scales) -> SavedState | None:
+        """Return the state of a text as far as the tree holds it; None where that is nothing, or no room to take it."""
+        at = self._make_resident(self.match([*tokens, -1], self.root(lora)))
+        try:
+            if not at.end or not self.make_room(0, 1):
+                return None
+            seq_id = self._fork(at)
+            blob = self._model.save(seq_id, 0)
+            self._take_back(seq_id)
+            logits = at.logits if at.logits is not None else np.empty(0, np.float32)
+            return SavedState(list(tokens[: at.end]), blob, logits, lora)
+        finally:
+            self._unpin(at)
+
+    def forget(self, tokens: Sequence[int], lora: Scales) -> int:
+        """Drop a text as far as nothing else stands on it; return how many tokens that were."""
+        match, count = self.match([*tokens, -1], self.root(lora)), 0
+        node = match.node
+        while match.into is None and node.parent is not None and not node.pins and not node.children:
+            parent, count = node.parent, count + len(node.tokens)
+            self._remove(node)
+            node = parent
+        return count
 
     def save(self, prefix: Prefix) -> SavedState | None:
         """Return a complete prompt's state; None where no sequence is free to take it from."""

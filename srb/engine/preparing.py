@@ -11,8 +11,9 @@ from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
 from srb.engine.model import Model, Sampler, Scales, StateStore
 from srb.engine.request import Request
+from srb.engine.state_actions import StateJob, check_action
 from srb.errors import ContextExceeded, NotSupported, SRBError, bad_field
-from srb.protocol import Embed, Generate, Rerank, SamplingParams
+from srb.protocol import Embed, Generate, Rerank, SamplingParams, StateAction
 
 MAX_LOGIT_BIAS = 1024
 MAX_NUMBERS = 2_000_000  # in one answer, which crosses the wire as text
@@ -117,6 +118,13 @@ class Preparer:
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
             raise bad_field("input", f"asks for more than {MAX_NUMBERS} numbers; send fewer at once")
         return EmbeddingJob(command.request_id, "embed", inputs, pooling, self.lora)
+
+    def state_job(self, command: StateAction) -> StateJob:
+        """Return the job of a StateAction command, with its file read. Raise InvalidRequest."""
+        check_action(command.action, command.name, command.slot)
+        from_disk = self._states is not None and command.action == "restore"
+        saved = self._states.load(command.name) if self._states is not None and from_disk else None
+        return StateJob(command.request_id, command.action, command.name, command.slot, saved)
 
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
         most = self._model.n_embed_tokens

@@ -23,7 +23,7 @@ from srb.web.static_files import StaticFiles
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-PUBLIC = {"/", "/health", "/v1/health"}  # for GET and HEAD; the page's files are public too
+PUBLIC = {"/", "/completion.js", "/health", "/v1/health"}  # to read; and the user's own files
 
 
 class Access:

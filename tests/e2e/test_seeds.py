@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -136,6 +137,23 @@ def test_crias_script_runs_to_its_end(make_server: MakeServer) -> None:
     story, _, seconds = done.stdout.rpartition("\nGeneration from completion took ")
     assert story.strip()
     assert re.fullmatch(r"\d+\.\d\d !\n", seconds)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_a_page_continues_prompts_with_our_module(make_server: MakeServer) -> None:
+    server = make_server(api_key="k").start()
+    command = ["node", str(FOLDER / "completion.mjs"), server.url, "k"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert len(said["looped"]) > 2
+    assert "".join(said["looped"]) == said["whole"] == said["told"]
+    assert "n_predict" in said["refused"]
+    assert said["complete"] == "function"
+    wait_for(
+        lambda: "requests_processing 0.0" in server.get("/metrics", headers={"X-Api-Key": "k"}).text,
+        "what the page has broken off is not gone on with",
+    )
 
 
 def test_props_tell_the_names_of_a_system_prompt_that_was_set(make_server: MakeServer) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, send_from_directory
 
 from srb.errors import NotFound, NotSupported, Unavailable
 from srb.web.answers import JSONObject
@@ -18,6 +19,7 @@ from srb.web.state import web
 
 routes = Blueprint("ops", __name__)
 
+STATIC = Path(__file__).parents[1] / "static"
 STARTED = int(time.time())  # of this worker, in Unix seconds
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits to hear how full the server is
 
@@ -100,6 +102,15 @@ def front_door() -> Response:
     if not web().settings.ui:
         raise NotFound("File Not Found")
     return Response(FRONT_DOOR.format(port=web().settings.port), mimetype="text/html")
+
+
+@routes.get("/completion.js")
+@operation(media_type="text/javascript")
+def script() -> Response:
+    """Give pages a function that continues a prompt, as llama-server's pages have it."""
+    if not web().settings.ui:
+        raise NotFound("File Not Found")
+    return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")
 
 
 FRONT_DOOR = """<!doctype html>

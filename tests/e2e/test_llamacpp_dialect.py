@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,3 +265,24 @@ def test_a_system_prompt_holds_in_all_workers_and_ends_with_the_server(make_serv
     assert {ask(server).json()["prompt"].endswith("A dialogue. Once upon a time,") for _ in range(16)} == {True}
     server.stop()
     assert not server.runtime.exists()
+
+
+def test_a_slots_text_outlives_the_server_under_the_name_of_a_file(make_server: MakeServer, tmp_path: Path) -> None:
+    def slot(server: Server, action: str, name: str = "story.bin") -> requests.Response:
+        return server.post(f"/slots/0?action={action}", {"filename": name})
+
+    settings = {"model": "", "n_ctx": 2048, "threads": 1, "state_dir": tmp_path / "states"}
+    first = make_server(**settings).start()
+    answer = ask(first, n_predict=40).json()
+    saved = slot(first, "save").json()
+    assert saved["n_saved"] >= answer["tokens_evaluated"] + answer["tokens_predicted"] - 1
+    assert saved["n_written"] > 0
+    check_error(slot(first, "restore", "nothing.bin"), 400, "invalid_request_error", "Unable to restore slot")
+    assert slot(first, "erase").json()["n_erased"] > 0
+    first.stop()
+
+    second = make_server(**settings).start()
+    restored = slot(second, "restore").json()
+    assert (restored["n_restored"], restored["n_read"]) == (saved["n_saved"], saved["n_written"])
+    again = ask(second, prompt=WELL["prompt"] + answer["content"]).json()
+    assert again["timings"]["cache_n"] >= answer["tokens_evaluated"]

@@ -184,7 +184,8 @@ def _place(name: str, setting: str) -> tuple[bool, bool, bool]:
 
 
 def _without_effect() -> list[str]:
-    return [flag.names.split()[-1] for flag in FLAGS if flag.why and not flag.refused]
+    idle = (flag.names.split() for flag in FLAGS if flag.why and not flag.refused)
+    return [next((name for name in names if name.startswith("--")), names[0]) for names in idle]
 
 
 def _shown(default: object) -> str:

@@ -226,6 +226,9 @@ _WITH_EFFECT = (
     Flag("--embedding --embeddings", "embedding", "LLAMA_ARG_EMBEDDINGS", switch=True),
     Flag("--rerank --reranking", "reranking", "LLAMA_ARG_RERANKING", switch=True),
     Flag("--pooling", "pooling", "LLAMA_ARG_POOLING"),
+    Flag("--keep", "n_keep"),
+    Flag("-rea --reasoning", "reasoning", "LLAMA_ARG_REASONING", convert=_on_off_auto),
+    Flag("--reasoning-effort", "reasoning_effort", "LLAMA_ARG_REASONING_EFFORT"),
     Flag("--tags", "tags", "LLAMA_ARG_TAGS"),
     # of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
@@ -246,7 +249,6 @@ _WITHOUT_EFFECT = {
         -fitt --fit-target LLAMA_ARG_FIT_TARGET
         -fitc --fit-ctx LLAMA_ARG_FIT_CTX""",
     "what has been computed is kept in a tree and found by itself": """
-        --keep
         --cache-reuse LLAMA_ARG_CACHE_REUSE
         --cache-idle-slots --no-cache-idle-slots =0 LLAMA_ARG_CACHE_IDLE_SLOTS
         -ctxcp --ctx-checkpoints --swa-checkpoints LLAMA_ARG_CTX_CHECKPOINTS
@@ -382,8 +384,6 @@ _WITHOUT_EFFECT = {
         --spec-ngram-min-hits
         --spec-default =0""",
     "it is not there yet": """
-        -rea --reasoning LLAMA_ARG_REASONING
-        --reasoning-effort LLAMA_ARG_REASONING_EFFORT
         --reasoning-budget LLAMA_ARG_THINK_BUDGET
         --reasoning-budget-message LLAMA_ARG_THINK_BUDGET_MESSAGE
         --reasoning-preserve --no-reasoning-preserve =0 LLAMA_ARG_REASONING_PRESERVE

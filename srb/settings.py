@@ -188,6 +188,12 @@ class Settings(BaseModel):
         description="where <think> blocks go: auto and deepseek: to reasoning_content; none: they stay in the content; "
         "deepseek-legacy: both",
     )
+    reasoning: Literal["auto", "on", "off"] = Field(
+        "auto", description="whether a chat's model thinks first, where its template leaves that open; auto: it does"
+    )
+    reasoning_effort: Literal["default", "minimal", "low", "medium", "high", "xhigh", "max"] = Field(
+        "default", description="how much, for templates that know it; 'default' leaves it to the template"
+    )
     prefill_assistant: bool = Field(True, description="continue a last message that is the assistant's")
 
     # Sampling, for requests that do not say
@@ -293,6 +299,7 @@ class Settings(BaseModel):
     context_shift: bool = Field(
         False, description="at the context's end discard the oldest half of a branch and go on, where the model can"
     )
+    n_keep: int = Field(0, ge=-1, description="tokens at a text's beginning that it never discards; -1: the prompt")
 
     embedding: bool = Field(False, description="make embeddings: /embedding and /v1/embeddings")
     pooling: Literal["auto", "none", "mean", "cls", "last", "rank"] = Field(

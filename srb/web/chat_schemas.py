@@ -250,10 +250,12 @@ class ChatBody(CompletionBody):
         return replace(prompt, text=text)
 
     def _conversation(self, settings: Settings) -> Conversation:
-        budget_is_none = self.reasoning_budget_tokens == 0
-        variables: dict[str, Any] = {"enable_thinking": self.reasoning_effort != "none" and not budget_is_none}
-        if self.reasoning_effort not in (None, "none"):
-            variables["reasoning_effort"] = self.reasoning_effort
+        asked = self.reasoning_effort is not None or self.reasoning_budget_tokens is not None
+        forbidden = self.reasoning_effort == "none" or self.reasoning_budget_tokens == 0
+        variables: dict[str, Any] = {"enable_thinking": not forbidden if asked else settings.reasoning != "off"}
+        effort = self.reasoning_effort or settings.reasoning_effort
+        if effort not in ("none", "default"):
+            variables["reasoning_effort"] = effort
         return Conversation(
             messages=self.messages,
             tools=self.offered_tools,

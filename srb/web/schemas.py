@@ -169,6 +169,8 @@ _SAMPLING = [field.name for field in dataclass_fields(SamplingParams) if field.n
 class CompletionBody(SamplingBody):
     """What the bodies of all dialects have in common: a prompt, and how many branches continue it until when."""
 
+    model_config = ConfigDict(json_schema_extra={"required": ["prompt"]})
+
     # Filled by `parse`, which knows every form.
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: int | None = known_as("n_cmpl", "n")
@@ -186,7 +188,7 @@ class CompletionBody(SamplingBody):
     t_max_predict_ms: Milliseconds = -1
     n_indent: Natural = 0
     min_tokens: Natural = 0
-    n_keep: NaturalOrMinusOne = 0
+    n_keep: NaturalOrMinusOne | None = None
     n_discard: Natural = 0
     lora: Scales | None = None
     return_progress: bool = False
@@ -244,10 +246,14 @@ class CompletionBody(SamplingBody):
                 state=self.state,
                 lora=self.lora,
                 report_progress=self.return_progress and bool(self.stream),
-                shift=ContextShift(self.n_keep, self.n_discard) if settings.context_shift else None,
+                shift=ContextShift(self.kept(settings), self.n_discard) if settings.context_shift else None,
             )
             for prompt in self.prompt
         ]
+
+    def kept(self, settings: Settings) -> int:
+        """Return how many tokens at its beginning a shifted text keeps; -1: all of the prompt."""
+        return settings.n_keep if self.n_keep is None else self.n_keep
 
     def ping_interval(self, settings: Settings) -> float | None:
         """Return the seconds of silence after which a stream sends a comment, or None for never."""

@@ -121,6 +121,8 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["--lora", "a.gguf", "--lora-scaled", "b.gguf:0.5,c:d.gguf:2"], {"lora": "a.gguf,b.gguf=0.5,c:d.gguf=2"}),
         (["--embeddings", "--rerank", "--pooling", "rank"], {"embedding": True, "reranking": True, "pooling": "rank"}),
         (["--rope-scale", "4", "--rope-scaling", "yarn"], {"rope_freq_scale": 0.25, "rope_scaling": "yarn"}),
+        (["--keep", "-1", "--context-shift"], {"n_keep": -1, "context_shift": True}),
+        (["-rea", "0", "--reasoning-effort", "low"], {"reasoning": "off", "reasoning_effort": "low"}),
         (["-nkvo"], {"kv_offload": False}),
         (["--mirostat-lr", "0.2", "--mirostat-ent", "4"], {"mirostat_eta": 0.2, "mirostat_tau": 4.0}),
     ],

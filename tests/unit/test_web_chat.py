@@ -252,6 +252,9 @@ def test_a_template_gets_variables_from_the_settings_and_from_the_body() -> None
     assert text(reasoning_effort="none") == "1 1 False "
     assert text(reasoning_effort="high") == "1 1 True high"
     assert text(reasoning_budget_tokens=0) == text(thinking_budget_tokens=0) == "1 1 False "
+    http, _ = serve(chat_template=template, reasoning="off", reasoning_effort="low")
+    assert text() == "  False low"
+    assert text(reasoning_effort="high") == "  True high"
 
 
 def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_goes_on(

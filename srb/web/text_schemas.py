@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ConfigDict
-
 from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
@@ -18,8 +16,6 @@ from srb.web.state import Web
 
 class TextCompletionBody(CompletionBody):
     """`best_of` branches are sampled for each prompt and the `n` best are answered; without it, n are."""
-
-    model_config = ConfigDict(json_schema_extra={"required": ["prompt"]})
 
     best_of: int | None = None
     echo: bool = False

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.e2e
 
 EXAMPLES = int(os.environ.get("SRB_TEST_EXAMPLES", "40"))
 DOCUMENT = schemathesis.openapi.from_wsgi("/openapi.json", create_app(Settings()))
+PLAIN = {"messages": [{"role": "user", "content": "Tell me a story."}]}  # few of the messages made have a sense
 SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
 
 
@@ -41,6 +42,7 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(storyteller: Server, pa
     def send(body: Any) -> None:
         if isinstance(body, dict):
             body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
+            body |= PLAIN if "messages" in body else {}
         response = requests.post(storyteller.url + path, json=body, timeout=DEADLINE)
         assert response.status_code in (200, 400, 501), f"{response.status_code}: {response.text[:1000]}"
 

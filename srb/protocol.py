@@ -97,7 +97,7 @@ class BranchSpec:
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """Where a branch reaches the context's end: discard `n_discard` tokens after the first `n_keep`, and go on.
+    """Where a request's only branch reaches the context's end: discard `n_discard` tokens after the first `n_keep`.
 
     `n_keep` −1 keeps the whole prompt; a BOS is kept besides. `n_discard` 0 discards half of what is not kept.
     """

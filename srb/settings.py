@@ -297,7 +297,7 @@ class Settings(BaseModel):
     yarn_beta_slow: float = Field(-1, description="high correction dimension of YaRN; below 0: the model's")
     yarn_beta_fast: float = Field(-1, description="low correction dimension of YaRN; below 0: the model's")
     context_shift: bool = Field(
-        False, description="at the context's end discard the oldest half of a branch and go on, where the model can"
+        False, description="at the context's end discard the oldest half of a request's only branch and go on"
     )
     n_keep: int = Field(0, ge=-1, description="tokens at a text's beginning that it never discards; -1: the prompt")
 

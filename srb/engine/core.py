@@ -75,6 +75,7 @@ class Counters:
     n_tokens_max: int = 0
     branches_paused_total: int = 0
     decode_failures_total: int = 0
+    context_shifts_total: int = 0
 
 
 class Engine:
@@ -234,11 +235,11 @@ class Engine:
             slot |= {
                 "request_id": branch.request.request_id,
                 "index": branch.index,
-                "n_prompt_tokens": len(prefix.tokens),
-                "n_prompt_tokens_processed": len(prefix.tokens) - (prefix.num_cached or 0),
+                "n_prompt_tokens": branch.request.num_prompt,
+                "n_prompt_tokens_processed": branch.request.num_prompt - (prefix.num_cached or 0),
                 "n_prompt_tokens_cache": prefix.num_cached or 0,
-                "n_decoded": len(branch.tokens),
-                "n_remain": limit - len(branch.tokens) if limit >= 0 else -1,
+                "n_decoded": branch.length,
+                "n_remain": limit - branch.length if limit >= 0 else -1,
                 "max_tokens": limit,
                 "seed": branch.spec.seed,
                 "sampling": {field.name: getattr(branch.spec.sampling, field.name) for field in fields(SamplingParams)},
@@ -492,12 +493,23 @@ class Engine:
             self._end(branch, FinishReason.WORD, events, stop=emission.stop)
         elif (
             emission.is_outdented
-            or len(branch.tokens) == branch.spec.max_tokens
+            or branch.length == branch.spec.max_tokens
             or self._is_out_of_time(branch, emission.text)
         ):
             self._end(branch, FinishReason.LIMIT, events)
+        elif branch.end >= self.model.n_ctx_seq and branch.request.can_shift:
+            self._shift(branch)
         elif branch.end >= self.model.n_ctx_seq:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
+
+    def _shift(self, branch: Branch) -> None:
+        """Let a branch go on that has reached the context's end: discard some of its text and compute the rest anew."""
+        request = branch.request
+        branch.move(BranchState.WAITING)
+        self._tree.end(branch, keep=request.cache_prompt)
+        self._tree.release(request.prefix)
+        request.shift_context(self._preparer.count_special(request.prefix.tokens))
+        self._counters.context_shifts_total += 1
 
     def _is_out_of_time(self, branch: Branch, text: str) -> bool:
         """Whether a branch with a time limit has reached the end of a line after it."""
@@ -536,7 +548,7 @@ class Engine:
             self._state_actions.note_end(branch)
         branch.move(BranchState.ENDED)
         branch.sampler.close()
-        length = len(branch.tokens)
+        length, truncated = branch.length, truncated or branch.num_shifted > 0
         self._counters.n_tokens_max = max(self._counters.n_tokens_max, branch.end)
         logprob = branch.logprob_sum / length if length and branch.spec.sampling.n_probs >= 0 else None
         slug, message = (error.slug, error.message) if error else ("", "")
@@ -557,9 +569,9 @@ class Engine:
             events.append(
                 Done(
                     request.request_id,
-                    prompt_tokens=len(request.prefix.tokens),
+                    prompt_tokens=request.num_prompt,
                     cached_tokens=request.prefix.num_cached or 0,
-                    completion_tokens=sum(len(branch.tokens) for branch in request.branches),
+                    completion_tokens=sum(branch.length for branch in request.branches),
                     prompt_ms=(prefix_done - started) * 1000,
                     predicted_ms=(now - prefix_done) * 1000,
                     restored_tokens=request.prefix.num_restored,

@@ -98,6 +98,7 @@ class FakeModel:
             embedding=True,
             pooling="mean",
             reranking=True,
+            can_shift=True,
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:

@@ -135,7 +135,9 @@ class LlamaModel:
         self._wanted: list[int] = []  # for each row of the last decode, 1 where it has logits
         self._batch = NativeBatch(self.n_batch)
         self._candidates = _Candidates(self.n_vocab)
-        self._sampling_threads = min(MAX_SAMPLING_THREADS, _usable_cores())
+        # Between two decodes llama.cpp's own threads spin: their cores are not free.
+        busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
+        self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, _usable_cores() - busy))
         self._pool = ThreadPoolExecutor(MAX_SAMPLING_THREADS, "sampler")  # starts its threads when they are needed
 
     @classmethod
@@ -203,6 +205,7 @@ class LlamaModel:
             embedding=self.can_embed,
             pooling=self.pooling,
             reranking=self.can_rank,
+            can_shift=self.can_generate,
         )
 
     @property

@@ -66,6 +66,8 @@ class Preparer:
                 n_prompt_tokens=len(prompt),
                 n_ctx=self._model.n_ctx_seq,
             )
+        if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
+            raise bad_field("n_keep", "should be -1 or more, and n_discard 0 or more")
         lora = self.lora if command.lora is None else self.scales(command.lora)
         samplers: list[Sampler] = []
         ready: dict[int, SamplingParams] = {}  # by the identity of what was asked: branches share it
@@ -87,6 +89,10 @@ class Preparer:
         if params.penalty_prompt is None:
             return prompt
         return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
+
+    def count_special(self, prompt: Sequence[int]) -> int:
+        """Return 1 where a prompt begins with the token that the vocabulary puts before texts, else 0."""
+        return int(list(prompt[:1]) == self._model.tokenize("", add_special=True, parse_special=False)[:1])
 
     def scales(self, given: Iterable[tuple[int, float]]) -> Scales:
         """Return the scale of every adapter, 0 for those that are not named. Raise InvalidRequest."""

@@ -65,7 +65,8 @@ class Branch:
     """One completion: the tokens it has chosen, the sampler that chooses, the text they make."""
 
     __slots__ = (
-        "base", "began_at", "index", "logprob_sum", "num_computed", "request", "sampler", "seq_id", "spec", "start", "state",
+        "base", "began_at", "index", "logprob_sum", "num_computed", "num_shifted",
+        "request", "sampler", "seq_id", "spec", "start", "state",
         "text", "tokens",
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ class Branch:
         self.start = len(request.prefix.tokens)  # position of tokens[0]
         self.tokens: list[int] = []
         self.num_computed = 0
+        self.num_shifted = 0  # tokens it had chosen when the context was last shifted; `tokens` are those since then
         self.seq_id: int | None = None  # lent by the tree while the branch runs
         self.base: Node | None = None  # the node it was forked from
         self.index = index
@@ -89,6 +91,11 @@ class Branch:
         if state not in _LEGAL[self.state]:
             raise AssertionError(f"{self!r} cannot become {state.name}")
         self.state = state
+
+    @property
+    def length(self) -> int:
+        """How many tokens it has chosen."""
+        return self.num_shifted + len(self.tokens)
 
     @property
     def end(self) -> int:
@@ -112,9 +119,8 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "awaits", "branches", "cache_prompt", "lora", "prefix", "prefix_done_at", "prompt_probs", "report_progress",
-        "request_id", "saved",
-        "started_at", "state_name",
+        "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at", "prompt_probs",
+        "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +141,8 @@ class Request:
         self.cache_prompt = command.cache_prompt  # use what the tree holds, and leave there what is computed
         self.prefix = Prefix(self, prompt)
         specs = zip(command.branches, samplers, strict=True)
+        self.num_prompt = len(prompt)  # as it was given: a shift of the context replaces the prefix's tokens
+        self.shift = command.shift
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
         self.started_at: float | None = None  # seconds on the engine's clock
         self.prefix_done_at: float | None = None
@@ -151,6 +159,31 @@ class Request:
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether the beginning of its text may be discarded; branches that share a prompt cannot each have another."""
+        return self.shift is not None and len(self.branches) == 1
+
+    def shift_context(self, n_special: int) -> None:
+        """Make a text of the only branch's tokens, less some of the oldest, that is computed anew as a prompt.
+
+        `n_special` tokens at the beginning (BOS) are kept besides shift.n_keep. Nothing of it is in the KV store now.
+        As llama-server counts; but that moves the KV of what is left, which still holds traces of what is gone.
+        """
+        [branch] = self.branches
+        assert self.shift is not None
+        assert self.prefix.node is None
+        tokens = [*self.prefix.tokens, *branch.tokens]
+        n_keep = self.num_prompt if self.shift.n_keep < 0 else self.shift.n_keep + n_special
+        n_keep = max(0, min(n_keep, len(tokens) - 4))
+        n_left = len(tokens) - n_keep
+        n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
+        self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
+        self.prefix.logits = None
+        branch.num_shifted, branch.tokens = branch.length, []
+        branch.start = len(self.prefix.tokens)
+        self.state_name, self.prompt_probs = "", False  # they were about the prompt as it was given
 
     @property
     def is_over(self) -> bool:

@@ -9,7 +9,7 @@ from srb.engine.core import Engine
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
-from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
+from srb.protocol import BranchSpec, ContextShift, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
 TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones
@@ -296,3 +296,19 @@ def test_a_splice_shares_the_beginning_and_keeps_the_rest(model: Model) -> None:
     model.splice(1, 2, 7)
     model.remove(1)
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+def test_a_branch_that_shifts_its_context_goes_on_as_the_rest_of_its_text_would(model: Model) -> None:
+    prompt = tokens_of(model)
+    sampling = SamplingParams(temperature=0, ignore_eos=True)
+    n_ctx, n_keep = model.n_ctx_seq, 5
+    engine = new_engine(model)
+    spec = BranchSpec(1, n_ctx - len(prompt) + 20, sampling=sampling)
+    engine.submit(engine.prepare(Generate("r", tuple(prompt), (spec,), shift=ContextShift(n_keep - 1))))
+    tokens: list[int] = []
+    while engine.has_work:
+        tokens += [token for event in engine.step() if isinstance(event, Delta) for token in event.tokens]
+        engine.check_invariants()
+    full = [*prompt, *tokens][:n_ctx]
+    rest = full[:n_keep] + full[n_keep + (n_ctx - n_keep) // 2 :]
+    assert generate(new_engine(model), [1], rest, temperature=0)[0] == tokens[n_ctx - len(prompt) :][:12]

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
-from srb.protocol import Embed, Failed, FinishReason, PromptDone, PromptProbs
+from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptProbs
 from tests.engine_helpers import Driver, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
@@ -28,6 +28,7 @@ class Submitted:
     max_tokens: int
     stop: tuple[str, ...]
     lora: tuple[tuple[int, float], ...] = ((0, 0.0),)
+    shift: ContextShift | None = None
 
 
 class EngineWalk(RuleBasedStateMachine):
@@ -75,6 +76,17 @@ class EngineWalk(RuleBasedStateMachine):
         self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora)
         if prompt_probs:
             self.scored.append(request_id)
+
+    @rule(
+        seed=st.integers(0, 1000),
+        max_tokens=st.integers(30, 150),
+        n_keep=st.sampled_from([-1, 0, 5]),
+        n_discard=st.sampled_from([0, 7]),
+    )
+    def submit_one_that_shifts(self, seed: int, max_tokens: int, n_keep: int, n_discard: int) -> None:
+        shift = ContextShift(n_keep, n_discard)
+        request_id = self.driver.submit(PROMPTS[0], 1, seed, max_tokens, shift=shift, lora=((0, 0.0),))
+        self.submitted[request_id] = Submitted(PROMPTS[0], 1, seed, max_tokens, (), shift=shift)
 
     @rule(words=st.lists(st.sampled_from(PROMPTS[:3]), min_size=1, max_size=6))
     def embed(self, words: list[str]) -> None:
@@ -159,6 +171,7 @@ class EngineWalk(RuleBasedStateMachine):
                 submitted.max_tokens,
                 stop=submitted.stop,
                 lora=submitted.lora,
+                shift=submitted.shift,
                 n_ctx_seq=self.n_ctx_seq,
             )
             if end.reason == FinishReason.CANCELLED:
@@ -168,6 +181,7 @@ class EngineWalk(RuleBasedStateMachine):
                     submitted.seed + index,
                     submitted.max_tokens,
                     lora=submitted.lora,
+                    shift=submitted.shift,
                     n_ctx_seq=self.n_ctx_seq,
                 )
                 shown = outcome.tokens[index]

@@ -14,6 +14,7 @@ from srb.engine.model import DecodeStatus
 from srb.engine.prefix_tree import MOST_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import (
+    ContextShift,
     Delta,
     Done,
     Embed,
@@ -585,3 +586,63 @@ def test_any_number_of_scales_leaves_a_bounded_number_of_roots() -> None:
         driver.submit(PROMPT, lora=((0, float(number)),), max_tokens=2)
         driver.run()
     assert len(driver.engine._tree._roots) <= MOST_ROOTS
+
+
+def contexts(prompt: list[int], tokens: list[int], n_ctx: int, n_keep: int, n_discard: int) -> list[int]:
+    """Return what a branch sees that has chosen `tokens`, by llama-server's rules."""
+    context = list(prompt)
+    for token in tokens:
+        context.append(token)
+        if len(context) == n_ctx:
+            discard = n_discard or (n_ctx - n_keep) // 2
+            context = context[:n_keep] + context[n_keep + discard :]
+    return context
+
+
+@pytest.mark.parametrize("can_cut", [True, False])
+@pytest.mark.parametrize(("n_keep", "n_discard", "kept"), [(0, 0, 1), (3, 10, 4), (-1, 5, 7), (1000, 1, 46)])
+def test_a_branch_goes_on_past_the_contexts_end(can_cut: bool, n_keep: int, n_discard: int, kept: int) -> None:
+    driver = Driver(FakeModel(n_ctx_seq=50, can_cut=can_cut))
+    prompt = driver.model.tokenize(PROMPT, True, True)
+    assert len(prompt) == 7
+    shift = ContextShift(n_keep, n_discard)
+    greedy: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
+    outcome = driver.result(driver.submit(prompt, max_tokens=120, shift=shift, **greedy))
+    driver.run()
+    end, done = outcome.ends[0], outcome.terminal[0]
+    assert (end.reason, end.length, end.truncated) == (FinishReason.LIMIT, 120, True)
+    assert (done.prompt_tokens, done.completion_tokens) == (7, 120)
+    assert driver.engine.stats()["context_shifts_total"] > 1
+    assert len(of_kind(outcome.events, PromptDone)) == 1
+    for place in (42, 43, 60, 90, 119):
+        seen = contexts(prompt, outcome.tokens[0][:place], 50, kept, n_discard)
+        expected = solo(seen, 1, max_tokens=1, **greedy).tokens[0]
+        assert outcome.tokens[0][place : place + 1] == expected
+
+
+def test_without_a_shift_and_with_siblings_a_branch_ends_at_the_contexts_end() -> None:
+    driver = Driver(FakeModel(n_ctx_seq=50))
+    single = driver.result(driver.submit(PROMPT, max_tokens=100, ignore_eos=True))
+    several = driver.result(driver.submit(PROMPT, n=2, max_tokens=100, ignore_eos=True, shift=ContextShift()))
+    driver.run()
+    for outcome in (single, several):
+        assert all((end.reason, end.truncated, end.length) == ("limit", True, 43) for end in outcome.ends.values())
+
+
+def test_a_shifted_branch_can_be_cancelled_and_shares_nothing_that_is_not_true() -> None:
+    driver = Driver(FakeModel(n_ctx_seq=50))
+    request_id = driver.submit(PROMPT, max_tokens=-1, ignore_eos=True, shift=ContextShift())
+    while not driver.engine.stats()["context_shifts_total"]:
+        driver.step()
+    driver.cancel(request_id)  # while its new prompt waits to be computed
+    tokens = driver.model.tokenize(PROMPT, True, True) + driver.result(request_id).tokens[0][:30]
+    outcome = driver.result(driver.submit(tokens, max_tokens=5))
+    driver.run()
+    assert outcome.terminal[0].cached_tokens > 30
+    assert outcome.texts[0] == solo(tokens, 1, max_tokens=5).texts[0]
+
+
+@pytest.mark.parametrize("shift", [ContextShift(-2, 0), ContextShift(0, -1)])
+def test_a_shift_by_less_than_nothing_is_refused(shift: ContextShift) -> None:
+    with pytest.raises(InvalidRequest, match="n_keep"):
+        Driver().submit(PROMPT, shift=shift)

@@ -11,9 +11,11 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from gunicorn.glogging import Logger as GunicornLogger
@@ -46,7 +48,7 @@ def _load() -> Settings:
     """Return the settings, after looking at what would fail later and less clearly."""
     try:
         settings = Settings.load()
-        settings.load_api_keys()
+        _check_access(settings)
         if settings.engine_managed:
             check_model_file(settings)
     except ConfigError as error:
@@ -58,6 +60,19 @@ def _load() -> Settings:
         os.environ["SRB_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="srb-")
         settings = Settings.load()
     return settings
+
+
+def _check_access(settings: Settings) -> None:
+    """Raise ConfigError for keys, files and certificates that are not there or not what they should be."""
+    settings.load_api_keys()
+    if settings.static_path and not Path(settings.static_path).expanduser().is_dir():
+        raise ConfigError(f"static_path: there is no folder {settings.static_path}")
+    if settings.ssl_cert_file:
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(settings.ssl_cert_file, settings.ssl_key_file, password="")
+        except OSError as error:
+            raise ConfigError(f"ssl_cert_file and ssl_key_file: {error.strerror or error}") from None
 
 
 _settings = _load()

@@ -8,12 +8,15 @@ _SCREEN = """
   SRB is ready: {model}, {n} continuations of a prompt unless a request says otherwise.
 
     page    {url}/
-    try it  curl -N {url}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
+    try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
     stop    Ctrl-C
 """
 
 
 def first_screen(url: str, settings: Settings) -> str:
-    """Return the text; `url` is where the web server really listens."""
+    """Return the text; `url` is where the web server really listens, `http+unix://` and a path for a socket."""
+    socket = url.partition("http+unix://")[2]
+    target = f"--unix-socket {socket} http://localhost{settings.api_prefix}" if socket else url + settings.api_prefix
     key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
-    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=url + settings.api_prefix, key=key)
+    page = url + settings.api_prefix
+    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=page, target=target, key=key)

@@ -95,6 +95,10 @@ def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> Non
         ({"model": "/nowhere.gguf"}, 3, "srb: cannot read the model /nowhere.gguf: No such file"),
         ({"model": __file__}, 3, f"srb: the model {__file__} is not a GGUF file"),
         ({"host": "203.0.113.1"}, 1, "srb: port "),
+        ({"static_path": "/nowhere"}, 2, "srb: static_path: there is no folder /nowhere"),
+        ({"api_key_file": "/nowhere"}, 2, "srb: api_key_file: cannot read /nowhere: No such file"),
+        ({"ssl_cert_file": "/nowhere", "ssl_key_file": "/nowhere"}, 2, "srb: ssl_cert_file and ssl_key_file: No such"),
+        ({"ssl_cert_file": __file__, "ssl_key_file": __file__}, 2, "srb: ssl_cert_file and ssl_key_file: "),
     ],
 )
 def test_what_cannot_work_is_one_line_and_an_exit_status(

@@ -90,9 +90,15 @@ def clamped(least: float, most: float) -> AfterValidator:
     return AfterValidator(lambda value: min(max(value, least), most))
 
 
-Natural = Annotated[int, between(0, INT32_MAX)]
-NaturalOrMinusOne = Annotated[int, between(-1, INT32_MAX)]
-Milliseconds = Annotated[int, between(-1, INT64_MAX)]
+def _whole(value: Any) -> Any:
+    """JSON does not tell 2.0 from 2, and some clients' languages write the one for the other."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
+
+
+Integer = Annotated[int, BeforeValidator(_whole)]
+Natural = Annotated[Integer, between(0, INT32_MAX)]
+NaturalOrMinusOne = Annotated[Integer, between(-1, INT32_MAX)]
+Milliseconds = Annotated[Integer, between(-1, INT64_MAX)]
 Real = Annotated[float, between(-FLOAT32_MAX, FLOAT32_MAX)]
 NotNegative = Annotated[Real, clamped(0.0, FLOAT32_MAX)]
 Fraction = Annotated[Real, clamped(0.0, 1.0)]

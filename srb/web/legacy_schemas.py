@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from srb.errors import bad_field
 from srb.protocol import Generate
 from srb.settings import Settings
-from srb.web.fields import INT32_MAX, Natural, NotNegative, Prompt, between
+from srb.web.fields import INT32_MAX, Integer, Natural, NotNegative, Prompt, between
 from srb.web.llamacpp_schemas import SystemPrompt
 from srb.web.schemas import CompletionBody
 
@@ -37,7 +37,7 @@ class StreamBody(_OneText):
 
     temp: NotNegative | None = None
     cache: Natural = 0  # the number under which the prompt's state is kept; 0: none
-    n_batch: Annotated[int, between(1, INT32_MAX)] | None = None  # of no effect: steps are shared with others
+    n_batch: Annotated[Integer, between(1, INT32_MAX)] | None = None  # of no effect: steps are shared with others
 
     @classmethod
     def read(cls, body: dict[str, Any], settings: Settings) -> Self:

@@ -20,6 +20,7 @@ from srb.web.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
     Content,
+    Integer,
     NaturalOrMinusOne,
     Prompt,
     Real,
@@ -177,8 +178,8 @@ class EmbeddingBody(Body):
     input: Inputs | None = None
     content: Inputs | None = None
     encoding_format: Annotated[str, AfterValidator(_check_format)] = "float"
-    embd_normalize: Annotated[int, between(-1, INT32_MAX)] | None = None
-    dimensions: int | None = None
+    embd_normalize: Annotated[Integer, between(-1, INT32_MAX)] | None = None
+    dimensions: Integer | None = None
     model: str | None = None
 
     @property
@@ -209,7 +210,7 @@ class RerankBody(Body):
     query: str
     documents: Documents | None = None
     texts: Documents | None = None
-    top_n: Annotated[int, between(0, INT32_MAX)] | None = None
+    top_n: Annotated[Integer, between(0, INT32_MAX)] | None = None
     return_text: bool = False
     model: str | None = None
 

@@ -31,6 +31,7 @@ from srb.web.fields import (
     Content,
     Fraction,
     Grammar,
+    Integer,
     LogitBias,
     Milliseconds,
     Natural,
@@ -52,7 +53,7 @@ from srb.web.fields import (
 
 MAX_N_PROBS = 256
 
-ProbCount = Annotated[int, between(0, MAX_N_PROBS)]
+ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
 
 
 def read_body(request: Request) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class SamplingBody(BaseModel):
     temperature: NotNegative | None = None
     dynatemp_range: Real | None = None
     dynatemp_exponent: Real | None = None
-    top_k: Annotated[int, clamped(0, INT32_MAX)] | None = None
+    top_k: Annotated[Integer, clamped(0, INT32_MAX)] | None = None
     top_p: Fraction | None = None
     min_p: Fraction | None = None
     typical_p: Real | None = known_as("typical_p", "typical")
@@ -127,7 +128,7 @@ class SamplingBody(BaseModel):
     dry_allowed_length: Natural | None = None
     dry_penalty_last_n: Natural | None = None
     dry_sequence_breakers: Breakers | None = None
-    mirostat: Annotated[int, clamped(0, 2)] | None = None
+    mirostat: Annotated[Integer, clamped(0, 2)] | None = None
     mirostat_tau: Real | None = None
     mirostat_eta: Real | None = None
     adaptive_target: Annotated[Real, clamped(-FLOAT32_MAX, 1.0)] | None = None
@@ -173,12 +174,12 @@ class CompletionBody(SamplingBody):
 
     # Filled by `parse`, which knows every form.
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
-    n: int | None = known_as("n_cmpl", "n")
+    n: Integer | None = known_as("n_cmpl", "n")
     n_predict: NaturalOrMinusOne | None = known_as(
         "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"
     )
     stop: Stop | None = known_as("stop", "stopping_strings", "stop_sequence", "stop_sequences")
-    seed: Annotated[int, between(-1, UINT32_MAX)] | None = None
+    seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = None
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     stream: bool | None = None
@@ -196,7 +197,7 @@ class CompletionBody(SamplingBody):
 
     # Checked, and of no effect: the tree finds what can be reused, and any sequence is as good as another.
     n_cache_reuse: Natural | None = None
-    id_slot: int | None = None
+    id_slot: Integer | None = None
     backend_sampling: bool = False
 
     @classmethod

@@ -9,7 +9,7 @@ from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.echo import Echo, read_back
-from srb.web.fields import check_between
+from srb.web.fields import Integer, check_between
 from srb.web.schemas import CompletionBody
 from srb.web.state import Web
 
@@ -17,7 +17,7 @@ from srb.web.state import Web
 class TextCompletionBody(CompletionBody):
     """`best_of` branches are sampled for each prompt and the `n` best are answered; without it, n are."""
 
-    best_of: int | None = None
+    best_of: Integer | None = None
     echo: bool = False
     suffix: str = ""
 

@@ -283,6 +283,13 @@ def test_what_a_request_leaves_unsaid_is_as_the_settings_say() -> None:
     assert (params.temperature, params.grammar, params.json_schema) == (1.0, 'root ::= "a"', "")
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    (command,) = commands(n=2.0, max_tokens=5.0, seed=7.0, top_k=40.0, repeat_last_n=8.0, logprobs=2.0)
+    assert [branch.seed for branch in command.branches] == [7, 8]
+    assert command.branches[0].max_tokens == 5
+    assert (command.branches[0].sampling.top_k, command.branches[0].sampling.n_probs) == (40, 2)
+
+
 def test_defaults_are_written_once() -> None:
     params = sampling()
     assert params.samplers == DEFAULT_SAMPLERS

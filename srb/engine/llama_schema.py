@@ -82,3 +82,7 @@ def _repetition(
 
 
 llama_grammar._build_repetition = _repetition  # its own nests a group for every optional item
+# Its own lets control characters into strings, which JSON forbids; this is llama.cpp's.
+llama_grammar.PRIMITIVE_RULES["char"] = llama_grammar.BuiltinRule(
+    r'[^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})', []
+)

@@ -81,6 +81,8 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
         _warn(variables.without_effect | flags.without_effect)
         if "config" in flags.values:
             environ[CONFIG_VARIABLE] = os.path.abspath(flags.values["config"])
+        if flags.values.get("api_key") == "":  # of a shell's variable that is not set: the server would be open
+            raise ConfigError("--api-key has no key")
         settings = _settings(flags, variables, environ)
         Settings.load(flags=settings, environ=environ).load_api_keys()
     except ConfigError as error:

@@ -251,6 +251,49 @@ def test_a_variable_without_effect_is_one_line(
     assert capsys.readouterr().err == "srb: LLAMA_ARG_THREADS_HTTP has no effect here: the web server has no threads\n"
 
 
+# Fetching ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stand in for the network; return what was fetched."""
+    asked: list[Any] = []
+
+    def fetch(*what: Any) -> Path:
+        asked.append(what)
+        return Path("/cache/fetched.gguf")
+
+    monkeypatch.setattr(cli.hub, "fetch_from_hub", fetch)
+    monkeypatch.setattr(cli.hub, "fetch_from_url", fetch)
+    return asked
+
+
+def test_a_model_is_fetched_before_the_start_and_its_token_goes_no_further(fetched: list[Any]) -> None:
+    with pytest.raises(Executed) as executed:
+        cli.main(["serve", "-hf", "us/er:Q8_0", "--hf-file", "m.gguf", "-hft", "secret", "--offline"])
+    assert executed.value.environ["SRB_MODEL"] == "/cache/fetched.gguf"
+    assert fetched == [("us/er:Q8_0", "m.gguf", "secret", True)]
+    assert not [name for name, value in executed.value.environ.items() if "secret" in value]
+
+
+def test_a_model_comes_from_an_address(fetched: list[Any]) -> None:
+    assert serve("-mu", "https://a.example/m.gguf").model == "/cache/fetched.gguf"
+    assert fetched == [("https://a.example/m.gguf", False)]
+
+
+def test_a_repository_in_a_variable_gives_way_to_a_model_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, fetched: list[Any]
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_HF_REPO", "us/er")
+    assert serve("-m", "mine.gguf").model == "mine.gguf"
+    assert fetched == []
+    assert serve().model == "/cache/fetched.gguf"
+    monkeypatch.setenv("SRB_MODEL", "ours.gguf")
+    assert serve().model == "ours.gguf"
+    assert len(fetched) == 1
+    assert serve("-hf", "an/other").model == "/cache/fetched.gguf"
+
+
 # What wins, and what is wrong ----------------------------------------------------------------------------------------
 
 
@@ -280,6 +323,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         (["serve", "--grammar-file", "/nowhere.gbnf"], "cannot read /nowhere.gbnf: No such file"),
         (["serve", "--ssl-key-file", "key.pem"], "HTTPS needs both ssl_key_file and ssl_cert_file"),
         (["serve", "--api-key-file", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["serve", "--api-key", ""], "--api-key has no key"),
         (["serve", "--hf-file", "x.gguf"], "--hf-file needs --hf-repo"),
         (["serve", "-m", "x.gguf", "-hf", "a/b"], "-hf and -m exclude each other"),
         (["sevre"], "invalid choice: 'sevre'"),

@@ -213,8 +213,8 @@ class Engine:
         """Return, for every sequence that a branch may use, what runs there.
 
         Keys: id, n_ctx, is_processing; where a branch runs also request_id, index, n_prompt_tokens,
-        n_prompt_tokens_processed, n_prompt_tokens_cache, n_decoded, n_remain (−1: no limit), max_tokens, seed and sampling
-        (SamplingParams' fields).
+        n_prompt_tokens_processed, n_prompt_tokens_cache, has_new_line, n_decoded, n_remain (−1: no limit), max_tokens,
+        seed and sampling (SamplingParams' fields).
         """
         running = {
             branch.seq_id: branch
@@ -238,6 +238,7 @@ class Engine:
                 "n_prompt_tokens": branch.request.num_prompt,
                 "n_prompt_tokens_processed": branch.request.num_prompt - (prefix.num_cached or 0),
                 "n_prompt_tokens_cache": prefix.num_cached or 0,
+                "has_new_line": branch.has_new_line,
                 "n_decoded": branch.length,
                 "n_remain": limit - branch.length if limit >= 0 else -1,
                 "max_tokens": limit,
@@ -522,6 +523,7 @@ class Engine:
 
     def _show(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
         if emission.text or emission.tokens:
+            branch.has_new_line = branch.has_new_line or "\n" in emission.text
             probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
             events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
 

@@ -65,7 +65,7 @@ class Branch:
     """One completion: the tokens it has chosen, the sampler that chooses, the text they make."""
 
     __slots__ = (
-        "base", "began_at", "index", "logprob_sum", "num_computed", "num_shifted",
+        "base", "began_at", "has_new_line", "index", "logprob_sum", "num_computed", "num_shifted",
         "request", "sampler", "seq_id", "spec", "start", "state",
         "text", "tokens",
     )  # fmt: skip
@@ -85,6 +85,7 @@ class Branch:
         self.began_at: float | None = None  # seconds on the engine's clock: its first token
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
+        self.has_new_line = False  # in the text that was shown
 
     def move(self, state: BranchState) -> None:
         """Change the state; an illegal move is our own bug and changes nothing."""

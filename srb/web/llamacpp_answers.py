@@ -220,6 +220,7 @@ class TEIRanked(Answer):
 
 class NextToken(Answer):
     has_next_token: bool
+    has_new_line: bool
     n_remain: int
     n_decoded: int
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import orjson
+
 from srb.errors import ConfigError
 from srb.settings import Settings
 from srb.web.llamacpp_schemas import SystemPrompt
@@ -49,6 +51,8 @@ def _from_file(name: str) -> SystemPrompt:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"system_prompt_file: cannot read {name}: {reason}") from None
     try:
-        return SystemPrompt.model_validate_json(text)
-    except ValueError:
+        given = orjson.loads(text)
+        given = given.get("system_prompt", given)  # with the name that it has in a request, or without
+        return SystemPrompt.model_validate({"prompt": None} | given)
+    except (ValueError, AttributeError, TypeError):
         return SystemPrompt(prompt=text)

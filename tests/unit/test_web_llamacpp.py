@@ -442,8 +442,14 @@ def test_the_system_prompt_is_in_the_properties(tmp_path: Any) -> None:
     assert (found["system_prompt"], found["user_name"], found["assistant_name"]) == ("A dialogue.", "User:", "Fox:")
     post(http)
     assert engine.sent[-1].prompt == ("A dialogue.", "x")
-    file.write_text("Just text.")
-    assert serve(system_prompt_file=str(file))[0].get("/props").json["system_prompt"] == "Just text."
+    for text, prompt in (
+        ('{"system_prompt": {"prompt": "A dialogue."}}', "A dialogue."),
+        ("Just text.", "Just text."),
+        ('{"a": "JSON text"}', '{"a": "JSON text"}'),
+        ("[1]", "[1]"),
+    ):
+        file.write_text(text)
+        assert serve(system_prompt_file=str(file))[0].get("/props").json["system_prompt"] == prompt
 
 
 # ---- infill

@@ -17,7 +17,7 @@ from srb.web.scripted import ScriptedClient, answer_simply
 
 RUNNING = {
     "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
-    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5, "n_remain": 6, "max_tokens": 11, "seed": 9,
+    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5, "has_new_line": True, "n_remain": 6, "max_tokens": 11, "seed": 9,
     "sampling": {"temperature": 0.3, "samplers": ["top_k"]},
 }  # fmt: skip
 
@@ -119,7 +119,8 @@ def test_slots_show_what_runs_under_llama_servers_names() -> None:
     assert second.params is not None
     assert (second.params.seed, second.params.n_predict, second.params.temperature) == (9, 11, 0.3)
     assert second.next_token is not None
-    assert (second.next_token[0].n_decoded, second.next_token[0].n_remain) == (5, 6)
+    token = second.next_token[0]
+    assert (token.n_decoded, token.n_remain, token.has_new_line) == (5, 6, True)
 
 
 def test_slots_can_fail_where_none_is_free() -> None:

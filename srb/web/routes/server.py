@@ -38,7 +38,6 @@ def post_props() -> Response:
     """Change nothing, as llama-server does."""
     if not web().settings.props:
         raise NotSupported("This server does not support changing global properties. Start it with `--props`")
-    read_body(request)
     return json_reply({"success": True})
 
 
@@ -107,6 +106,7 @@ def slot_shape(slot: dict[str, Any]) -> dict[str, Any]:
         "next_token": [
             {
                 "has_next_token": True,
+                "has_new_line": slot["has_new_line"],
                 "n_remain": slot["n_remain"],
                 "n_decoded": slot["n_decoded"],
             }

@@ -29,7 +29,7 @@ def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = F
         import huggingface_hub as hub
     except ImportError:
         raise ConfigError(
-            "--hf-repo needs the package huggingface_hub; install it with: pip install 'llama-srb[hub]'"
+            f"--hf-repo needs the package huggingface_hub (extra: hub): {sys.executable} -m pip install huggingface_hub"
         ) from None
     name, _, quant = repo.partition(":")
     try:

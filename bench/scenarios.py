@@ -5,6 +5,7 @@ A peer is a llama-server: it takes the same body at /completion, and its stream 
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import socket
@@ -18,8 +19,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+REST_SECONDS = 0.3  # after which idle threads of the other side have stopped spinning
 FIRST_WORD, N_WORDS = 400, 20000  # token ids that every larger vocabulary has, none of them special
-_TEXT = re.compile(rb'"index":\s*(\d+),\s*"(?:content|text)":\s*("(?:[^"\\]|\\.)*")')
+_TOKENS = re.compile(rb'"index":\s*(\d+),\s*"(?:content|text)":\s*"(?:[^"\\]|\\.)*",\s*"tokens":\s*\[([\d,\s]*)\]')
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,14 @@ class Target:
 
 @dataclass(frozen=True)
 class Answer:
-    """One streamed answer: seconds to its first token and to its end, and the text of each branch."""
+    """One streamed answer: seconds to its first token and to its end, and, where asked for, each branch's tokens."""
 
     first_token: float
     total: float
-    texts: dict[int, str]
+    tokens: dict[int, list[int]]
 
 
-def ask(target: Target, prompt: list[int] | str, n: int, tokens: int, **options: Any) -> Answer:
+def ask(target: Target, prompt: list[int], n: int, tokens: int, **options: Any) -> Answer:
     """Stream one completion."""
     body = {"prompt": prompt, "n_predict": tokens, "seed": 1, "ignore_eos": True, "stream": True, "cache_prompt": True}
     if n > 1 or target.name == "srb":
@@ -69,10 +71,10 @@ def ask(target: Target, prompt: list[int] | str, n: int, tokens: int, **options:
     ended = time.perf_counter()
     if b" 200 " not in received[:20] or not first:
         raise RuntimeError(f"{target.name} answered {bytes(received[:300])!r}")
-    texts: dict[int, str] = {}
-    for index, text in _TEXT.findall(bytes(received)):
-        texts[int(index)] = texts.get(int(index), "") + orjson.loads(text)
-    return Answer(first - began, ended - began, texts)
+    found: dict[int, list[int]] = {}
+    for index, ids in _TOKENS.findall(bytes(received)):
+        found.setdefault(int(index), []).extend(int(token) for token in ids.split(b",") if token.strip())
+    return Answer(first - began, ended - began, found)
 
 
 def _words(seed: int, count: int) -> list[int]:
@@ -116,19 +118,18 @@ def independent(target: Target, seed: int) -> float:
 def _evening(target: Target, seed: int) -> tuple[list[float], list[float]]:
     """Return the first-token times of five turns of going on, and of going back two to four turns."""
     pick = random.Random(seed)
-    no_bytes = [[token, False] for token in range(3, 259)]  # so that the text can be sent back as text
-    turns: list[dict[int, str]] = []
-    story = f"It was evening {seed}, and" + " w17 w23 w42" * 100
-    stories = [story]
-    on, back = [], []
+    story = _words(seed, 512)
+    turns: list[list[list[int]]] = []  # the stories that each turn offered
+    on, back, chosen = [], [], []
     for _turn in range(5):
-        answer = ask(target, stories[-1], 8, 32, logit_bias=no_bytes)
+        answer = ask(target, story, 8, 32, return_tokens=True)
         on.append(answer.first_token)
-        turns.append({index: stories[-1] + text for index, text in answer.texts.items()})
-        stories.append(turns[-1][pick.randrange(8)] + " w7")
+        turns.append([story + answer.tokens[index] for index in range(8)])
+        story = pick.choice(turns[-1])
+        chosen.append(story)
     for turns_ago in (2, 3, 4):
-        others = [text for text in turns[-turns_ago].values() if text + " w7" not in stories]
-        back.append(ask(target, pick.choice(others) + " w9", 8, 32, logit_bias=no_bytes).first_token)
+        others = [text for text in turns[-turns_ago] if text not in chosen]
+        back.append(ask(target, pick.choice(others), 8, 32).first_token)
     return on[1:], back
 
 
@@ -160,13 +161,19 @@ SCENARIOS = [
 
 
 def compare(targets: list[Target], rounds: int) -> list[dict[str, Any]]:
-    """Run every scenario in turns on every target; return one row each, with medians in milliseconds and the ratio."""
+    """Run every scenario in turns on every target; return one row each, with medians in milliseconds and the ratio.
+
+    Its prompts are new to the targets, whatever was run on them before; the same for all of them.
+    """
     rows = []
+    fresh = itertools.count(time.time_ns() // 10**6 % 10**9)
     for scenario in SCENARIOS:
         times: dict[str, list[float]] = {target.name: [] for target in targets}
-        for turn in range(rounds):
+        for _turn in range(rounds):
+            seed = next(fresh)
             for target in targets:
-                times[target.name].append(scenario.run(target, 1 + turn))
+                time.sleep(REST_SECONDS)
+                times[target.name].append(scenario.run(target, seed))
         row: dict[str, Any] = {"scenario": scenario.name}
         row |= {f"{name}_ms": statistics.median(values) * 1000 for name, values in times.items()}
         if "peer" in times:

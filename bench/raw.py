@@ -13,13 +13,14 @@ import llama_cpp as lib
 import orjson
 
 from bench.work import Measure, Work
-from srb.engine.llama import LlamaModel, _NativeBatch
+from srb.engine.llama import LlamaModel
+from srb.engine.llama_batch import NativeBatch
 from srb.engine.model import Batch, DecodeStatus
 from srb.protocol import SamplingParams
 from srb.settings import Settings
 
 
-def run(model: LlamaModel, native: _NativeBatch, work: Work) -> Measure:
+def run(model: LlamaModel, native: NativeBatch, work: Work) -> Measure:
     """Compute the prompt once, fork it n times and decode; nothing is turned into text."""
     began = time.perf_counter()
     prompt = model.tokenize(work.prompt, add_special=True, parse_special=True)
@@ -52,7 +53,7 @@ def run(model: LlamaModel, native: _NativeBatch, work: Work) -> Measure:
 
 def main() -> None:
     model = LlamaModel.load(Settings.load())
-    native = _NativeBatch(model.n_batch)
+    native = NativeBatch(model.n_batch)
     print("ready", flush=True)
     for line in sys.stdin:
         print(orjson.dumps(asdict(run(model, native, Work(**orjson.loads(line))))).decode(), flush=True)

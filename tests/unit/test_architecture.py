@@ -11,15 +11,14 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "srb"
 
-SHARED = {"srb", "srb.errors", "srb.framing", "srb.logs", "srb.protocol", "srb.settings", "srb.gguf", "srb.welcome"}
+SHARED = {"srb", "srb.errors", "srb.framing", "srb.logs", "srb.protocol", "srb.settings", "srb.gguf", "srb.systemd",
+          "srb.welcome"}  # fmt: skip
 SHELL = {  # the engine's outside: processes, sockets, threads
-    f"srb.engine.{name}" for name in ("connection", "lifeline", "loop", "process", "runtime", "states", "supervisor")
+    f"srb.engine.{name}"
+    for name in ("connection", "lifeline", "loop", "process", "reports", "runtime", "states", "supervisor")
 }
 MODELS = {"srb.engine.fake"}
-MODELS |= {
-    f"srb.engine.{name}"
-    for name in ("llama", "llama_adapters", "llama_batch", "llama_embedder", "llama_schema", "llama_strings")
-}
+MODELS |= {f"srb.engine.{path.stem}" for path in PACKAGE.glob("engine/llama*.py")}
 LAUNCHERS = {"srb.cli", "srb.flags", "srb.gunicorn_conf", "srb.gunicorn_worker", "srb.hub", "srb.options"}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}

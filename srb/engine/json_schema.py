@@ -10,7 +10,7 @@ from srb.errors import bad_field
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 64
-MAX_PROPERTIES = 200  # of one object: optional ones take quadratic time
+MAX_PROPERTIES = 100  # of one object: optional ones take quadratic time
 MAX_REPEATS = 2000
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_cpp import llama_grammar
 
+from srb.engine.grammar import MAX_MADE_BYTES
 from srb.errors import bad_field
 
 
@@ -39,7 +40,7 @@ class SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # i
         super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
         self._refs = _References(schema)
         self._names: dict[str, str] = {}  # the rule that each reference has become, or is becoming
-        self._visits = 0
+        self._visits = self._size = 0
 
     @classmethod
     def grammar_of(cls, json_schema: str) -> str:
@@ -56,6 +57,14 @@ class SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # i
         if self._visits > self.MOST_VISITS:
             raise ValueError(f"it has more than {self.MOST_VISITS} parts")
         return str(super().visit(schema, name))
+
+    def _add_rule(self, name: str, rule: str) -> str:
+        before = len(self._rules)
+        key = str(super()._add_rule(name, rule))
+        self._size += len(rule) * (len(self._rules) - before)  # the same rule is often added again
+        if self._size > MAX_MADE_BYTES:
+            raise ValueError(f"its rules have more than {MAX_MADE_BYTES} bytes")
+        return key
 
     def _resolve_ref(self, ref: str) -> str:
         if ref not in self._names:

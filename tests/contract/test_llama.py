@@ -239,6 +239,10 @@ def test_a_schema_that_cannot_be_made_a_grammar_is_refused_and_so_is_one_that_gr
         ({"type": "string", "pattern": "no anchors"}, "Pattern must start"),
         ({"properties": 5}, "cannot be made a grammar"),
         ({"allOf": [{"$ref": "#/a"}]}, "cannot be made a grammar"),
+        (
+            {"anyOf": [{"properties": {f"{k}-{i}": {} for i in range(100)}} for k in range(40)]},
+            "more than 262144 bytes",
+        ),
         ({"oneOf": [{"const": number} for number in range(5000)]}, "more than 5000 parts"),
     ]:
         with pytest.raises(InvalidRequest, match=reason) as caught:

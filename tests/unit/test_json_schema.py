@@ -20,7 +20,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 def test_ordinary_schemas_pass() -> None:
     check_schema("{}")
-    check_schema(json.dumps({"properties": {f"a{i}": {"type": "string", "maxLength": 2000} for i in range(200)}}))
+    check_schema(json.dumps({"properties": {f"a{i}": {"type": "string", "maxLength": 2000} for i in range(100)}}))
     check_schema(json.dumps(nested(60)))
     check_schema(json.dumps({"pattern": "^(a{1,2000}[{5000])$", "maxItems": 2000, "minLength": None}))
 
@@ -38,7 +38,7 @@ def test_ordinary_schemas_pass() -> None:
         ('{"minLength": -1}', "minLength should be from"),
         ('{"minLength": 1e300}', "minLength should be from"),
         ('{"pattern": "^a{99999999999999}$"}', "repeats something more than 2000"),
-        (json.dumps({"properties": {f"a{i}": {} for i in range(201)}}), "more than 200 properties"),
+        (json.dumps({"properties": {f"a{i}": {} for i in range(101)}}), "more than 100 properties"),
     ],
 )
 def test_bombs_are_refused_with_the_limit_they_exceed(schema: str, reason: str) -> None:

@@ -163,7 +163,7 @@ class GetStats:
 
 @dataclass(frozen=True, slots=True)
 class GetSlots:
-    """list[dict]: every sequence that a branch may use; see core.Engine.slots for the keys."""
+    """list[dict]: every sequence that a branch may use; the keys are in engine/slots.py."""
 
     request_id: str
 

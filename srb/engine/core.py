@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
@@ -18,6 +18,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.probs import chosen_probs, token_probs, unknown_prob
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Run, Scheduler, StepPlan
+from srb.engine.slots import slots
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.text import Emission, Prob
 from srb.errors import (
@@ -49,7 +50,6 @@ from srb.protocol import (
     PromptProbs,
     Rejected,
     Rerank,
-    SamplingParams,
     SetAdapters,
     StateAction,
 )
@@ -108,6 +108,7 @@ class Engine:
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
         self._last_fatal = float("-inf")
+        self.step_tokens = 0  # of the step that was begun last
 
     # ---- any thread
 
@@ -178,6 +179,7 @@ class Engine:
         if not self._admit(events):  # who has just come gets the first token first
             self._tree.trim()
         plan = self._scheduler.schedule(list(self._requests.values()))
+        self.step_tokens = sum(run.count for run in plan.runs) + self._embeddings.next_tokens
         self._make_room(plan, events)
         for runs in _by_lora(plan.runs):
             alive = [run for run in runs if run.span.request.request_id in self._requests]
@@ -200,7 +202,7 @@ class Engine:
             case GetStats():
                 return self.stats()
             case GetSlots():
-                return self.slots()
+                return slots(self.model, self._requests.values())
             case GetAdapters():
                 return self.adapters()
             case SetAdapters(_, scales):
@@ -209,43 +211,10 @@ class Engine:
             case _:
                 raise NotSupported("this server does not do that")
 
-    def slots(self) -> list[dict[str, Any]]:
-        """Return, for every sequence that a branch may use, what runs there.
-
-        Keys: id, n_ctx, is_processing; where a branch runs also request_id, index, n_prompt_tokens,
-        n_prompt_tokens_processed, n_prompt_tokens_cache, has_new_line, n_decoded, n_remain (−1: no limit), max_tokens,
-        seed and sampling (SamplingParams' fields).
-        """
-        running = {
-            branch.seq_id: branch
-            for request in self._requests.values()
-            for branch in request.in_state(BranchState.RUNNING)
-        }
-        return [self._slot(seq_id, running.get(seq_id)) for seq_id in range(self.model.n_seq_max)]
-
     def adapters(self) -> list[dict[str, Any]]:
         """Return the LoRA adapters, with the scales that requests to come will have unless they name others."""
         scaled = zip(self.model.adapters, self._preparer.lora, strict=True)
         return [{"id": place} | asdict(adapter) | {"scale": scale} for place, (adapter, scale) in enumerate(scaled)]
-
-    def _slot(self, seq_id: int, branch: Branch | None) -> dict[str, Any]:
-        slot: dict[str, Any] = {"id": seq_id, "n_ctx": self.model.n_ctx_seq, "is_processing": branch is not None}
-        if branch is not None:
-            prefix, limit = branch.request.prefix, branch.spec.max_tokens
-            slot |= {
-                "request_id": branch.request.request_id,
-                "index": branch.index,
-                "n_prompt_tokens": branch.request.num_prompt,
-                "n_prompt_tokens_processed": branch.request.num_prompt - (prefix.num_cached or 0),
-                "n_prompt_tokens_cache": prefix.num_cached or 0,
-                "has_new_line": branch.has_new_line,
-                "n_decoded": branch.length,
-                "n_remain": limit - branch.length if limit >= 0 else -1,
-                "max_tokens": limit,
-                "seed": branch.spec.seed,
-                "sampling": {field.name: getattr(branch.spec.sampling, field.name) for field in fields(SamplingParams)},
-            }
-        return slot
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""

@@ -18,7 +18,7 @@ schema = schemathesis.openapi.from_wsgi("/openapi.json", app).include(method="PO
 @schema.parametrize()
 @settings(
     max_examples=10, deadline=None, derandomize=True, database=None,
-    phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 def test_no_body_that_the_document_allows_or_forbids_is_a_server_error(case: Case) -> None:
     response = case.call()

@@ -282,7 +282,7 @@ class PrefixTree:
         if len(saved.blob) > self._cache_bytes or self.match(saved.tokens, root).length >= len(saved.tokens) - 1:
             return
         node = Node(root, saved.tokens, NodeState.PARKED)
-        node.blob, node.logits = saved.blob, saved.logits if len(saved.logits) and not self._model.can_cut else None
+        node.blob, node.logits = saved.blob, saved.logits if len(saved.logits) else None
         root.children.append(node)
         self._parked[node] = None
         self.parked_bytes += node.host_bytes
@@ -458,7 +458,7 @@ class PrefixTree:
             if len(blob) <= self._cache_bytes:
                 self._leave_store(node)
                 node.state, node.blob = NodeState.PARKED, blob
-                if self._model.can_cut:
+                if node.host_bytes > self._cache_bytes:
                     node.logits = None  # one token computes them again
                 self._parked[node] = None
                 self.parked_bytes += node.host_bytes

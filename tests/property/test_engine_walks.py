@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
-from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptProbs
+from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptProbs, StateAction
 from tests.engine_helpers import Driver, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
@@ -49,7 +49,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
-        self.embedded = 0
+        self.embedded = self.acted = 0
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
 
     @rule(
@@ -117,6 +117,13 @@ class EngineWalk(RuleBasedStateMachine):
         if len(tokens) < self.n_ctx_seq:
             new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt, lora=before.lora)
             self.submitted[new_id] = Submitted(tokens, n, seed, 8, (), before.lora)
+
+    @rule(action=st.sampled_from(["save", "restore", "erase"]), slot=st.integers(0, 3))
+    def act_on_a_state(self, action: str, slot: int) -> None:
+        """Whatever is kept or erased while others run, no text changes."""
+        self.acted += 1
+        command = StateAction(f"s{self.acted}", action, "a name", slot)
+        self.driver.take(self.driver.engine.submit(self.driver.engine.prepare(command)))
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:

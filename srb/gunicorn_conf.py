@@ -25,6 +25,7 @@ from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.settings import Settings
+from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
 
 _EXIT_PORT = 1
@@ -148,18 +149,23 @@ def when_ready(server: Any) -> None:
     global _supervisor, _shared_folder
     _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")
     url = _public_url(server.LISTENERS)
+    notify(f"STATUS=listening on {url}")
     if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
         return
     command = [sys.executable, "-m", "srb.engine.supervisor", "--parent", str(os.getpid()), "--url", url]
     # A session of its own: Ctrl-C reaches the arbiter alone, which ends the streams first and the engine last.
-    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_without_keys())
+    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
 
 
-def _without_keys() -> dict[str, str]:
-    """Return this process's environment for the engine, which has no use for a key but to know that there is one."""
-    return dict(os.environ) | ({"SRB_API_KEY": "…"} if "SRB_API_KEY" in os.environ else {})
+def _engine_environ() -> dict[str, str]:
+    """Return this process's environment for the supervisor and the engine.
+
+    They have no use for a key but to know that there is one, and systemd hears of the whole server from us.
+    """
+    keys = {"SRB_API_KEY": "…"} if "SRB_API_KEY" in os.environ else {}
+    return without_variables(os.environ) | keys
 
 
 def _public_url(listeners: list[Any]) -> str:

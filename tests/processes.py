@@ -66,12 +66,13 @@ def clean_environ(**settings: object) -> dict[str, str]:
 class Process:
     """A started program whose output goes to a file; `stop` and leaving a `with` block end it for sure."""
 
-    def __init__(self, command: Sequence[object], environ: Mapping[str, str], log_path: Path) -> None:
+    def __init__(
+        self, command: Sequence[object], environ: Mapping[str, str], log_path: Path, pass_fds: Sequence[int] = ()
+    ) -> None:
         self.log_path = log_path
+        words = [str(word) for word in command]
         with log_path.open("ab") as log:
-            self.popen = subprocess.Popen(
-                [str(word) for word in command], cwd=ROOT, env=dict(environ), stdout=log, stderr=log
-            )
+            self.popen = subprocess.Popen(words, cwd=ROOT, env=dict(environ), stdout=log, stderr=log, pass_fds=pass_fds)
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import io
 import tomllib
@@ -39,21 +38,6 @@ def test_help_names_every_setting_and_its_default() -> None:
     for name in Settings.model_fields:
         assert "--" + name.replace("_", "-") in shown
     assert shown.count("default: ") == len(Settings.model_fields)
-
-
-@pytest.mark.parametrize("unit", sorted((ROOT / "config" / "systemd").iterdir()), ids=lambda path: path.name)
-def test_units_use_settings_that_exist_and_stop_gunicorn_gently(unit: Path) -> None:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(unit)
-    service = parser["Service"]
-    environ = dict(word.split("=", 1) for word in service["Environment"].split())
-    environ.pop("SRB_CONFIG")
-    settings = Settings.load({}, environ)
-    assert settings.runtime_path == Path("/run/srb")
-    if "srb serve" in service["ExecStart"]:
-        assert service["KillMode"] == "mixed"
-        assert int(service["TimeoutStopSec"]) > settings.graceful_timeout + 10
 
 
 def test_nginx_forwards_to_the_default_port_and_buffers_nothing() -> None:

@@ -1,0 +1,63 @@
+"""How the engine says how it is to whoever started it: the supervisor, or systemd, or a person.
+
+The states are those of status.json (starting, running, hung, failed) and `stopping`. A beat says that the engine gets on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from srb.engine.runtime import remove_status, write_status
+from srb.systemd import notify, watchdog_seconds
+
+
+class Reporter(Protocol):
+    def tell(self, state: str, message: str = "") -> None: ...
+    def beat(self) -> None: ...
+
+
+class ToSupervisor:
+    """One line on a pipe that the supervisor gave us: of JSON, or empty for a beat. The supervisor writes status.json."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def tell(self, state: str, message: str = "") -> None:
+        self._write(orjson.dumps({"state": state, "message": message}) + b"\n")
+
+    def beat(self) -> None:
+        self._write(b"\n")
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):  # the supervisor is gone: its death has its own signal
+            os.write(self._fd, line)
+
+
+class ToSystemd:
+    """An engine by itself writes status.json, where the web server looks, and tells systemd, where that started it."""
+
+    def __init__(self, runtime_path: Path) -> None:
+        self._runtime_path = runtime_path
+        self._watchdog = watchdog_seconds()
+        self._next_beat = 0.0
+
+    def tell(self, state: str, message: str = "") -> None:
+        if state == "stopping":
+            remove_status(self._runtime_path)
+            notify("STOPPING=1")
+            return
+        write_status(self._runtime_path, state, message)
+        act = {"running": ["READY=1"], "hung": ["WATCHDOG=trigger"]}.get(state, [])
+        notify(*act, f"STATUS={message or state}")
+
+    def beat(self) -> None:
+        """Pass on the first of the beats in each third of the time that systemd waits for one."""
+        if self._watchdog is not None and (now := time.monotonic()) >= self._next_beat:
+            self._next_beat = now + self._watchdog / 3
+            notify("WATCHDOG=1")

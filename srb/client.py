@@ -20,6 +20,7 @@ import orjson
 
 from srb.errors import (
     Cancelled,
+    EngineHung,
     EngineLoading,
     EngineRestarted,
     ModelLoadFailed,
@@ -175,6 +176,19 @@ class EngineClient:
         assert self.model is not None  # set before the connection is
         return self.model
 
+    def check_not_hung(self) -> None:
+        """Raise EngineHung where the supervisor has seen that the engine does not get on."""
+        if hung := _hung(self._status()):
+            raise hung
+
+    def engine_status(self) -> dict[str, Any]:
+        """Return the engine's state (loading, running, hung, restarting, failed) and how often it was started again."""
+        status = self._status()
+        state = {"starting": "loading"}.get(status["state"], status["state"])
+        if state in ("running", "") and self._connection is None:
+            state = "loading"  # it is up, and we have not reached it yet
+        return {"state": state or "running", "restarts": status["restarts"]}
+
     def submit(self, *commands: Generate) -> Mailbox:
         """Send the requests of one HTTP call and wait until all are accepted; their events come to one mailbox.
 
@@ -303,15 +317,17 @@ class EngineClient:
         if self._closed:
             return ShuttingDown("The server is shutting down")
         status = self._status()
-        return ModelLoadFailed(status["message"]) if status["state"] == "failed" else EngineLoading("Loading model")
+        if status["state"] == "failed":
+            return ModelLoadFailed(status["message"])
+        return _hung(status) or EngineLoading("Loading model")
 
-    def _status(self) -> dict[str, str]:
+    def _status(self) -> dict[str, Any]:
         """Return what the supervisor last wrote."""
         try:
             status = orjson.loads(self._status_path.read_bytes())
-            return {"state": status["state"], "message": status["message"]}
+            return {"state": status["state"], "message": status["message"], "restarts": status.get("restarts", 0)}
         except (OSError, ValueError, TypeError, KeyError):
-            return {"state": "", "message": ""}  # no supervisor, or none that has written yet
+            return {"state": "", "message": "", "restarts": 0}  # no supervisor, or none that has written yet
 
     def _keep_connected(self) -> None:
         while True:
@@ -384,6 +400,10 @@ class EngineClient:
     def _send(self, command: Command) -> None:
         if self._connection is not None:
             self._connection.send(encode([command]))
+
+
+def _hung(status: dict[str, Any]) -> EngineHung | None:
+    return EngineHung(f"The engine hangs: {status['message']}") if status["state"] == "hung" else None
 
 
 def _new_id() -> str:

@@ -98,6 +98,12 @@ class EngineRestarted(Unavailable):
     slug = "engine_restarted"
 
 
+class EngineHung(Unavailable):
+    """The engine does not get on; its supervisor is about to start another."""
+
+    slug = "engine_hung"
+
+
 class ShuttingDown(Unavailable):
     slug = "shutting_down"
 

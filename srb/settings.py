@@ -327,6 +327,12 @@ class Settings(BaseModel):
 
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait; more are answered 429")
+    stall_timeout: int = Field(
+        30,
+        ge=0,
+        description="seconds that a step may take, and as many again for every 64 tokens of it, before the engine counts "
+        "as hung and is started again; 0: no limit",
+    )
     engine_managed: bool = Field(
         True, description="start the engine with the web server; false: it runs by itself (systemd)"
     )

@@ -51,6 +51,11 @@ class EmbeddingQueue:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._jobs
 
+    @property
+    def next_tokens(self) -> int:
+        """How many tokens the next step computes at most."""
+        return self._model.n_embed_tokens if self._jobs else 0
+
     def add(self, job: EmbeddingJob) -> None:
         self._jobs[job.request_id] = job
 

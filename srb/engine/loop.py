@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -39,6 +40,8 @@ class EngineCore(Protocol):
 
     @property
     def has_work(self) -> bool: ...
+    @property
+    def step_tokens(self) -> int: ...
     # From any thread; what `prepare` returns is submitted or closed.
     def prepare(self, command: Prepared) -> Any: ...
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
@@ -145,6 +148,11 @@ class DecodeLoop:
         self._engine = engine
         self._inbox = inbox
         self._owners: dict[str, Connection] = {}  # by request_id, from submit to the terminal event
+        self.turn_began: float | None = None  # time.monotonic(); None while there is nothing to do
+
+    @property
+    def turn_tokens(self) -> int:
+        return self._engine.step_tokens
 
     def run(self) -> None:
         """Receive, step, send, until a Stop arrives. What `step` raises is fatal for this process."""
@@ -162,11 +170,13 @@ class DecodeLoop:
     def _receive(self) -> bool:
         """Handle what has arrived, waiting for it only when there is nothing to compute; False when told to stop."""
         wait = not self._engine.has_work
+        self.turn_began = None if wait else time.monotonic()
         while True:
             try:
                 item = self._inbox.get(block=wait)
             except queue.Empty:
                 return True
+            self.turn_began = self.turn_began or time.monotonic()
             if isinstance(item, Stop):
                 return False
             self._handle(item)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import faulthandler
 import gc
 import logging
 import os
@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import orjson
-
 from srb import logs
 from srb.engine.connection import Listener
 from srb.engine.lifeline import die_with_parent
 from srb.engine.loop import DecodeLoop, EngineCore, Intake, Stop
+from srb.engine.pulse import Pulse
+from srb.engine.reports import Reporter, ToSupervisor, ToSystemd
 from srb.engine.runtime import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL, EngineLock
 from srb.engine.states import StateFolder, model_fingerprint
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
@@ -41,18 +41,6 @@ _FLUSH_SECONDS = 1.0  # for the last events, when told to stop
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit, where a decode hangs; the supervisor's deadline is later
 
 LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # the core, its model's facts, how to free it
-
-
-class Reporter:
-    """Tells the supervisor how the engine is, one line of JSON each time, on a pipe that it gave us."""
-
-    def __init__(self, fd: int | None) -> None:
-        self._fd = fd
-
-    def tell(self, state: str, message: str = "") -> None:
-        if self._fd is not None:
-            with contextlib.suppress(OSError):  # the supervisor is gone: its death has its own signal
-                os.write(self._fd, orjson.dumps({"state": state, "message": message}) + b"\n")
 
 
 def load_engine(settings: Settings) -> LoadedEngine:
@@ -116,6 +104,8 @@ def _open_states(settings: Settings) -> StateFolder | None:
 
 def serve(settings: Settings, report: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:
     """Serve web workers until SIGTERM; return the exit status."""
+    pulse = Pulse(report, settings.stall_timeout)
+    pulse.start()
     lock = EngineLock(settings.runtime_path)
     if not lock.acquire(wait=False):
         log.info("another engine runs in %s; waiting for it to leave", settings.runtime_path)
@@ -127,10 +117,10 @@ def serve(settings: Settings, report: Reporter, load: Callable[[Settings], Loade
         listener.start()
         try:
             engine, info, free = load(settings)
-        except ModelLoadFailed as error:
+        except (ModelLoadFailed, ConfigError) as error:
             report.tell("failed", error.message)
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
-            return EXIT_MODEL
+            return EXIT_MODEL if isinstance(error, ModelLoadFailed) else EXIT_CONFIG
         gc.freeze()  # what is loaded stays; the collector need not visit it between two steps
         gc.set_threshold(_GC_THRESHOLD)
         # Only now: while a model loads, the main thread runs no signal handler, and there is nothing to end cleanly.
@@ -139,11 +129,13 @@ def serve(settings: Settings, report: Reporter, load: Callable[[Settings], Loade
         listener.announce(Ready(info.as_dict()))
         report.tell("running")
         loop = DecodeLoop(engine, intake.inbox)
+        pulse.watch(loop)
         try:
             loop.run()
         except Exception:
             log.exception("the engine stops and has to be started again")
             return EXIT_FAULT
+        report.tell("stopping")
         intake.shut()
         loop.fail_all(ShuttingDown("the server is shutting down"))
         listener.close(_FLUSH_SECONDS)
@@ -184,15 +176,17 @@ def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine]
     options = parser.parse_args(argv)
     if options.parent is not None:
         die_with_parent(options.parent)
+    faulthandler.enable()  # native code that aborts, or hangs and is made to, shows from where it was called
     os.environ["GGML_NO_BACKTRACE"] = "1"  # or an abort in native code forks a debugger and hangs
     sys.setswitchinterval(_SWITCH_SECONDS)
-    report = Reporter(options.report)
+    supervisor = None if options.report is None else ToSupervisor(options.report)
     try:
         settings = Settings.load()
         logs.configure(settings.log_level)
-        return serve(settings, report, load)
+        return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
     except ConfigError as error:
-        report.tell("failed", error.message)
+        if supervisor is not None:
+            supervisor.tell("failed", error.message)
         print(f"srb: {error.message}", file=sys.stderr, flush=True)
         return EXIT_CONFIG
 

@@ -97,11 +97,11 @@ def clean_up(runtime_path: Path) -> None:
             runtime_path.rmdir()
 
 
-def write_status(runtime_path: Path, state: str, message: str = "") -> None:
-    """Say how the engine is (starting, running, restarting, failed) to whoever cannot reach it; atomic."""
+def write_status(runtime_path: Path, state: str, message: str = "", restarts: int = 0) -> None:
+    """Say how the engine is (starting, running, hung, restarting, failed) to whoever cannot reach it; atomic."""
     path = runtime_path / STATUS_NAME
     scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_bytes(orjson.dumps({"state": state, "message": message}))
+    scratch.write_bytes(orjson.dumps({"state": state, "message": message, "restarts": restarts}))
     scratch.replace(path)
 
 

@@ -31,6 +31,8 @@ _FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
 _LONGEST_DELAY = 10.0
 _HEALTHY_SECONDS = 30.0  # an engine that was ready this long starts the doubling anew
 _KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
+_TICK_SECONDS = 1.0  # the engine beats twice in it
+_WORRY_TICKS = 3  # ticks of silence after which the engine counts as hung, though it may yet come round
 
 
 class Backoff:
@@ -45,6 +47,40 @@ class Backoff:
             self._next = _FIRST_DELAY
         delay, self._next = self._next, min(self._next * 2, _LONGEST_DELAY)
         return delay
+
+
+class Watch:
+    """What one engine's signs of life say, from the first of them on.
+
+    Silence is counted in our own ticks: where the whole machine was asleep, no time has passed for us either.
+    """
+
+    def __init__(self, stall_timeout: int) -> None:
+        """Allow so many ticks of silence; 0: any number."""
+        self._most = stall_timeout
+        self._silent: int | None = None  # ticks; None before the first sign
+        self.complaint = ""  # why the engine has to be ended
+
+    @property
+    def is_worried(self) -> bool:
+        """Whether it has been silent for longer than is well."""
+        return self._silent is not None and self._silent >= min(_WORRY_TICKS, self._most)
+
+    def heard(self, reports: list[dict[str, str]]) -> None:
+        """Note a sign of life, and what it said."""
+        if self._most:
+            self._silent = 0
+        self.complaint = next((report["message"] for report in reports if report["state"] == "hung"), "")
+
+    def tick(self) -> bool:
+        """Note a tick of silence; return whether it is the one that makes us worry."""
+        if self._silent is None:
+            return False
+        was_worried = self.is_worried
+        self._silent += 1
+        if self._silent >= self._most:
+            self.complaint = f"no sign of life for {self._silent} s"
+        return self.is_worried and not was_worried
 
 
 class EngineChild:
@@ -66,17 +102,17 @@ class EngineChild:
         self._unread = b""
 
     def read_reports(self) -> list[dict[str, str]] | None:
-        """Return the reports that have arrived; None when the engine has closed its end, that is, ended."""
+        """Return the reports that have arrived, none of them for mere signs of life; None when the engine has ended."""
         chunk = os.read(self.reports, 65536)
         if not chunk:
             return None
         *lines, self._unread = (self._unread + chunk).split(b"\n")
-        return [orjson.loads(line) for line in lines]
+        return [orjson.loads(line) for line in lines if line]
 
-    def end(self, *, asked: bool) -> int:
-        """Wait for the exit status, killing what does not leave in time; `asked` says it has to be told first."""
-        if asked:
-            self._process.terminate()
+    def end(self, *tell: int) -> int:
+        """Wait for the exit status, after sending these signals, and killing what does not leave in time."""
+        for signum in tell:
+            self._process.send_signal(signum)
         try:
             self._process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -96,6 +132,7 @@ class Supervisor:
         self._wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
         self._stopping = False
+        self._restarts = 0
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._on_signal)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)  # a signal ends select() below
@@ -113,7 +150,8 @@ class Supervisor:
                     delay = backoff.after(healthy_seconds)
                     reason = f"the engine ended ({_describe(status)})"
                     log.error("%s; it is started again in %.1f s", reason, delay)
-                    write_status(self._settings.runtime_path, "restarting", reason)
+                    self._restarts += 1
+                    self._say("restarting", reason)
                     self._wait(delay)
         finally:
             clean_up(self._settings.runtime_path)
@@ -122,22 +160,39 @@ class Supervisor:
     def _run_engine(self) -> tuple[int, float]:
         """Run one engine to its end; return its exit status and for how many seconds it was ready."""
         child = EngineChild()
+        watch = Watch(self._settings.stall_timeout)
         ready_at: float | None = None
-        while not self._stopping:
-            readable, _, _ = select.select([child.reports, self._wake], [], [])
+        state = ""
+        while not self._stopping and not watch.complaint:
+            readable, _, _ = select.select([child.reports, self._wake], [], [], _TICK_SECONDS)
             if child.reports in readable:
                 reports = child.read_reports()
                 if reports is None:
                     break
+                if watch.is_worried:
+                    self._say(state)
+                watch.heard(reports)
                 for report in reports:
-                    write_status(self._settings.runtime_path, **report)
-                    if report["state"] == "running":
+                    state = report["state"]
+                    self._say(**report)
+                    if state == "running":
                         ready_at = time.monotonic()
                         self._welcome()
+            elif watch.tick():
+                self._say("hung", "the engine gives no sign of life")
+        return self._end(child, watch.complaint), time.monotonic() - ready_at if ready_at is not None else 0.0
+
+    def _end(self, child: EngineChild, complaint: str) -> int:
         if self._stopping:
             remove_status(self._settings.runtime_path)  # before the next engine, which waits for our lock, has its own
-        status = child.end(asked=self._stopping)
-        return status, time.monotonic() - ready_at if ready_at is not None else 0.0
+            return child.end(signal.SIGTERM)
+        if complaint:
+            log.error("the engine hangs and is ended: %s", complaint)
+            return child.end(signal.SIGABRT, signal.SIGCONT)  # a process that was stopped wakes up only to abort
+        return child.end()
+
+    def _say(self, state: str, message: str = "") -> None:
+        write_status(self._settings.runtime_path, state, message, self._restarts)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait for `seconds`, or for ever, or until told to stop."""

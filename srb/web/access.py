@@ -23,7 +23,7 @@ from srb.web.static_files import StaticFiles
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-PUBLIC = {"/", "/completion.js", "/health", "/v1/health"}  # to read; and the user's own files
+PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # to read; and the user's own files
 
 
 class Access:

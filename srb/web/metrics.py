@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+ENGINE_STATES = ("loading", "running", "hung", "restarting", "failed")
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's name for the folder
 ROUTE = "srb.route"  # key of a WSGI environ: the rule that matched
 
@@ -65,11 +66,15 @@ class Metrics:
             method = "other"  # whatever a client makes up is no series of its own
         self._answered.labels(method, environ.get(ROUTE, "none"), status[:3]).inc()
 
-    def render(self, stats: Mapping[str, float]) -> bytes:
-        """Return the exposition of all workers' counts and the engine's numbers."""
-        averages, self._last = _averages(stats, self._last), dict(stats)
-        values = {**stats, **averages, **dict.fromkeys((name for name in LLAMACPP if name.startswith("spec_")), 0.0)}
-        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values))
+    def render(self, stats: Mapping[str, float], state: str = "running", restarts: int = 0) -> bytes:
+        """Return the exposition of all workers' counts, the engine's state and, where they are known, its numbers."""
+        values: dict[str, float] = {}
+        if stats:
+            averages, self._last = _averages(stats, self._last), dict(stats)
+            speculative = (name for name in LLAMACPP if name.startswith("spec_"))
+            values = {**stats, **averages, **dict.fromkeys(speculative, 0.0)}
+        values |= {"engine_restarts_total": restarts}
+        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state))
 
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
@@ -100,12 +105,17 @@ def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str
 
 
 class _EngineNumbers(Collector):
-    """Names that end in _total are counters, others gauges."""
+    """Names that end in _total are counters, others gauges; the state is a gauge for each that there is."""
 
-    def __init__(self, values: Mapping[str, float]) -> None:
+    def __init__(self, values: Mapping[str, float], state: str) -> None:
         self._values = values
+        self._state = state
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        states = GaugeMetricFamily("srb:engine_state", "1 for the state that the engine is in.", labels=["state"])
+        for state in ENGINE_STATES:
+            states.add_metric([state], float(state == self._state))
+        yield states
         for name, value in sorted(self._values.items()):
             full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily

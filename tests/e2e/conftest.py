@@ -35,7 +35,7 @@ class Server:
         self.port = int(str(settings.pop("port", free_port())))
         self.runtime = folder / "run"
         self.url = f"http://127.0.0.1:{self.port}"
-        self._environ = clean_environ(**{"port": self.port, "runtime_dir": self.runtime, **SETTINGS, **settings})
+        self.environ = clean_environ(**{"port": self.port, "runtime_dir": self.runtime, **SETTINGS, **settings})
         self._command = command
         self._log_path = folder / "server.log"
         self._process: Process | None = None
@@ -43,7 +43,7 @@ class Server:
 
     def start(self, *, wait: bool = True) -> Server:
         """Start it and, with `wait`, return only when GET /health answers 200."""
-        self._process = self._exits.enter_context(Process(self._command, self._environ, self._log_path))
+        self._process = self._exits.enter_context(Process(self._command, self.environ, self._log_path))
         if wait:
             self.wait_ready()
         return self
@@ -114,6 +114,13 @@ class Server:
         """Return the status of GET /health, or 0 when nobody listens."""
         try:
             return self.get("/health").status_code
+        except requests.ConnectionError:
+            return 0
+
+    def live(self) -> int:
+        """Return the status of GET /livez, or 0 when nobody listens."""
+        try:
+            return self.get("/livez").status_code
         except requests.ConnectionError:
             return 0
 

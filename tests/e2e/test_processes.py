@@ -13,55 +13,10 @@ import pytest
 import requests
 
 from tests.e2e.conftest import MakeServer, Server, everything_ends
+from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import PYTHON, is_alive, wait_for
 
 pytestmark = pytest.mark.e2e
-
-BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
-ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True}
-
-
-class Stream:
-    """A streamed answer in the srb dialect, event by event."""
-
-    def __init__(self, server: Server, body: dict[str, Any]) -> None:
-        self._response = server.post("/v1/completions", body, stream=True)
-        assert self._response.status_code == 200, self._response.text
-        self._lines = self._response.iter_lines(chunk_size=1)
-
-    def next(self) -> dict[str, Any]:
-        for line in self._lines:
-            if line.startswith(b"data: {"):
-                event: dict[str, Any] = orjson.loads(line.removeprefix(b"data: "))
-                return event
-        raise EOFError
-
-    def until(self, *kinds: str) -> dict[str, Any]:
-        while (event := self.next())["event"] not in kinds:
-            pass
-        return event
-
-    def rest(self) -> list[dict[str, Any]]:
-        """Return all events up to the end of the response, which has to be a clean one."""
-        events = []
-        while True:
-            try:
-                events.append(self.next())
-            except EOFError:
-                return events
-
-    def close(self) -> None:
-        self._response.close()
-
-
-def texts(server: Server) -> dict[int, str]:
-    """Return what a brief seeded request writes, by branch."""
-    written: dict[int, str] = {}
-    for event in Stream(server, BRIEF | {"seed": 7}).rest():
-        if event["event"] == "stream":
-            written[event["index"]] = written.get(event["index"], "") + event["text"]
-    return written
-
 
 # Starting -----------------------------------------------------------------------------------------------------------
 

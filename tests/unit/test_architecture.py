@@ -15,7 +15,7 @@ SHARED = {"srb", "srb.errors", "srb.framing", "srb.logs", "srb.protocol", "srb.s
           "srb.welcome"}  # fmt: skip
 SHELL = {  # the engine's outside: processes, sockets, threads
     f"srb.engine.{name}"
-    for name in ("connection", "lifeline", "loop", "process", "reports", "runtime", "states", "supervisor")
+    for name in ("connection", "lifeline", "loop", "process", "pulse", "reports", "runtime", "states", "supervisor")
 }
 MODELS = {"srb.engine.fake"}
 MODELS |= {f"srb.engine.{path.stem}" for path in PACKAGE.glob("engine/llama*.py")}

@@ -317,6 +317,37 @@ def test_a_killed_engine_is_started_again(start: Start, connect: Callable[[], Wo
     assert "SIGKILL" in supervisor.logs
 
 
+def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_started_again(
+    start: Start, connect: Callable[[], Worker], runtime: Path, tmp_path: Path
+) -> None:
+    """The first engine hangs in its first decode; the second finds the mark that it left and does not."""
+    mark = tmp_path / "mark"
+    hang = f"""
+    import ctypes, pathlib
+    model, mutex, lock = FakeModel(), ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
+    mark = pathlib.Path({str(mark)!r})
+    if not mark.exists():
+        mark.touch()
+        model.decode = lambda batch: lock(mutex) or lock(mutex)
+    """
+    _, _, script = engine_with(hang)
+    supervise = f"""
+    import sys
+    from srb.engine import supervisor
+    popen = supervisor.subprocess.Popen
+    supervisor.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
+    sys.exit(supervisor.main([]))
+    """
+    supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=2)
+    worker = connect().ready()
+    worker.send(endless("a"))
+    assert worker.is_closed()
+    assert "tokens takes longer than" in supervisor.logs
+    assert "SIGABRT" in wait_for(lambda: "started again" in supervisor.logs and supervisor.logs, "it is said")
+    connect().ready().send(brief("b"))
+    wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")
+
+
 def test_stopping_the_supervisor_leaves_no_process_and_no_file(
     start: Start, connect: Callable[[], Worker], runtime: Path
 ) -> None:

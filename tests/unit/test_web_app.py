@@ -159,7 +159,7 @@ def test_health_is_ok_when_the_model_is_loaded(http: FlaskClient, path: str) -> 
     assert http.get(path).json == {"status": "ok", "slots_idle": 5, "slots_processing": 3}
 
 
-@pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
+@pytest.mark.parametrize("path", ["/health", "/v1/models"])
 def test_until_the_model_is_loaded_there_is_503_with_a_time_to_come_back(
     http: FlaskClient, engine: ScriptedClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def health() -> Response:
     except Unavailable as error:
         if type(error) is not Unavailable:
             raise
+        web().client.check_not_hung()
         return json_reply({"status": "ok"})  # busy with one long step
     processing = int(stats["branches_running"])
     idle = int(stats["sequences"]) - processing
@@ -52,6 +53,13 @@ def health() -> Response:
     if "include_slots" in request.args and settings.slots and not has_keys:
         body["slots"] = [slot_shape(slot) for slot in web().client.slots()]
     return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
+
+
+@routes.get("/livez")
+@operation(answer=Health)
+def alive() -> Response:
+    """Say that this worker answers, whatever the engine does."""
+    return json_reply({"status": "ok"})
 
 
 @routes.get("/models")
@@ -87,10 +95,19 @@ def models() -> Response:
 @routes.get("/metrics")
 @operation(media_type="text/plain")
 def prometheus() -> Response:
-    """Show counters and gauges of the engine and the web workers, as Prometheus text."""
+    """Show counters and gauges of the engine and the web workers, as Prometheus text.
+
+    While the engine is not there, or is too busy to answer, its own numbers are missing; its state is told always.
+    """
     if not web().settings.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
-    response = Response(web().metrics.render(web().client.stats()), content_type=CONTENT_TYPE)
+    client = web().client
+    try:
+        stats = client.stats()
+    except Unavailable:
+        stats = {}
+    text = web().metrics.render(stats, **client.engine_status())
+    response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
 

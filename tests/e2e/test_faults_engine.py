@@ -1,0 +1,88 @@
+"""What becomes of requests when the engine is not what it should be; a test's name begins with its row in docs/faults.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.e2e.conftest import MakeServer, Server
+from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
+from tests.processes import PYTHON, Process, is_alive, wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+def engine_states(server: Server) -> dict[str, float]:
+    """Return srb:engine_state by label."""
+    lines = server.get("/metrics").text.splitlines()
+    found = (line.removeprefix('srb:engine_state{state="').split('"} ') for line in lines if "engine_state{" in line)
+    return {state: float(value) for state, value in found}
+
+
+def state_told(server: Server) -> str:
+    """Return the one state that GET /metrics tells."""
+    [state] = [state for state, value in engine_states(server).items() if value]
+    return state
+
+
+def all_are_ready(server: Server) -> None:
+    wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers have found the engine")
+
+
+def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeServer) -> None:
+    server = make_server(stall_timeout=6, workers=2).start()
+    all_are_ready(server)
+    before, workers, hung = texts(server), sorted(server.workers), server.engine
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    os.kill(hung, signal.SIGSTOP)
+    message = wait_for(lambda: server.health() == 503 and server.get("/health").text, "the stop is noticed")
+    assert "The engine hangs" in message
+    assert (state_told(server), server.get("/livez").status_code, is_alive(hung)) == ("hung", 200, True)
+    assert "engine_restarted" in orjson.dumps(stream.rest()).decode()
+    server.wait_ready()
+    all_are_ready(server)
+    assert not is_alive(hung)
+    assert texts(server) == before
+    assert sorted(server.workers) == workers
+    assert (state_told(server), server.metric("engine_restarts_total")) == ("running", 1)
+
+
+def test_row_23_an_engine_that_was_stopped_only_briefly_goes_on(make_server: MakeServer) -> None:
+    server = make_server(stall_timeout=60).start()
+    engine = server.engine
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    os.kill(engine, signal.SIGSTOP)
+    wait_for(lambda: server.health() == 503, "the stop is noticed")
+    os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: server.status["state"] == "running", "it is known to run again")
+    assert server.health() == 200
+    stream.until("stream")
+    assert server.engine == engine
+    stream.close()
+
+
+def test_row_21_until_the_model_is_loaded_workers_answer_503(make_server: MakeServer, tmp_path: Path) -> None:
+    """The engine is started apart, as by systemd, so that the test decides when there is one."""
+    server = make_server(engine_managed="false").start(wait=False)
+    wait_for(lambda: server.live() == 200, "a worker answers")
+    workers = server.workers
+    for _ in range(2):
+        for path in ("/v1/completions", "/completion", "/v1/chat/completions", "/health"):
+            body = BRIEF | {"messages": [{"role": "user", "content": "Hello"}]}
+            answer = server.get(path) if path == "/health" else server.post(path, body)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert answer.json()["error"]["type"] == "unavailable_error"
+        assert (state_told(server), server.live()) == ("loading", 200)
+        with Process([PYTHON, "-m", "srb.engine.process"], server.environ, tmp_path / "engine.log") as engine:
+            server.wait_ready()
+            assert texts(server)
+            assert state_told(server) == "running"
+            engine.stop(signal.SIGKILL)
+        wait_for(lambda: server.health() == 503, "its end is noticed")
+    assert server.workers == workers

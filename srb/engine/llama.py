@@ -138,7 +138,7 @@ class LlamaModel:
             bos_token=self._token_text(lib.llama_vocab_bos(vocab)),
             eos_token=self._token_text(lib.llama_vocab_eos(vocab)),
             has_fill_in_the_middle=min(fim["pre"], fim["suf"], fim["mid"]) >= 0,
-            build_info=f"llama-cpp-python {lib.__version__}",
+            build_info=f"b{lib.__version__}-llama-cpp-python",
             bos_id=lib.llama_vocab_bos(vocab),
             eos_id=lib.llama_vocab_eos(vocab),
             eot_id=lib.llama_vocab_eot(vocab),

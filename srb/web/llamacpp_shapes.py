@@ -99,10 +99,17 @@ class Answers:
         return final
 
     def timings(self, request_id: str, length: int, predicted_ms: float) -> dict[str, float]:
-        """Return one branch's timings; the prompt's are those of the request that it belongs to."""
+        """Return one branch's timings; the prompt's are those of the request that it belongs to.
+
+        As llama-server has it, the first token costs no step, so the rate is that of the others.
+        """
         prompt = self.times.prompt(request_id)
         evaluated = self.prompt_tokens[request_id]
-        return timings([Done(request_id, evaluated, prompt.cached_tokens, length, prompt.prompt_ms, predicted_ms)])
+        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, prompt.prompt_ms, predicted_ms)])
+        steps = max(0, length - 1)
+        found["predicted_per_token_ms"] = predicted_ms / steps if steps else 0.0
+        found["predicted_per_second"] = steps * 1000 / predicted_ms if steps and predicted_ms else 0.0
+        return found
 
     def fields(self, final: dict[str, Any]) -> dict[str, Any]:
         """Return what of an object `response_fields` asks for: "a/b" is b of a, under the key "a/b"."""
@@ -163,7 +170,8 @@ class LlamaRenderer(Renderer):
         }
         said = {**self._partial(self._firsts[event.request_id], "", []), "prompt_progress": progress}
         if self._answers.asked.timings_per_token:
-            said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, event.time_ms, 0.0)])
+            spent_ms = event.time_ms if event.processed > event.cached else 0.0
+            said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, spent_ms, 0.0)])
         return sse(said)
 
     def delta(self, event: Delta) -> bytes:

@@ -48,7 +48,9 @@ def generation_settings(
         "t_max_predict_ms": spec.max_ms,
         "min_tokens": spec.min_tokens,
         "stream": bool(asked.stream),
-        "logit_bias": [{"bias": bias, "token": token} for token, bias in sampling.logit_bias],
+        "logit_bias": [
+            {"bias": bias, "token": token} for token, bias in (*sampling.logit_bias, *_endings(sampling, model))
+        ],
         "grammar": sampling.grammar,
         "json_schema": sampling.json_schema,
         "grammar_lazy": False,
@@ -59,6 +61,11 @@ def generation_settings(
         "n_ctx": model.n_ctx_seq,
         "model": model.alias,
     }
+
+
+def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None]]:
+    """Return the tokens that `ignore_eos` forbids, as far as they have a name."""
+    return [(token, None) for token in (model.eos_id, model.eot_id) if token >= 0] if sampling.ignore_eos else []
 
 
 def default_generation_settings(settings: Settings, model: ModelInfo) -> dict[str, Any]:

@@ -94,7 +94,11 @@ def test_generation_settings_are_what_was_sampled_with() -> None:
     settings = post(http, **said).json["generation_settings"]
     shown = dict(settings, samplers="kt") | {"logit_bias": said["logit_bias"]}
     assert settings["samplers"] == ["top_k", "temperature"]
-    assert settings["logit_bias"] == [{"bias": None, "token": 5}, {"bias": 2.0, "token": "the"}]
+    assert settings["logit_bias"] == [
+        {"bias": None, "token": 5},
+        {"bias": 2.0, "token": "the"},
+        {"bias": None, "token": 2},  # the end of the text, which ignore_eos forbids
+    ]
     assert {name: shown[name] for name in said} == said
     assert settings["seed"] == engine.sent[0].branches[0].seed
     assert settings["speculative.types"] == "none"
@@ -187,6 +191,17 @@ def test_the_reason_of_an_end_is_said_in_both_ways(reason: str, stop_type: str, 
     assert answer["stop_type"] == stop_type
     assert [name for name in ("stopped_eos", "stopped_word", "stopped_limit") if answer[name]] == [flag]
     assert answer["tokens_cached"] == (4 if reason == "eos" else 3)
+
+
+def test_the_rate_is_that_of_the_tokens_after_the_first_which_costs_no_step() -> None:
+    http, _ = serve(everything)
+    timings = post(http).json["timings"]
+    assert timings["predicted_n"] == 2
+    assert timings["predicted_per_second"] * timings["predicted_per_token_ms"] == pytest.approx(1000)
+    assert timings["predicted_per_token_ms"] == pytest.approx(timings["predicted_ms"], abs=1e-3)
+    http, _ = serve()
+    one = post(http, n_predict=1).json["timings"]
+    assert (one["predicted_n"], one["predicted_per_token_ms"], one["predicted_per_second"]) == (1, 0.0, 0.0)
 
 
 def test_n_predict_0_computes_the_prompt_and_generates_nothing() -> None:

@@ -90,6 +90,13 @@ class Unavailable(SRBError):
     retry_after: ClassVar[int | None] = 1
 
 
+class QueueTimeout(Unavailable):
+    """The request waited for room as long as a request may."""
+
+    slug = "queue_timeout"
+    retry_after: ClassVar[int | None] = 5
+
+
 class EngineLoading(Unavailable):
     slug = "loading"
 
@@ -121,7 +128,7 @@ class DecodeFailed(SRBError):
 class GrammarDeadEnd(SRBError):
     """The grammar allows no further token for this branch."""
 
-    slug = "grammar_dead_end"
+    slug, type, http_status = "grammar_dead_end", "invalid_request_error", 400
 
 
 class ProtocolError(SRBError):

@@ -327,6 +327,14 @@ class Settings(BaseModel):
 
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait; more are answered 429")
+    queue_timeout: int = Field(
+        300, ge=0, description="seconds that a request may wait for room; then it is answered 503; 0: any time"
+    )
+    request_timeout: int = Field(
+        0,
+        ge=0,
+        description="seconds from a request's arrival after which its branches end with what they have; 0: no limit",
+    )
     stall_timeout: int = Field(
         30,
         ge=0,

@@ -41,12 +41,22 @@ class Driver:
     """An engine, its fake model, a clock that ticks once a reading, and the outcomes so far."""
 
     def __init__(
-        self, model: FakeModel | None = None, max_queue: int = 100, cache_cells: int = 10**6, cache_bytes: int = 10**6
+        self,
+        model: FakeModel | None = None,
+        max_queue: int = 100,
+        cache_cells: int = 10**6,
+        cache_bytes: int = 10**6,
+        **timeouts: float,
     ) -> None:
         self.model = model or FakeModel()
         self.now = 0.0
         self.engine = Engine(
-            self.model, max_queue=max_queue, clock=self._tick, cache_cells=cache_cells, cache_bytes=cache_bytes
+            self.model,
+            max_queue=max_queue,
+            clock=self._tick,
+            cache_cells=cache_cells,
+            cache_bytes=cache_bytes,
+            **timeouts,
         )
         self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
         self._ids = (f"r{number}" for number in itertools.count())

@@ -28,6 +28,7 @@ from srb.errors import (
     InvalidRequest,
     NotSupported,
     QueueFull,
+    QueueTimeout,
     SRBError,
 )
 from srb.protocol import (
@@ -86,6 +87,8 @@ class Engine:
         model: Model,
         *,
         max_queue: int,
+        queue_timeout: float = 0.0,
+        request_timeout: float = 0.0,
         clock: Callable[[], float],
         cache_cells: int = 0,
         cache_bytes: int = 0,
@@ -93,11 +96,14 @@ class Engine:
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` gives seconds and only ever grows.
 
+        After so many seconds, where they are not 0, a request that waits fails, and one that runs ends with what it has.
         The prefix tree keeps `cache_cells` idle cells in the KV store and `cache_bytes` of parked ones in memory.
         `states` is where named states outlive the server.
         """
         self.model = model
         self._max_queue = max_queue
+        self._queue_timeout = queue_timeout or math.inf
+        self._request_timeout = request_timeout or math.inf
         self._clock = clock
         self._states = states
         self._preparer = Preparer(model, states)
@@ -153,6 +159,7 @@ class Engine:
         if isinstance(request, EmbeddingJob):
             self._embeddings.add(request)
             return []
+        request.arrived_at = self._clock()
         self._requests[request.request_id] = request
         return [Accepted(request.request_id, len(request.prefix.tokens))]
 
@@ -176,6 +183,7 @@ class Engine:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
+        self._expire(began, events)
         if not self._admit(events):  # who has just come gets the first token first
             self._tree.trim()
         plan = self._scheduler.schedule(list(self._requests.values()))
@@ -248,6 +256,18 @@ class Engine:
         self.model.close()
 
     # ---- step: admit, make room, decode
+
+    def _expire(self, now: float, events: list[Event]) -> None:
+        """End the requests whose time is up: nobody waits for ever, and what has been written is kept."""
+        for request in list(self._requests.values()):
+            seconds = now - request.arrived_at
+            if request.is_queued and seconds > self._queue_timeout:
+                events += self._fail(request, QueueTimeout(f"there was no room within {self._queue_timeout:.0f} s"))
+            elif seconds > self._request_timeout:
+                for branch in request.branches:
+                    if branch.state is not BranchState.ENDED:
+                        self._end(branch, FinishReason.LIMIT, events)
+        self._finish_ended(events)
 
     def _admit(self, events: list[Event]) -> bool:
         """Begin every request that may; return whether there was one."""

@@ -67,6 +67,8 @@ def load_engine(settings: Settings) -> LoadedEngine:
     engine = Engine(
         model,
         max_queue=settings.max_queue,
+        queue_timeout=settings.queue_timeout,
+        request_timeout=settings.request_timeout,
         clock=time.monotonic,
         cache_cells=_cache_cells(settings, model.is_on_gpu),
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,

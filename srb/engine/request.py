@@ -120,7 +120,7 @@ class Request:
     """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
 
     __slots__ = (
-        "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at", "prompt_probs",
+        "arrived_at", "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at", "prompt_probs",
         "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
@@ -145,7 +145,8 @@ class Request:
         self.num_prompt = len(prompt)  # as it was given: a shift of the context replaces the prefix's tokens
         self.shift = command.shift
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
-        self.started_at: float | None = None  # seconds on the engine's clock
+        self.arrived_at = 0.0  # seconds on the engine's clock
+        self.started_at: float | None = None
         self.prefix_done_at: float | None = None
 
     @property

@@ -207,13 +207,42 @@ def test_a_request_is_cancelled_while_it_waits_and_during_prefill() -> None:
     driver.check_drained()
 
 
-def test_a_full_queue_rejects_and_holds_nothing() -> None:
+def test_row_03_a_full_queue_rejects_and_holds_nothing() -> None:
     driver = Driver(max_queue=2)
     ids = [driver.submit(PROMPT) for _ in range(3)]
     rejected = driver.result(ids[2]).terminal[0]
     assert isinstance(rejected, Rejected)
     assert rejected.error.http_status == 429
     driver.run()
+
+
+def test_row_03_a_request_that_waits_too_long_fails_and_holds_nothing() -> None:
+    driver = Driver(FakeModel(n_seq_max=2, n_ctx=10_000), queue_timeout=0.1)
+    running = driver.submit(PROMPT, max_tokens=400)
+    driver.step()
+    waiting = driver.result(driver.submit("another one"))
+    driver.run()
+    [failed] = waiting.terminal
+    assert (failed.slug, failed.error.http_status, failed.error.retry_after) == ("queue_timeout", 503, 5)
+    assert driver.result(running).ends[0].length == 400
+
+
+def test_row_20_when_a_requests_time_is_up_its_branches_end_with_what_they_have() -> None:
+    driver = Driver(FakeModel(n_ctx=10_000), request_timeout=0.2)
+    outcome = driver.result(driver.submit(PROMPT, n=3, max_tokens=-1, ignore_eos=True))
+    driver.run()
+    assert [end.reason for end in outcome.ends.values()] == [FinishReason.LIMIT] * 3
+    alone = driver.result(driver.submit(PROMPT, n=3, max_tokens=10))
+    driver.run()
+    assert all(len(outcome.tokens[i]) > 10 and outcome.tokens[i][:10] == alone.tokens[i] for i in range(3))
+    assert not any(end.truncated for end in outcome.ends.values())
+
+
+def test_row_20_a_prompt_that_takes_too_long_ends_without_text() -> None:
+    driver = Driver(FakeModel(n_ctx=10_000, n_ubatch=1, n_batch=1, n_seq_max=2), request_timeout=0.02)
+    outcome = driver.result(driver.submit("the old king " * 100))
+    driver.run()
+    assert (outcome.ends[0].reason, outcome.ends[0].length) == (FinishReason.LIMIT, 0)
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_a_failed_branch_costs_only_itself_and_a_call_of_failures_is_an_error() 
     assert first["finish_reason"] == "stop"
     assert second["error"]["message"] == "no token fits"
     assert deltas(post(http, n=2, stream=True), 1)[1]["finish_reason"] == "error"
-    assert post(http).status_code == 500
+    assert post(http).status_code == 400
     assert "[DONE]" not in post(http, stream=True).text
 
 

@@ -287,7 +287,7 @@ def fail_last(command: Generate) -> Iterable[list[Event]]:
     ]
 
 
-FAILURE = {"code": 500, "message": "no token fits", "type": "server_error"}
+FAILURE = {"code": 400, "message": "no token fits", "type": "invalid_request_error"}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -304,7 +304,7 @@ def test_a_failed_branch_costs_only_itself_and_is_no_error_to_a_client_that_look
 def test_a_call_whose_every_branch_failed_is_an_error() -> None:
     http, _ = serve(fail_last)
     response = post(http)
-    assert (response.status_code, response.json) == (500, {"error": FAILURE})
+    assert (response.status_code, response.json) == (400, {"error": FAILURE})
     assert events(post(http, stream=True).text)[-1] == {"error": FAILURE}
 
 

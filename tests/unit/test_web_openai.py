@@ -159,7 +159,7 @@ def test_a_failed_branch_costs_only_itself() -> None:
     http, _ = serve(one_branch_fails)
     failed = {
         "index": 1, "text": "", "logprobs": None, "finish_reason": "error",
-        "error": {"code": 500, "message": "no token fits", "type": "server_error"}, "seed": 8,
+        "error": {"code": 400, "message": "no token fits", "type": "invalid_request_error"}, "seed": 8,
     }  # fmt: skip
     body = post(http, n=2, seed=7).json
     assert body["choices"][0]["text"] == " a"
@@ -170,10 +170,10 @@ def test_a_failed_branch_costs_only_itself() -> None:
 
 def test_a_call_whose_every_branch_failed_is_an_error() -> None:
     http, _ = serve(one_branch_fails)
-    assert post(http, n=1).status_code == 500
+    assert post(http, n=1).status_code == 400
     *_, last = post(http, n=1, stream=True).text.removesuffix("\n\n").split("\n\n")
     assert orjson.loads(last.removeprefix("data: ")) == {
-        "error": {"code": 500, "message": "no token fits", "type": "server_error"}
+        "error": {"code": 400, "message": "no token fits", "type": "invalid_request_error"}
     }
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.model import Batch, DecodeStatus, Model, Scales, StateStore
+from srb.engine.named_states import NamedStates
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.preparing import Preparer
 from srb.engine.probs import chosen_probs, token_probs, unknown_prob
 from srb.engine.request import Branch, BranchState, Prefix, Request
+from srb.engine.residency import Residency
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.slots import slots
 from srb.engine.state_actions import StateActions, StateJob
@@ -105,12 +107,13 @@ class Engine:
         self._queue_timeout = queue_timeout or math.inf
         self._request_timeout = request_timeout or math.inf
         self._clock = clock
-        self._states = states
         self._preparer = Preparer(model, states)
         self._embeddings = EmbeddingQueue(model)
-        self._tree = PrefixTree(model, cache_cells, cache_bytes)
-        self._state_actions = StateActions(self._tree, states, clock)
-        self._scheduler = Scheduler(model, self._tree)
+        self._residency = Residency(model, cache_cells, cache_bytes)
+        self._tree = PrefixTree(model, self._residency)
+        self._states = NamedStates(self._tree, self._residency, states)
+        self._state_actions = StateActions(self._states, clock)
+        self._scheduler = Scheduler(model, self._tree, self._residency)
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
         self._last_fatal = float("-inf")
@@ -177,7 +180,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._requests or self._embeddings) or self._tree.is_over_budget
+        return bool(self._requests or self._embeddings) or self._residency.is_over_budget
 
     def step(self) -> list[Event]:
         """Compute one batch and return what came of it. Raise EngineFault when the context is beyond repair."""
@@ -185,14 +188,14 @@ class Engine:
         events: list[Event] = []
         self._expire(began, events)
         if not self._admit(events):  # who has just come gets the first token first
-            self._tree.trim()
+            self._residency.trim()
         plan = self._scheduler.schedule(list(self._requests.values()))
         self.step_tokens = sum(run.count for run in plan.runs) + self._embeddings.next_tokens
         self._make_room(plan, events)
         for runs in _by_lora(plan.runs):
             alive = [run for run in runs if run.span.request.request_id in self._requests]
             # What ended in the decode before may have been kept in cells that were planned for this one.
-            self._tree.make_room(sum(run.count for run in alive), 0)
+            self._residency.make_room(sum(run.count for run in alive), 0)
             self._compute(alive, events)
         self._start_branches(events)
         self._finish_ended(events)
@@ -277,7 +280,7 @@ class Engine:
             if request.started_at is None:
                 request.started_at = self._clock()
             if request.saved is not None:
-                self._tree.adopt(request.saved)
+                self._states.adopt(request.saved)
             self._tree.begin(request.prefix, request.cache_prompt, request.reuses)
             self._report_progress(request, events)
             if request.prefix.is_complete:  # the very same prompt is there, with its logits
@@ -300,14 +303,8 @@ class Engine:
             prompt_ms = (request.prefix_done_at - request.started_at) * 1000
             cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
             events.append(PromptDone(request.request_id, cached, restored, prompt_ms))
-        if not request.state_name:
-            return
-        self._tree.keep(request.state_name, request.prefix)
-        tokens = request.prefix.tokens
-        is_new = request.saved is None or request.saved.tokens != tokens
-        if self._states is not None and is_new and (state := self._tree.save(request.prefix)) is not None:
-            self._states.save(request.state_name, state)
-        request.saved = None
+        if request.state_name:
+            self._states.keep_prompt(request)
 
     def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
         for branch in plan.pauses:
@@ -316,7 +313,7 @@ class Engine:
             self._tree.release(request.prefix)
         for branch in plan.ends:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
-        there_is = self._tree.make_room(sum(run.count for run in plan.runs), 0)
+        there_is = self._residency.make_room(sum(run.count for run in plan.runs), 0)
         assert there_is, "a plan for more cells than there are"
 
     def _pause(self, branch: Branch) -> None:
@@ -356,7 +353,7 @@ class Engine:
             self._compute(decodes[:kept], events)
         elif len(runs) > 1 or first.count > 1:
             self._compute([Run(first.span, max(1, first.count // 2))], events)
-        elif self._tree.park_one():
+        elif self._residency.park_one():
             self._compute(runs, events)
         elif isinstance(first.span, Branch):
             self._end(first.span, FinishReason.LIMIT, events, truncated=True)
@@ -404,9 +401,9 @@ class Engine:
                 self._score(run.span, run.count, row, events)
         for run in runs:  # all of them before a branch ends and what is free is counted
             if isinstance(run.span, Branch):
-                self._tree.advance(run.span, run.count)
+                self._residency.advance(run.span, run.count)
             else:
-                self._tree.computed(run.span, run.count)
+                self._residency.computed(run.span, run.count)
                 self._counters.prompt_tokens_total += run.count
                 self._report_progress(run.span.request, events)
         done = [(run.span, row) for run, row, is_done in zip(runs, rows, completed, strict=True) if is_done]

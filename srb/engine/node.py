@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum, auto
 
 from srb.engine.model import Blob, Logits
@@ -15,20 +14,33 @@ class NodeState(Enum):
 
 
 class Node:
-    """Tokens at positions `start` … `end`, after the parent's. Only the prefix tree writes here."""
+    """Tokens at positions `start` … `end`, after the parent's.
+
+    Its methods alone change the shape of the tree; where it is and who needs it, the residency writes.
+    """
 
     __slots__ = (
-        "blob", "children", "last_used", "logits", "num_computed", "parent", "pins", "seq_id", "start", "state",
-        "tokens",
+        "blob", "children", "is_private", "last_used", "logits", "num_computed", "parent", "pins", "seq_id", "start",
+        "state", "tokens",
     )  # fmt: skip
 
-    def __init__(self, parent: Node | None, tokens: list[int], state: NodeState, seq_id: int | None = None) -> None:
+    def __init__(
+        self,
+        parent: Node | None,
+        tokens: list[int],
+        state: NodeState,
+        seq_id: int | None = None,
+        num_computed: int | None = None,
+        is_private: bool = False,
+    ) -> None:
+        """Make a node that its parent does not know of yet; it is wholly computed unless it says how far."""
         self.parent = parent
         self.children: list[Node] = []
         self.tokens = tokens
         self.start = parent.end if parent else 0
         self.state = state
-        self.num_computed = 0 if state is NodeState.COMPUTING else len(tokens)
+        self.num_computed = len(tokens) if num_computed is None else num_computed
+        self.is_private = is_private  # no child of its parent, so that no other request finds it
         self.seq_id = seq_id  # holds the whole path; None where a child's sequence does
         self.pins = 0  # live prefixes and branches that stand here
         self.last_used = 0
@@ -83,22 +95,30 @@ class Node:
             return self.seq_id
         return next((seq_id for child in self.children if (seq_id := child.holder()) is not None), None)
 
+    def attach(self) -> None:
+        """Let the parent have it as a child, so that it is found; not where it is private."""
+        assert self.parent is not None
+        if not self.is_private:
+            self.parent.children.append(self)
+
+    def detach(self) -> None:
+        """Take it out of the tree."""
+        assert self.parent is not None
+        if not self.is_private:
+            self.parent.children.remove(self)
+
+    def split(self, count: int) -> Node:
+        """Divide it after `count` tokens, which are computed; return the upper part, which it stays below."""
+        assert self.parent is not None
+        upper = Node(self.parent, self.tokens[:count], NodeState.RESIDENT)
+        upper.last_used = self.last_used
+        upper.children.append(self)
+        siblings = self.parent.children
+        siblings[siblings.index(self)] = upper
+        self.parent, self.start = upper, upper.end
+        self.tokens = self.tokens[count:]
+        self.num_computed -= count
+        return upper
+
     def __repr__(self) -> str:
         return f"<node {self.start}-{self.end} {self.state.name} seq={self.seq_id} pins={self.pins}>"
-
-
-def common_length(a: Sequence[int], b: Sequence[int], offset: int) -> int:
-    """Return how many tokens `a` and `b[offset:]` have in common at their beginning."""
-    most = min(len(a), len(b) - offset)
-    if most <= 0 or a[0] != b[offset]:
-        return 0
-    if a[:most] == b[offset : offset + most]:
-        return most
-    low, high = 1, most  # the first `low` are equal, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[offset + low : offset + middle]:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -15,6 +15,7 @@ from srb.engine.model import Batch, Model
 from srb.engine.node import NodeState
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.request import Branch, BranchState, Prefix, Request
+from srb.engine.residency import Residency
 
 MOST_SCORED = 32  # tokens of prompts in a step: each takes a row of logits and about a millisecond
 HEADROOM = 16  # cells kept free per running branch before more is begun, so that beginners do not push each other out
@@ -53,9 +54,10 @@ class StepPlan:
 
 
 class Scheduler:
-    def __init__(self, model: Model, tree: PrefixTree) -> None:
+    def __init__(self, model: Model, tree: PrefixTree, residency: Residency) -> None:
         self._model = model
         self._tree = tree
+        self._residency = residency
 
     def schedule(self, requests: Sequence[Request]) -> StepPlan:
         """Plan a step for `requests`, oldest first."""
@@ -112,10 +114,10 @@ class Scheduler:
             request.awaits = match.awaits if match is not None and request is not requests[0] else None
             if request.awaits is not None:
                 continue
-            cells = self._tree.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
+            cells = self._residency.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
             must = request is requests[0] and not headroom and not promised_ids
-            enough = cells + promised_cells + headroom <= self._tree.available_cells
-            if not must and (not enough or self._tree.available_ids - promised_ids < 2):
+            enough = cells + promised_cells + headroom <= self._residency.available_cells
+            if not must and (not enough or self._residency.available_ids - promised_ids < 2):
                 return
             yield request
             promised_cells += request.prefix.pending
@@ -140,14 +142,14 @@ class Scheduler:
             total = sum(running.values())
             needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
             kept_back = for_beginners + _without_branch(running) if running[request.request_id] else 0
-            if self._tree.available_ids <= kept_back or self._tree.available_cells < needed:
+            if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
                 return
             running[request.request_id] += 1
             yield branch
 
     def _relieve(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
         """Pause the youngest until every running branch can take a step; return the free cells after that."""
-        free = self._tree.available_cells
+        free = self._residency.available_cells
         if running and free >= len(running):
             return free
         for request in reversed(requests):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from srb.engine.model import SavedState, Scales, StateStore
-from srb.engine.prefix_tree import PrefixTree
+from srb.engine.model import SavedState, Scales
+from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
 from srb.errors import InvalidRequest, bad_field
 
@@ -47,9 +47,8 @@ _NOTHING = _Text([], [], ())
 class StateActions:
     """Remembers which text the branch of each index had that ended last, and acts on it."""
 
-    def __init__(self, tree: PrefixTree, store: StateStore | None, clock: Callable[[], float]) -> None:
-        self._tree = tree
-        self._store = store
+    def __init__(self, states: NamedStates, clock: Callable[[], float]) -> None:
+        self._states = states
         self._clock = clock
         self._texts: dict[int, _Text] = {}  # by index
 
@@ -67,25 +66,22 @@ class StateActions:
                 tokens, size = self._restore(job)
             case _:
                 text = self._texts.pop(job.slot, _NOTHING)
-                tokens, size = self._tree.forget(text.tokens, text.lora), 0
+                tokens, size = self._states.forget(text.tokens, text.lora), 0
         return {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000}
 
     def _save(self, job: StateJob) -> tuple[int, int]:
         text = self._texts.get(job.slot, _NOTHING)
-        state = self._tree.save_text(text.tokens, text.lora)
+        state = self._states.save(job.name, text.tokens, text.lora)
         if state is None:
             raise InvalidRequest(f"Slot {job.slot} has no text that could be saved")
-        self._tree.keep_text(job.name, state.tokens, text.lora)
-        if self._store is not None:
-            self._store.save(job.name, state)
         return len(state.tokens), len(state.blob)
 
     def _restore(self, job: StateJob) -> tuple[int, int]:
-        kept = self._tree.kept_text(job.name)
+        kept = self._states.kept(job.name)
         if kept is None and job.saved is not None:
-            self._tree.adopt(job.saved)
+            self._states.adopt(job.saved)
             kept = (job.saved.tokens, job.saved.lora)
-        held = self._tree.held(*kept) if kept else 0
+        held = self._states.held(*kept) if kept else 0
         if kept is None or not held:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.node import common_length
+from srb.engine.match import common_length
 from srb.protocol import Done
 from tests.engine_helpers import Driver, Outcome, solo
 

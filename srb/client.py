@@ -26,6 +26,7 @@ from srb.errors import (
     ModelLoadFailed,
     ProtocolError,
     ShuttingDown,
+    SlowClient,
     SRBError,
     Unavailable,
 )
@@ -38,6 +39,7 @@ from srb.protocol import (
     Ask,
     Cancel,
     Command,
+    Delta,
     Detokenize,
     Done,
     Embed,
@@ -65,6 +67,7 @@ PAUSE = 0.1  # seconds between attempts to connect; to a socket that is not ther
 LONG_PAUSE = 1.0  # seconds after an engine that spoke another version of the protocol
 FIRST_LOOK = 0.5  # seconds that a request waits for a connection that is about to be there
 ASK_DEADLINE = 2.0  # seconds, for what is answered between two steps
+_FEW = 256  # events of a call that may wait each by itself
 WORK_DEADLINE = 600.0  # seconds, for what has to be computed
 
 
@@ -72,13 +75,16 @@ class Mailbox:
     """What the engine sent for the requests of one HTTP call, in order, until each has had its terminal event.
 
     One greenlet takes. `prompt_tokens` holds, by request id, what each Accepted said; `ended` the terminal events.
+    Where it falls behind, the text of each branch is put together, so that what waits is no more than the text itself.
     """
 
     def __init__(self, request_ids: Iterable[str]) -> None:
         self.prompt_tokens: dict[str, int] = {}
         self.ended: list[Done | Answer | Failed | Rejected] = []
+        self.unread = 0  # bytes of text and what comes with it, roughly
         self._requests = tuple(request_ids)
         self._events: list[Any] = []
+        self._coalesce_at = _FEW
         self._wake = gevent.event.Event()
 
     def __repr__(self) -> str:
@@ -95,7 +101,12 @@ class Mailbox:
             self.prompt_tokens[event.request_id] = event.prompt_tokens
         else:
             self._events.append(event)
-            if isinstance(event, TERMINAL):
+            if type(event) is Delta:
+                self.unread += _weight(event)
+                if len(self._events) > self._coalesce_at:
+                    self._events = _coalesced(self._events)
+                    self._coalesce_at = max(_FEW, 2 * len(self._events))
+            elif isinstance(event, TERMINAL):
                 self.ended.append(event)
         self._wake.set()
 
@@ -105,7 +116,12 @@ class Mailbox:
             self._wake.clear()
             self._wake.wait(timeout)
         events, self._events = self._events, []
+        self.unread, self._coalesce_at = 0, _FEW
         return events
+
+    @property
+    def request_ids(self) -> tuple[str, ...]:
+        return self._requests
 
     def wait_accepted(self) -> None:
         """Return when the engine has accepted every request; raise the SRBError of the first that was refused."""
@@ -157,6 +173,7 @@ class EngineClient:
 
     def __init__(self, settings: Settings) -> None:
         self._socket_path = str(settings.socket_path)
+        self._max_unread = settings.max_unread_bytes
         self._status_path = settings.runtime_path / "status.json"
         self._connection: _Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, Mailbox] = {}
@@ -381,6 +398,9 @@ class EngineClient:
             if isinstance(event, TERMINAL):
                 del self._mailboxes[event.request_id]
             mailbox.put(event)
+            if mailbox.unread > self._max_unread:
+                for request_id in mailbox.request_ids:
+                    self.abandon(request_id, SlowClient("The client reads too slowly"))
 
     def _make_ready(self, connection: _Connection, event: Ready) -> None:
         try:
@@ -404,6 +424,35 @@ class EngineClient:
 
 def _hung(status: dict[str, Any]) -> EngineHung | None:
     return EngineHung(f"The engine hangs: {status['message']}") if status["state"] == "hung" else None
+
+
+def _weight(delta: Delta) -> int:
+    """Return about how many bytes of memory a delta takes."""
+    probs = delta.probs or ()
+    entries = sum(1 + len(prob.get("top_logprobs") or prob.get("top_probs") or ()) for prob in probs)
+    return len(delta.text) + 16 * len(delta.tokens) + 128 * entries
+
+
+def _coalesced(events: list[Any]) -> list[Any]:
+    """Return the events with all deltas of a branch as one, at the place of the first; what ends it still follows."""
+    deltas: dict[tuple[str, int], list[Delta]] = {}
+    kept: list[Any] = []
+    for event in events:
+        if type(event) is not Delta:
+            kept.append(event)
+        elif (key := (event.request_id, event.index)) in deltas:
+            deltas[key].append(event)
+        else:
+            deltas[key] = parts = [event]
+            kept.append(parts)
+    return [_joined(event) if type(event) is list else event for event in kept]
+
+
+def _joined(parts: list[Delta]) -> Delta:
+    first = parts[0]
+    probs = [prob for part in parts for prob in part.probs or ()] if first.probs is not None else None
+    tokens = [token for part in parts for token in part.tokens]
+    return Delta(first.request_id, first.index, "".join(part.text for part in parts), tokens, probs)
 
 
 def _new_id() -> str:

@@ -15,7 +15,7 @@ class SRBError(Exception):
     slug: ClassVar[str] = "internal_error"
     type: ClassVar[str] = "server_error"
     http_status: ClassVar[int] = 500
-    retry_after: ClassVar[int | None] = None
+    retry_after: int | None = None  # seconds
 
     def __init__(self, message: str, **extra: Any) -> None:
         """Keep `message` for people and `extra` (JSON values) as further keys of the error object."""
@@ -79,6 +79,22 @@ class QueueFull(SRBError):
     slug, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
 
 
+class RateLimited(SRBError):
+    """This client has sent too many requests, or has too many open."""
+
+    slug, type, http_status = "rate_limited", "rate_limit_error", 429
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SlowClient(SRBError):
+    """The client reads more slowly than text is written, or not at all."""
+
+    slug, type, http_status = "slow_client", "cancelled_error", 499
+
+
 class NotSupported(SRBError):
     slug, type, http_status = "not_supported", "not_supported_error", 501
 
@@ -87,14 +103,13 @@ class Unavailable(SRBError):
     """The server cannot answer now but will later: loading, restarting or shutting down."""
 
     slug, type, http_status = "unavailable", "unavailable_error", 503
-    retry_after: ClassVar[int | None] = 1
+    retry_after: int | None = 1
 
 
 class QueueTimeout(Unavailable):
     """The request waited for room as long as a request may."""
 
-    slug = "queue_timeout"
-    retry_after: ClassVar[int | None] = 5
+    slug, retry_after = "queue_timeout", 5
 
 
 class EngineLoading(Unavailable):

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import socket
+import sys
+from functools import partial
 from typing import Any
 
+import gevent
+from gevent.server import StreamServer
+from gunicorn.arbiter import Arbiter
 from gunicorn.http import wsgi
 from gunicorn.workers.ggevent import GeventWorker
+
+from srb.errors import ConfigError
 
 wsgi.SERVER = "llama.cpp"  # gunicorn drops an application's own Server header, and clients look for this one
 
 
-class Worker(GeventWorker):  # type: ignore[misc]
-    """A gevent worker that stops as soon as its last stream has ended.
+log = logging.getLogger("srb.web")
 
-    gunicorn's own waits for the keep-alive time of every connection that a browser holds open for a next request.
+_GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
+
+
+class Worker(GeventWorker):  # type: ignore[misc]
+    """A gevent worker that leaves new connections to others as soon as it is told to stop, and stops with its last stream.
+
+    gunicorn's own goes on to accept for up to a second, and waits for the keep-alive time of every connection that a
+    browser holds open for a next request.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.wsgi: Any = None
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
+        self._servers: list[Any] = []
+        self.server_class = self._server  # what gunicorn calls for each socket that it listens on
+
+    def _server(self, listener: Any, *, spawn: Any, **options: Any) -> Any:
+        ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
+        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn, **ssl_options)
+        if self.cfg.workers > 1:
+            server.max_accept = 1
+        self._servers.append(server)
+        return server
+
+    def load_wsgi(self) -> None:
+        """Load the application; what is wrong with its settings is one line."""
+        try:
+            super().load_wsgi()
+        except ConfigError as error:
+            print(f"srb: {error.message}", file=sys.stderr, flush=True)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
 
     def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
         try:
@@ -30,7 +63,13 @@ class Worker(GeventWorker):  # type: ignore[misc]
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         self._kept_alive.discard(sock)
-        super().handle_request(listener_name, req, sock, addr)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        except OSError as error:
+            if not isinstance(error, TimeoutError) and error.errno not in _GONE:
+                raise
+            log.info("a client does not read, or is gone: its connection is closed (%s)", error.strerror or error)
+            raise StopIteration from None  # as gunicorn ends a connection that is not kept
         self._kept_alive.add(sock)
         if not self.alive:
             self._let_go()
@@ -38,6 +77,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Handle SIGTERM."""
         super().handle_exit(sig, frame)
+        gevent.spawn(self._stop_accepting)
         self.end_streams()
         self._let_go()
 
@@ -46,10 +86,15 @@ class Worker(GeventWorker):  # type: ignore[misc]
         if self.wsgi is not None:  # the signal may come before the application is loaded
             self.wsgi.extensions["srb"].shut_down(grace)
 
+    def _stop_accepting(self) -> None:
+        """Leave what has not been accepted to other workers."""
+        for server in self._servers:
+            server.stop_accepting()
+
     def _let_go(self) -> None:
         """Make connections between two requests read an end; what has been received by now is still answered."""
         for sock in list(self._kept_alive):
             try:
-                sock.shutdown(socket.SHUT_RD)
+                getattr(sock, "_sock", sock).shutdown(socket.SHUT_RD)  # gevent's own raises where somebody reads
             except OSError:
                 pass  # the client was faster

@@ -154,6 +154,26 @@ class Settings(BaseModel):
     ssl_key_file: str = Field("", description="private key in a PEM file, for HTTPS")
     ssl_cert_file: str = Field("", description="certificate in a PEM file, for HTTPS")
 
+    # What a client may ask for
+    max_request_tokens: int = Field(
+        0, ge=0, description="tokens that all branches of a request may have together (n × max_tokens); 0: any number"
+    )
+    max_client_requests: int = Field(
+        0,
+        ge=0,
+        description="generating requests that a key, or without keys an address, may have open in a worker; 0: any number",
+    )
+    rate_limit: int = Field(
+        0,
+        ge=0,
+        description="POST requests a minute that a key, or without keys an address, may send to a worker; 0: any number",
+    )
+    max_unread_bytes: int = Field(
+        4 * 1024 * 1024,
+        ge=65536,
+        description="text of a request that its client has not read, in bytes; with more the request is cancelled",
+    )
+
     # What a request gets when it does not say
     n: int = Field(8, ge=1, le=255, description="branches of a request in the srb dialect that names no n")
     max_n: int = Field(64, ge=1, le=255, description="most branches that one request may ask for")

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from werkzeug import Response
 
-from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
+from srb.errors import Forbidden, NotFound, RateLimited, SRBError, Unauthorized
 from srb.settings import Settings
+from srb.web.limits import CLIENT, RateLimit
 from srb.web.replies import json_reply
 from srb.web.static_files import StaticFiles
 
@@ -42,6 +43,7 @@ class Access:
         self._methods = settings.cors_methods
         self._headers = settings.cors_headers
         self._credentials = settings.cors_credentials
+        self._rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
         self._hosts = set(_listed(settings.allowed_hosts.lower()))
         local = not self._keys and all(is_loopback(host) for host in settings.hosts)
         self._checks_host = "*" not in self._hosts and (local or bool(self._hosts))
@@ -57,11 +59,18 @@ class Access:
         reading = method in ("GET", "HEAD")
         file = self._files.find(path) if self._files and reading and path is not None else None
         public = reading and (file is not None or (path is not None and _route(path) in PUBLIC))
-        if self._keys and not public and not self._has_key(environ):
+        key = self._key(environ)
+        if self._keys and not public and key is None:
             return _refuse(Unauthorized("Invalid API Key"), environ, start)
         if self._checks_host and not self._knows(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
             return _refuse(Forbidden(f"This server does not answer to {asked}: see allowed_hosts"), environ, start)
+        client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"key {key}"
+        if self._rate_limit and method == "POST":
+            try:
+                self._rate_limit.take(client)
+            except RateLimited as error:
+                return _refuse(error, environ, start)
         if path is None:
             return _refuse(NotFound("File Not Found"), environ, start)
         if self._files and file is not None:
@@ -77,13 +86,17 @@ class Access:
             return None
         return rest or "/"
 
-    def _has_key(self, environ: WSGIEnvironment) -> bool:
-        """Compare in constant time, with every key: how long it takes says nothing of any of them."""
+    def _key(self, environ: WSGIEnvironment) -> int | None:
+        """Return which of the keys was sent.
+
+        All are compared, each in constant time: how long it takes says nothing of any of them.
+        """
         scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         sent = [token.strip()] if scheme.lower() == "bearer" else []
         sent.append(environ.get("HTTP_X_API_KEY", "").strip())
-        matches = [hmac.compare_digest(text.encode("latin-1"), key) for text in sent for key in self._keys]
-        return any(matches)
+        texts = [text.encode("latin-1") for text in sent]
+        matches = [max([hmac.compare_digest(text, key) for text in texts]) for key in self._keys]
+        return matches.index(True) if any(matches) else None
 
     def _knows(self, host: str) -> bool:
         """Whether a Host header names this server. Where it does not, a foreign page may have had its name rebound."""
@@ -156,4 +169,6 @@ def _refuse(error: SRBError, environ: WSGIEnvironment, start_response: StartResp
     reply = json_reply(error.body(), error.http_status)
     if isinstance(error, Unauthorized):
         reply.headers["WWW-Authenticate"] = "Bearer"
+    if error.retry_after is not None:
+        reply.headers["Retry-After"] = str(error.retry_after)
     return reply(environ, start_response)

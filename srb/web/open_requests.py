@@ -16,23 +16,26 @@ import gevent
 from prometheus_client import Gauge
 
 from srb.client import EngineClient, Mailbox
-from srb.errors import Cancelled, ShuttingDown, SRBError
+from srb.errors import Cancelled, RateLimited, ShuttingDown, SRBError
 from srb.protocol import Done, Failed, Generate, Rejected
 from srb.settings import Settings
+from srb.web.limits import CLIENT, within
 
 log = logging.getLogger("srb.web")
 
+SEND_BUFFER = 65536  # bytes
 SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 
 
 class OpenRequest:
     """One HTTP call with its commands and mailbox; `close()` releases whatever of it is still held."""
 
-    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], sock: Any) -> None:
+    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], environ: Mapping[str, Any]) -> None:
         self.commands = tuple(commands)
+        self.client = environ.get(CLIENT, "")
         self.mailbox = Mailbox(())
         self._registry = registry
-        self._socket = sock
+        self._socket = environ.get("gunicorn.socket")
         self._began = time.monotonic()
         self._closed = False
 
@@ -54,13 +57,17 @@ class OpenRequest:
         for command in self.commands:
             self._registry.client.abandon(command.request_id, reason)
 
-    def close(self) -> None:
+    def waited_in_vain(self, since: float) -> bool:
+        """Whether a write that began at `since`, on time.monotonic()'s clock, has had all the time that it may take."""
+        return time.monotonic() - since >= self._registry.write_timeout
+
+    def close(self, reason: SRBError | None = None) -> None:
         """Cancel what has not ended, leave the registry and log the line of this call; may be called again."""
         if self._closed:
             return
         self._closed = True
         self._registry.forget(self)
-        self.abandon(Cancelled("The response was closed"))
+        self.abandon(reason or Cancelled("The response was closed"))
         if self._socket is not None:
             self._let_go(self._socket)
         self._log_end()
@@ -105,7 +112,8 @@ class OpenRequests:
         self._gauge = gauge
         self._open: set[OpenRequest] = set()
         self._watchdog: Any = None
-        self.closing = False
+        self.closing = False  # connections are let go of after their call
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -116,14 +124,17 @@ class OpenRequests:
     def open(self, commands: Sequence[Generate], environ: Mapping[str, Any]) -> OpenRequest:
         """Submit the commands of one call, watched from before the engine has answered.
 
-        Raise the engine's refusal, or ShuttingDown once `shut_down` was called.
+        Raise the engine's refusal, InvalidRequest or RateLimited where the client asks for more than it may have, or
+        ShuttingDown once the time that `shut_down` gave is over.
         """
-        if self.closing:
+        if self._closed:
             raise ShuttingDown("The server is shutting down")
+        commands = within(commands, self._settings.max_request_tokens)
+        self._check_count(environ.get(CLIENT, ""))
         sock = environ.get("gunicorn.socket")
         if sock is not None:
             self._limit_waiting(sock)
-        request = OpenRequest(self, commands, sock)
+        request = OpenRequest(self, commands, environ)
         self._open.add(request)
         self._show_count()
         self._watch()
@@ -134,6 +145,15 @@ class OpenRequests:
             raise
         return request
 
+    @property
+    def write_timeout(self) -> int:
+        return self._settings.write_timeout
+
+    def _check_count(self, client: str) -> None:
+        most = self._settings.max_client_requests
+        if most and sum(request.client == client for request in self._open) >= most:
+            raise RateLimited(f"More than {most} requests at once")
+
     def forget(self, request: OpenRequest) -> None:
         self._open.discard(request)
         self._show_count()
@@ -143,9 +163,10 @@ class OpenRequests:
             self._gauge.set(len(self))
 
     def shut_down(self, grace: float | None = None) -> None:
-        """Refuse new calls now and end the open ones with `shutting_down` after `grace` seconds.
+        """After `grace` seconds end the open calls with `shutting_down` and refuse others.
 
-        Without `grace` they get graceful_timeout; the WSGI server has to wait a little longer, so that their end still
+        Until then calls that arrive on connections that are open are answered, since nobody else can. Without `grace`
+        they get graceful_timeout; the WSGI server has to wait a little longer, so that their end still
         reaches the clients. May be called from a signal handler, and again with a shorter grace.
         """
         self.closing = True
@@ -154,12 +175,17 @@ class OpenRequests:
         gevent.spawn_later(grace, self._end_all)
 
     def _end_all(self) -> None:
+        self._closed = True
         for request in list(self._open):
             request.abandon(ShuttingDown("The server is shutting down"))
 
     def _limit_waiting(self, sock: Any) -> None:
-        """Let a write fail that made no progress for write_timeout, also towards a peer that vanished silently."""
+        """Let a write fail that made no progress for write_timeout, also towards a peer that vanished silently.
+
+        The system holds little of what is not read, or megabytes would be written before a slow reader is noticed.
+        """
         sock.settimeout(self._settings.write_timeout)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.write_timeout * 1000)
 

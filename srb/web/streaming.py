@@ -7,17 +7,20 @@ the one string that is new. The stream owns the order of things: start, deltas a
 from __future__ import annotations
 
 import logging
+import math
+import time
 from typing import Any, Protocol
 
 import orjson
 from flask import Response
 
-from srb.errors import SRBError
+from srb.errors import SlowClient, SRBError
 from srb.protocol import BranchEnded, Delta, Done, Failed, Progress, PromptDone, PromptProbs
 from srb.web.open_requests import OpenRequest
 
 log = logging.getLogger("srb.web")
 
+LONGEST_WRITE = 16384  # bytes: each write has the whole of write_timeout, however slowly the client reads
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -60,6 +63,8 @@ class EventStream:
         self._ping_interval = ping_interval
         self._started = False
         self._finished = False
+        self._unsent = b""  # of the last events
+        self._handed_over_at = math.inf  # time.monotonic() when the last write began
 
     def __repr__(self) -> str:
         state = "finished" if self._finished else "started" if self._started else "new"
@@ -69,6 +74,13 @@ class EventStream:
         return self
 
     def __next__(self) -> bytes:
+        if not self._unsent:
+            self._unsent = self._rendered()
+        data, self._unsent = self._unsent[:LONGEST_WRITE], self._unsent[LONGEST_WRITE:]
+        self._handed_over_at = time.monotonic()
+        return data
+
+    def _rendered(self) -> bytes:
         if self._finished:
             raise StopIteration
         try:
@@ -115,8 +127,9 @@ class EventStream:
 
     def close(self) -> None:
         """Release the call: the engine is told to cancel what has not ended. Called by the WSGI server, always."""
-        self._finished = True
-        self._request.close()
+        is_slow = self._request.waited_in_vain(self._handed_over_at)
+        self._finished, self._unsent = True, b""
+        self._request.close(SlowClient("The client read nothing for too long") if is_slow else None)
 
 
 def stream_response(request: OpenRequest, renderer: Renderer, ping_interval: float | None) -> Response:

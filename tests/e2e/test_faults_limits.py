@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
+import struct
+import subprocess
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from srb.protocol import Accepted
 from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
-from tests.processes import Worker, endless, wait_for
+from tests.processes import PYTHON, ROOT, Worker, endless, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -69,3 +75,92 @@ def test_row_20_when_the_time_is_up_what_has_been_written_is_kept(make_server: M
     choice = server.post("/v1/completions", {"model": "m", "prompt": "Once", "ignore_eos": True}).json()["choices"][0]
     assert choice["finish_reason"] == "length"
     assert len(choice["text"]) > 100
+
+
+# Clients that leave, or do not read -----------------------------------------------------------------------------------
+
+
+def connect(server: Server, body: dict[str, Any], *, buffer: int = 0) -> socket.socket:
+    """Send a streaming request and return its connection, with a receive buffer of `buffer` bytes where that is not 0."""
+    client = socket.socket()
+    client.settimeout(60)
+    if buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    client.connect(("127.0.0.1", server.port))
+    payload = orjson.dumps(body)
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(payload)}\r\n\r\n"
+    client.sendall(head.encode() + payload)
+    return client
+
+
+def nothing_runs(server: Server) -> bool:
+    return server.metric("requests_processing") + server.metric("requests_deferred") == 0
+
+
+def test_row_16_a_client_that_closes_or_resets_in_mid_stream_frees_everything(server: Server) -> None:
+    for linger in (None, struct.pack("ii", 1, 0)):  # a FIN, then an RST
+        with connect(server, ENDLESS) as client:
+            while b'"event":"stream"' not in client.recv(65536):
+                pass
+            if linger:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        wait_for(lambda: nothing_runs(server), "the request has ended", deadline=5)
+
+
+def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is_cancelled(
+    make_server: MakeServer,
+) -> None:
+    server = make_server(n_batch=16, n_ctx=200_000).start()
+    for stream in (True, False):
+        with connect(server, {"prompt": "the old king " * 4000, "n": 2, "stream": stream}):
+            wait_for(lambda: server.metric("requests_processing") == 1, "its prompt is being computed")
+            assert server.metric("tokens_predicted_total") == 0
+        wait_for(lambda: nothing_runs(server), "the request has ended", deadline=5)
+    worker = Worker(server.runtime).ready()
+    ids = (f"r{i}" for i in count())
+    while not server.metric("requests_deferred"):
+        worker.send(endless(next(ids), n=1))
+        worker.next(Accepted)
+    for stream in (True, False):
+        with connect(server, BRIEF | {"stream": stream}):
+            wait_for(lambda: server.metric("requests_deferred") == 2, "it waits")
+        wait_for(lambda: server.metric("requests_deferred") == 1, "it waits no more", deadline=5)
+    worker.close()
+
+
+def test_row_18_a_reader_that_stands_still_is_cancelled_and_others_go_on(make_server: MakeServer) -> None:
+    server = make_server(write_timeout=2).start()
+    with connect(server, ENDLESS | {"n": 16}, buffer=4096):
+        other = Stream(server, ENDLESS)
+        wait_for(lambda: "slow_client" in server.logs, "the reader's request is cancelled")
+        other.until("stream")
+        assert server.metric("requests_processing") == 1
+        other.close()
+    wait_for(lambda: nothing_runs(server), "the other has ended too")
+    assert "Traceback" not in server.logs
+
+
+def test_row_18_a_reader_that_is_too_slow_keeps_all_it_was_sent_and_is_told(make_server: MakeServer) -> None:
+    server = make_server(max_unread_bytes=65536).start()
+    with connect(server, ENDLESS | {"n": 16}, buffer=4096) as client:
+        wait_for(lambda: server.metric("requests_processing") == 1, "the request runs")
+        wait_for(lambda: nothing_runs(server), "more is unread than may be, and it is cancelled")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        events = [orjson.loads(line[6:]) for line in response.read().splitlines() if line.startswith(b"data: {")]
+    assert events[-1]["code"] == "slow_client"
+    for index in range(16):
+        text = "".join(event["text"] for event in events if event["event"] == "stream" and event["index"] == index)
+        assert len(text) > 1000
+    assert "slow_client" in server.logs
+    assert "Traceback" not in server.logs
+
+
+def test_row_19_a_peer_that_vanishes_without_a_word_is_cancelled(tmp_path: Path) -> None:
+    """In a network of its own the loopback interface goes down in the middle of a stream."""
+    unshare = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let a test have a network of its own")
+    command = [*unshare, PYTHON, "-m", "tests.e2e.vanishing_peer", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

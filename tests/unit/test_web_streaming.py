@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import gevent
@@ -228,17 +229,18 @@ def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, request
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
 
 
-def test_a_worker_that_stops_refuses_new_calls_and_ends_the_open_ones_after_the_grace(
+def test_a_worker_that_stops_ends_open_calls_after_the_grace_and_refuses_others_then(
     client: ScriptedClient, requests: OpenRequests
 ) -> None:
     stream = stream_of(requests.open([COMMAND], {}))
     next(stream)
     requests.shut_down(grace=0.05)
-    with pytest.raises(ShuttingDown):
-        requests.open([COMMAND], {})
+    requests.open([replace(COMMAND, request_id="r2")], {}).close()
     client.receive([Delta("r1", 0, "a", [1])])
     assert list(stream) == [b"0:a;", b"failed shutting_down;"]
-    assert client.cancelled == ["r1"]
+    assert client.cancelled == ["r2", "r1"]
+    with pytest.raises(ShuttingDown):
+        requests.open([COMMAND], {})
 
 
 def test_a_worker_that_stops_does_not_wait_for_another_request(
@@ -258,3 +260,55 @@ def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, req
     with pytest.raises(DecodeFailed):
         gather(request)
     assert len(requests) == 0
+
+
+# Clients that read slowly ---------------------------------------------------------------------------------------------
+
+
+def test_row_18_while_nobody_reads_a_branchs_text_is_put_together_and_none_is_dropped(
+    client: ScriptedClient, requests: OpenRequests
+) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    for number in range(10_000):
+        client.receive([Delta("r1", number % 2, f"{number} ", [number], [{"id": number}])])
+    client.receive([BranchEnded("r1", 0, "eos", 5_000)])
+    mailbox = stream._request.mailbox
+    events = mailbox.take()
+    assert len(events) < 1_000
+    for index in (0, 1):
+        deltas = [event for event in events if isinstance(event, Delta) and event.index == index]
+        numbers = list(range(index, 10_000, 2))
+        assert "".join(delta.text for delta in deltas) == "".join(f"{number} " for number in numbers)
+        assert [token for delta in deltas for token in delta.tokens] == numbers
+        assert [prob["id"] for delta in deltas for prob in delta.probs or ()] == numbers
+    assert isinstance(events[-1], BranchEnded)
+    stream.close()
+
+
+def test_row_18_text_beyond_what_may_wait_ends_that_request_alone() -> None:
+    client = ScriptedClient(Settings(max_unread_bytes=65536), accept_only)
+    requests = OpenRequests(client, Settings())
+    slow, other = (
+        stream_of(requests.open([COMMAND], {})),
+        stream_of(requests.open([replace(COMMAND, request_id="r2")], {})),
+    )
+    assert next(slow) == next(other) == b"start;"
+    for _ in range(70):
+        client.receive([Delta("r1", 0, "x" * 1000, [1]), Delta("r2", 0, "x", [1])])
+    assert client.cancelled == ["r1"]
+    whole = b"".join(slow)
+    assert whole.count(b"x") > 60_000
+    assert whole.endswith(b"failed slow_client;")
+    assert next(other).count(b"x") == 70
+    client.close()
+
+
+def test_row_18_long_text_is_written_piece_by_piece(client: ScriptedClient, requests: OpenRequests) -> None:
+    stream = stream_of(requests.open([COMMAND], {}))
+    next(stream)
+    client.receive([Delta("r1", 0, "x" * 100_000, [1])])
+    pieces = [next(stream) for _ in range(7)]
+    assert b"".join(pieces) == b"0:%s;" % (b"x" * 100_000)
+    assert max(map(len, pieces)) <= 16384
+    stream.close()

@@ -11,22 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from srb.engine.branches import Branches
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.model import Batch, DecodeStatus, Model, Scales, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.prefix_tree import PrefixTree
 from srb.engine.preparing import Preparer
-from srb.engine.probs import chosen_probs, token_probs, unknown_prob
+from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.residency import Residency
 from srb.engine.scheduler import Run, Scheduler, StepPlan
 from srb.engine.slots import slots
 from srb.engine.state_actions import StateActions, StateJob
-from srb.engine.text import Emission, Prob
 from srb.errors import (
     Cancelled,
     DecodeFailed,
-    GrammarDeadEnd,
     InvalidRequest,
     NotSupported,
     QueueFull,
@@ -37,8 +36,6 @@ from srb.protocol import (
     Accepted,
     Answer,
     Ask,
-    BranchEnded,
-    Delta,
     Done,
     Embed,
     Event,
@@ -48,16 +45,12 @@ from srb.protocol import (
     GetAdapters,
     GetSlots,
     GetStats,
-    Progress,
-    PromptDone,
-    PromptProbs,
     Rejected,
     Rerank,
     SetAdapters,
     StateAction,
 )
 
-SMALLEST_PROB = 1e-45  # in 32 bits
 FATAL_WINDOW = 60.0  # seconds: a second fatal decode within them means that the context cannot be trusted
 
 
@@ -70,15 +63,10 @@ class Counters:
     """What has been done since the start; tokens and seconds, for /metrics."""
 
     requests_total: int = 0
-    prompt_tokens_total: int = 0
     prompt_seconds_total: float = 0.0
-    tokens_predicted_total: int = 0
     tokens_predicted_seconds_total: float = 0.0
     n_decode_total: int = 0
-    n_tokens_max: int = 0
-    branches_paused_total: int = 0
     decode_failures_total: int = 0
-    context_shifts_total: int = 0
 
 
 class Engine:
@@ -111,8 +99,10 @@ class Engine:
         self._embeddings = EmbeddingQueue(model)
         self._residency = Residency(model, cache_cells, cache_bytes)
         self._tree = PrefixTree(model, self._residency)
-        self._states = NamedStates(self._tree, self._residency, states)
-        self._state_actions = StateActions(self._states, clock)
+        named = NamedStates(self._tree, self._residency, states)
+        self._state_actions = StateActions(named, clock)
+        self._prompts = Prompts(model, self._tree, self._residency, named, clock)
+        self._branches = Branches(model, self._tree, clock, self._preparer.count_special, self._state_actions.note_end)
         self._scheduler = Scheduler(model, self._tree, self._residency)
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
@@ -174,7 +164,7 @@ class Engine:
         events: list[Event] = []
         for branch in request.branches:
             if branch.state is not BranchState.ENDED and index in (None, branch.index):
-                self._end(branch, FinishReason.CANCELLED, events)
+                self._branches.end(branch, FinishReason.CANCELLED, events)
         self._finish_ended(events)
         return events
 
@@ -192,11 +182,7 @@ class Engine:
         plan = self._scheduler.schedule(list(self._requests.values()))
         self.step_tokens = sum(run.count for run in plan.runs) + self._embeddings.next_tokens
         self._make_room(plan, events)
-        for runs in _by_lora(plan.runs):
-            alive = [run for run in runs if run.span.request.request_id in self._requests]
-            # What ended in the decode before may have been kept in cells that were planned for this one.
-            self._residency.make_room(sum(run.count for run in alive), 0)
-            self._compute(alive, events)
+        self._decode(plan, events)
         self._start_branches(events)
         self._finish_ended(events)
         self._account(plan, self._clock() - began)
@@ -238,7 +224,9 @@ class Engine:
             "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
+            "prompt_tokens_total": self._prompts.tokens_total,
             "embedding_tokens_total": self._embeddings.tokens_total,
+            **asdict(self._branches.counters),
             **self._tree.stats(),
         }
 
@@ -269,7 +257,7 @@ class Engine:
             elif seconds > self._request_timeout:
                 for branch in request.branches:
                     if branch.state is not BranchState.ENDED:
-                        self._end(branch, FinishReason.LIMIT, events)
+                        self._branches.end(branch, FinishReason.LIMIT, events)
         self._finish_ended(events)
 
     def _admit(self, events: list[Event]) -> bool:
@@ -277,50 +265,26 @@ class Engine:
         began = False
         for request in self._scheduler.admissible(list(self._requests.values())):
             began = True
-            if request.started_at is None:
-                request.started_at = self._clock()
-            if request.saved is not None:
-                self._states.adopt(request.saved)
-            self._tree.begin(request.prefix, request.cache_prompt, request.reuses)
-            self._report_progress(request, events)
-            if request.prefix.is_complete:  # the very same prompt is there, with its logits
-                self._prompt_is_done(request, events)
+            self._prompts.begin(request, events)
         return began
-
-    def _report_progress(self, request: Request, events: list[Event]) -> None:
-        if not request.report_progress or request.prefix_done_at is not None:
-            return
-        assert request.started_at is not None
-        prefix, time_ms = request.prefix, (self._clock() - request.started_at) * 1000
-        progress = (len(prefix.tokens), prefix.num_cached or 0, prefix.num_computed, time_ms)
-        events.append(Progress(request.request_id, *progress))
-
-    def _prompt_is_done(self, request: Request, events: list[Event]) -> None:
-        """Say PromptDone, the first time that a prompt is there, and keep its state where that has a name."""
-        if request.prefix_done_at is None:
-            assert request.started_at is not None
-            request.prefix_done_at = self._clock()
-            prompt_ms = (request.prefix_done_at - request.started_at) * 1000
-            cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
-            events.append(PromptDone(request.request_id, cached, restored, prompt_ms))
-        if request.state_name:
-            self._states.keep_prompt(request)
 
     def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
         for branch in plan.pauses:
-            self._pause(branch)
+            self._branches.pause(branch)
         for request in plan.drops:
             self._tree.release(request.prefix)
         for branch in plan.ends:
-            self._end(branch, FinishReason.LIMIT, events, truncated=True)
+            self._branches.end(branch, FinishReason.LIMIT, events, truncated=True)
         there_is = self._residency.make_room(sum(run.count for run in plan.runs), 0)
         assert there_is, "a plan for more cells than there are"
 
-    def _pause(self, branch: Branch) -> None:
-        """Take a branch's sequence under pressure; the tree keeps what it can of its KV until there is room again."""
-        branch.move(BranchState.WAITING)
-        self._tree.end(branch, keep=self.model.can_cut and branch.request.cache_prompt)
-        self._counters.branches_paused_total += 1
+    def _decode(self, plan: StepPlan, events: list[Event]) -> None:
+        """Compute and commit the runs of a plan, those with other LoRA scales apart."""
+        for runs in _by_lora(plan.runs):
+            alive = [run for run in runs if run.span.request.request_id in self._requests]
+            # What ended in the decode before may have been kept in cells that were planned for this one.
+            self._residency.make_room(sum(run.count for run in alive), 0)
+            self._compute(alive, events)
 
     def _compute(self, runs: list[Run], events: list[Event]) -> None:
         """Decode `runs` in one batch and commit them, or less of them where llama.cpp does not take the whole."""
@@ -349,14 +313,14 @@ class Engine:
             kept = len(decodes) // 2
             for run in decodes[kept:]:
                 assert isinstance(run.span, Branch)
-                self._pause(run.span)
+                self._branches.pause(run.span)
             self._compute(decodes[:kept], events)
         elif len(runs) > 1 or first.count > 1:
             self._compute([Run(first.span, max(1, first.count // 2))], events)
         elif self._residency.park_one():
             self._compute(runs, events)
         elif isinstance(first.span, Branch):
-            self._end(first.span, FinishReason.LIMIT, events, truncated=True)
+            self._branches.end(first.span, FinishReason.LIMIT, events, truncated=True)
         else:
             events += self._fail(first.span.request, DecodeFailed("the KV store has no room for this prompt"))
 
@@ -398,153 +362,26 @@ class Engine:
         completed = [run.completes for run in runs]
         for run, row in zip(runs, rows, strict=True):
             if isinstance(run.span, Prefix) and run.span.request.wants_scores:
-                self._score(run.span, run.count, row, events)
+                self._prompts.score(run.span, run.count, row, events)
         for run in runs:  # all of them before a branch ends and what is free is counted
             if isinstance(run.span, Branch):
                 self._residency.advance(run.span, run.count)
             else:
-                self._residency.computed(run.span, run.count)
-                self._counters.prompt_tokens_total += run.count
-                self._report_progress(run.span.request, events)
+                self._prompts.advance(run.span, run.count, events)
         done = [(run.span, row) for run, row, is_done in zip(runs, rows, completed, strict=True) if is_done]
         self.model.sample_ahead([(span.sampler, row) for span, row in done if isinstance(span, Branch)])
         for span, row in done:
             if isinstance(span, Branch):
-                self._sample(span, row, events)
+                self._branches.sample(span, row, events)
             else:
-                # Kept, so that branches that begin later than others need nothing computed again.
-                self._tree.complete(span, self.model.logits(row).copy(), span.request.cache_prompt)
-                self._prompt_is_done(span.request, events)
-
-    def _score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
-        """Tell the probabilities of the tokens that follow the `count` that were just computed, up to `last_row`."""
-        n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
-        first, done = prefix.num_computed, prefix.num_scored
-        probs = [unknown_prob(self.model, prefix.tokens[0])] if done == 0 else []
-        for place in range(max(first + 1, done + len(probs)), min(first + count + 1, len(prefix.tokens))):
-            logits = self.model.logits(last_row - (first + count - place))
-            probs.append(token_probs(self.model, logits, prefix.tokens[place], n_top))
-        prefix.num_scored += len(probs)
-        if probs:
-            events.append(PromptProbs(prefix.request.request_id, probs))
+                self._prompts.complete(span, row, events)
 
     def _start_branches(self, events: list[Event]) -> None:
         """Fork computed prefixes while there is room; each new branch samples its own first token."""
         for branch in self._scheduler.startable(list(self._requests.values())):
-            self._tree.start(branch)
-            branch.move(BranchState.RUNNING)
-            if branch.spec.max_tokens == 0:
-                self._end(branch, FinishReason.LIMIT, events)
-            elif not branch.tokens:
-                self._sample(branch, None, events)
-
-    def _sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
-        """Choose a branch's next token from a row of the last decode, or from its prefix's logits where row is None."""
-        prefix_logits = branch.request.prefix.logits
-        try:
-            if row is not None:
-                token = branch.sampler.sample(row)
-            else:
-                assert prefix_logits is not None
-                token = branch.sampler.sample_from(prefix_logits)
-        except GrammarDeadEnd as error:
-            self._end(branch, FinishReason.ERROR, events, error=error)
-            return
-        if self.model.is_eog(token):
-            self._end(branch, FinishReason.EOS, events)
-            return
-        prob: Prob | None = None
-        if branch.spec.sampling.n_probs >= 0:
-            prob = self._prob(branch, row, token)
-        self._append(branch, token, prob, events)
-
-    def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
-        """Return how probable the token that was just sampled is, and the likeliest others."""
-        sampling = branch.spec.sampling
-        if sampling.post_sampling_probs:
-            prob = chosen_probs(self.model, branch.sampler.candidates, token, sampling.n_probs)
-            branch.logprob_sum += math.log(max(prob["prob"], SMALLEST_PROB))
-            return prob
-        logits = self.model.logits(row) if row is not None else branch.request.prefix.logits
-        assert logits is not None
-        prob = token_probs(self.model, logits, token, sampling.n_probs)
-        branch.logprob_sum += prob["logprob"]
-        return prob
-
-    def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
-        branch.tokens.append(token)
-        self._counters.tokens_predicted_total += 1
-        emission = branch.text.push(token, self.model.piece(token), prob)
-        self._show(branch, emission, events)
-        if emission.stop:
-            self._end(branch, FinishReason.WORD, events, stop=emission.stop)
-        elif (
-            emission.is_outdented
-            or branch.length == branch.spec.max_tokens
-            or self._is_out_of_time(branch, emission.text)
-        ):
-            self._end(branch, FinishReason.LIMIT, events)
-        elif branch.end >= self.model.n_ctx_seq and branch.request.can_shift:
-            self._shift(branch)
-        elif branch.end >= self.model.n_ctx_seq:
-            self._end(branch, FinishReason.LIMIT, events, truncated=True)
-
-    def _shift(self, branch: Branch) -> None:
-        """Let a branch go on that has reached the context's end: discard some of its text and compute the rest anew."""
-        request = branch.request
-        branch.move(BranchState.WAITING)
-        self._tree.end(branch, keep=request.cache_prompt)
-        self._tree.release(request.prefix)
-        request.shift_context(self._preparer.count_special(request.prefix.tokens))
-        self._counters.context_shifts_total += 1
-
-    def _is_out_of_time(self, branch: Branch, text: str) -> bool:
-        """Whether a branch with a time limit has reached the end of a line after it."""
-        if branch.spec.max_ms <= 0:
-            return False
-        now = self._clock()
-        if branch.began_at is None:
-            branch.began_at = now
-        return "\n" in text and (now - branch.began_at) * 1000 > branch.spec.max_ms
-
-    def _show(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
-        if emission.text or emission.tokens:
-            branch.has_new_line = branch.has_new_line or "\n" in emission.text
-            probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
-            events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
+            self._branches.start(branch, events)
 
     # ---- ends
-
-    def _end(
-        self,
-        branch: Branch,
-        reason: FinishReason,
-        events: list[Event],
-        *,
-        stop: str = "",
-        truncated: bool = False,
-        error: SRBError | None = None,
-    ) -> None:
-        """End one branch, whatever its siblings do: its text is completed, its sequence and cells are free at once."""
-        if not stop:
-            emission = branch.text.finish()
-            self._show(branch, emission, events)
-            if emission.stop:
-                reason, stop = FinishReason.WORD, emission.stop
-        self._tree.end(branch, keep=branch.request.cache_prompt)
-        if branch.request.cache_prompt:
-            self._state_actions.note_end(branch)
-        branch.move(BranchState.ENDED)
-        branch.sampler.close()
-        length, truncated = branch.length, truncated or branch.num_shifted > 0
-        self._counters.n_tokens_max = max(self._counters.n_tokens_max, branch.end)
-        logprob = branch.logprob_sum / length if length and branch.spec.sampling.n_probs >= 0 else None
-        slug, message = (error.slug, error.message) if error else ("", "")
-        events.append(
-            BranchEnded(
-                branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, slug, message
-            )
-        )
 
     def _finish_ended(self, events: list[Event]) -> None:
         """Say Done, once, for each request whose branches have all ended."""

@@ -83,6 +83,16 @@ def test_the_core_has_no_clock_no_chance_and_no_way_out(name: str) -> None:
     assert ours(IMPORTS[name]) <= CORE | {"srb.errors", "srb.protocol"}
 
 
+def test_each_layer_of_the_core_knows_only_those_below_it() -> None:
+    layers = [
+        *("model", "text", "node", "request", "match", "residency", "prefix_tree", "named_states", "state_actions"),
+        *("scheduler", "prompts", "branches", "core"),
+    ]
+    for place, name in enumerate(layers):
+        above = {f"srb.engine.{other}" for other in layers[place:]}
+        assert not IMPORTS[f"srb.engine.{name}"] & above, f"{name} imports what is above it"
+
+
 @pytest.mark.parametrize("name", sorted(SHELL | MODELS))
 def test_the_engine_knows_no_web(name: str) -> None:
     assert not tops(IMPORTS[name]) & FRAMEWORKS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,6 +25,13 @@ PLAIN = {"messages": [{"role": "user", "content": "Tell me a story."}]}  # few o
 SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A storyteller of this module's own: some bodies change a server, as `system_prompt` does."""
+    with Server(tmp_path_factory.mktemp("any-body"), model="", n_ctx=Settings().n_ctx, threads=1) as server:
+        yield server.start()
+
+
 def bodies(path: str) -> st.SearchStrategy[Any]:
     """Return bodies that the document allows for a route; what they leave out is as often absent as not."""
     return DOCUMENT[path]["POST"].as_strategy().map(lambda case: case.body)
@@ -31,8 +39,8 @@ def bodies(path: str) -> st.SearchStrategy[Any]:
 
 @pytest.mark.timeout(20 * DEADLINE)
 @pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"])
-def test_no_body_is_an_internal_error_or_ends_the_engine(storyteller: Server, path: str) -> None:
-    engine = storyteller.engine
+def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str) -> None:
+    engine = own.engine
 
     @settings(
         max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
@@ -43,9 +51,9 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(storyteller: Server, pa
         if isinstance(body, dict):
             body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
             body |= PLAIN if "messages" in body else {}
-        response = requests.post(storyteller.url + path, json=body, timeout=DEADLINE)
+        response = requests.post(own.url + path, json=body, timeout=DEADLINE)
         assert response.status_code in (200, 400, 501), f"{response.status_code}: {response.text[:1000]}"
 
     send()
-    assert storyteller.engine == engine
-    assert storyteller.metric("requests_processing") == 0
+    assert own.engine == engine
+    assert own.metric("requests_processing") == 0

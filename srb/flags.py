@@ -205,6 +205,10 @@ _WITH_EFFECT = (
     Flag("--slots", "slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots --slots-endpoint-disable", switch=True),
     Flag("--slot-save-path", "state_dir"),
     Flag("--log-disable", "log_level", switch=True, value="error"),
+    Flag("--log-file", "log_file", "LLAMA_ARG_LOG_FILE"),
+    Flag("--log-format", "log_format"),
+    Flag("--log-jsonl", "log_format", "LLAMA_ARG_LOG_JSONL", switch=True, value="json"),
+    Flag("--no-log-jsonl", "log_format", switch=True, value="text"),
     Flag("-v --verbose --log-verbose", "log_level", switch=True, value="debug"),
     Flag("-lv --verbosity --log-verbosity", "log_level", "LLAMA_ARG_LOG_VERBOSITY", convert=_severity),
     Flag("--spm-infill", "spm_infill", switch=True),
@@ -326,10 +330,7 @@ _WITHOUT_EFFECT = {
         --mcp-servers-config LLAMA_ARG_MCP_SERVERS_CONFIG
         --mcp-servers-json LLAMA_ARG_MCP_SERVERS_JSON
         -ag --agent -no-ag --no-agent =0 LLAMA_ARG_AGENT""",
-    "logs go to the standard error, one form for all": """
-        --log-file LLAMA_ARG_LOG_FILE
-        --log-format
-        --log-jsonl --no-log-jsonl =0 LLAMA_ARG_LOG_JSONL
+    "lines of the log have one form, as text or as JSON (log_format)": """
         --log-prompts-dir
         --log-colors LLAMA_ARG_LOG_COLORS
         --log-prefix --no-log-prefix =0 LLAMA_ARG_LOG_PREFIX

@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,13 @@ _GRACE_SECONDS = 3  # gunicorn's workers look only once a second whether they sh
 
 
 class Logger(GunicornLogger):  # type: ignore[misc]
-    """gunicorn's own lines in the format of all others."""
+    """gunicorn's own lines in the form and the place of all others."""
 
-    error_fmt = logs.FORMAT
-    datefmt = logs.DATE_FORMAT
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        handler: Any = logs.make_handler(_settings)
+        handler._gunicorn = True  # so that the next setup takes it away again
+        self.error_log.handlers = [handler]
 
 
 def _fail(status: int, message: str) -> None:
@@ -49,6 +53,7 @@ def _load() -> Settings:
     """Return the settings, after looking at what would fail later and less clearly."""
     try:
         settings = Settings.load()
+        logs.make_handler(settings).close()
         _check_access(settings)
         if settings.engine_managed:
             check_model_file(settings)
@@ -148,6 +153,7 @@ def when_ready(server: Any) -> None:
     """Start the supervisor, which shows the first screen when the model is loaded."""
     global _supervisor, _shared_folder
     _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")
+    server.handle_hup = partial(_reload, server)
     url = _public_url(server.LISTENERS)
     notify(f"STATUS=listening on {url}")
     if not _settings.engine_managed:
@@ -157,6 +163,16 @@ def when_ready(server: Any) -> None:
     # A session of its own: Ctrl-C reaches the arbiter alone, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _reload(server: Any) -> None:
+    """On SIGHUP start other workers, if they can start: where one cannot, gunicorn would end the whole server."""
+    command = [sys.executable, "-m", "srb.web.check"]
+    checked = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if checked.returncode:
+        server.log.error("not reloaded: %s", checked.stderr.strip() or f"exit status {checked.returncode}")
+        return
+    server.reload()
 
 
 def _engine_environ() -> dict[str, str]:

@@ -1,20 +1,83 @@
-"""Log to stderr, one line an event, in every process alike."""
+"""Log one line an event, in every process alike: to stderr or a file, as text or as JSON.
+
+A file is opened anew when it has been moved or removed, so that logrotate needs to tell nobody.
+"""
 
 from __future__ import annotations
 
 import logging
+import logging.handlers
+import re
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from srb.errors import ConfigError
+from srb.settings import Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+FIELDS = "fields"  # of a record: what JSON lines have besides, by name (see `with_fields`)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def configure(level: str) -> None:
-    """Send `srb.*` loggers to stderr from `level` (debug, info, warning, error) upwards; may be called again."""
-    logger = logging.getLogger("srb")
-    logger.setLevel(level.upper())
-    logger.propagate = False
-    if not logger.handlers:
+class TextFormatter(logging.Formatter):
+    """Lines for people. What comes from outside can neither begin a line nor speak to a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(FORMAT, DATE_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], record.message)
+        return super().formatMessage(record)
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, pid, message, the record's fields, and a traceback in `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": record.getMessage(),
+        }
+        line |= getattr(record, FIELDS, {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def with_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `log.info(…, extra=…)` takes for a line that has these fields in JSON."""
+    return {FIELDS: dict(fields)}
+
+
+def make_handler(settings: Settings) -> logging.Handler:
+    """Return a handler that writes as the settings say. Raise ConfigError for a file that cannot be written."""
+    handler: logging.Handler
+    if settings.log_file:
+        try:
+            handler = logging.handlers.WatchedFileHandler(Path(settings.log_file).expanduser(), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"log_file: cannot write {settings.log_file}: {error.strerror}") from None
+    else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter(FORMAT, DATE_FORMAT))
-        logger.addHandler(handler)
+    handler.setFormatter(JSONFormatter() if settings.log_format == "json" else TextFormatter())
+    return handler
+
+
+def configure(settings: Settings) -> None:
+    """Send `srb.*` loggers where the settings say, from `log_level` upwards; may be called again."""
+    logger = logging.getLogger("srb")
+    logger.setLevel(settings.log_level.upper())
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.addHandler(make_handler(settings))

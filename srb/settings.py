@@ -135,6 +135,9 @@ class Settings(BaseModel):
     slots: bool = Field(True, description="serve GET /slots, which shows what is being generated")
     props: bool = Field(False, description="allow POST /props")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe lines to log")
+    log_format: Literal["text", "json"] = Field("text", description="form of the lines, one for each request")
+    log_file: str = Field("", description="file to log to, opened anew when it was moved away; empty: standard error")
+    log_prompts: bool = Field(False, description="log the prompts of requests too")
 
     # Access
     api_key: str = Field("", repr=False, description="keys of which a client has to send one; several with commas")

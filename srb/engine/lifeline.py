@@ -1,4 +1,4 @@
-"""Die with the parent: no engine may hold a GPU's memory after the server that wanted it is gone."""
+"""Die with the parent, and of nothing that was meant for it: no engine may outlive the server that wanted it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def die_with_parent(parent: int) -> None:
         threading.Thread(target=_watch, args=(parent,), name="lifeline", daemon=True).start()
     if os.getppid() != parent:  # it ended before we asked
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def ignore_reloads() -> None:
+    """Ignore what tells a web server to load its settings or open its log again, where it is sent to all processes."""
+    for signum in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(signum, signal.SIG_IGN)
 
 
 def _watch(parent: int) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from srb import logs
 from srb.engine.connection import Listener
-from srb.engine.lifeline import die_with_parent
+from srb.engine.lifeline import die_with_parent, ignore_reloads
 from srb.engine.loop import DecodeLoop, EngineCore, Intake, Stop
 from srb.engine.pulse import Pulse
 from srb.engine.reports import Reporter, ToSupervisor, ToSystemd
@@ -176,6 +176,7 @@ def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine]
     parser.add_argument("--parent", type=int, help="pid of the supervisor; the engine ends when it does")
     parser.add_argument("--report", type=int, help="descriptor of the pipe that tells the supervisor how it goes")
     options = parser.parse_args(argv)
+    ignore_reloads()
     if options.parent is not None:
         die_with_parent(options.parent)
     faulthandler.enable()  # native code that aborts, or hangs and is made to, shows from where it was called
@@ -184,7 +185,7 @@ def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine]
     supervisor = None if options.report is None else ToSupervisor(options.report)
     try:
         settings = Settings.load()
-        logs.configure(settings.log_level)
+        logs.configure(settings)
         return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
     except ConfigError as error:
         if supervisor is not None:

@@ -19,7 +19,7 @@ import time
 import orjson
 
 from srb import logs
-from srb.engine.lifeline import die_with_parent
+from srb.engine.lifeline import die_with_parent, ignore_reloads
 from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL, clean_up, make_runtime_dir, remove_status, write_status
 from srb.errors import ConfigError
 from srb.settings import Settings
@@ -229,9 +229,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="pid of the web server; everything ends when it does")
     parser.add_argument("--url", default="", help="the web server's address, shown once the model is loaded")
     options = parser.parse_args(argv)
+    ignore_reloads()
     try:
         settings = Settings.load()
-        logs.configure(settings.log_level)
+        logs.configure(settings)
         supervisor = Supervisor(settings, options.url)
         if options.parent is not None:
             die_with_parent(options.parent)

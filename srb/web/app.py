@@ -6,6 +6,7 @@ Nothing connects or starts here: the first request does, in the worker process w
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from srb.web.access import Access
 from srb.web.chat import check_configured
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.replies import json_reply
+from srb.web.request_log import BEGAN, answered
 from srb.web.state import Web, web
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ class Application(Flask):
     metrics: Metrics
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ[BEGAN] = time.monotonic()
+
         def counted(status: str, *rest: Any) -> Any:
             self.metrics.count(environ, status)
+            answered(environ, status)
             return start_response(status, *rest)
 
         return self.access(environ, counted, super().wsgi_app)
@@ -55,7 +60,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     """
     if settings is None:
         settings = Settings.load()
-        logs.configure(settings.log_level)
+        logs.configure(settings)
     check_configured(settings)
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import gevent
@@ -17,9 +17,10 @@ from prometheus_client import Gauge
 
 from srb.client import EngineClient, Mailbox
 from srb.errors import Cancelled, RateLimited, ShuttingDown, SRBError
-from srb.protocol import Done, Failed, Generate, Rejected
+from srb.protocol import Generate
 from srb.settings import Settings
 from srb.web.limits import CLIENT, within
+from srb.web.request_log import CallLine
 
 log = logging.getLogger("srb.web")
 
@@ -30,13 +31,13 @@ SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 class OpenRequest:
     """One HTTP call with its commands and mailbox; `close()` releases whatever of it is still held."""
 
-    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], environ: Mapping[str, Any]) -> None:
+    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], environ: MutableMapping[str, Any]) -> None:
         self.commands = tuple(commands)
         self.client = environ.get(CLIENT, "")
         self.mailbox = Mailbox(())
         self._registry = registry
         self._socket = environ.get("gunicorn.socket")
-        self._began = time.monotonic()
+        self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -70,7 +71,7 @@ class OpenRequest:
         self.abandon(reason or Cancelled("The response was closed"))
         if self._socket is not None:
             self._let_go(self._socket)
-        self._log_end()
+        self._line.write(self.mailbox)
 
     def _let_go(self, sock: Any) -> None:
         """Give the connection back as it was; a worker that stops must not wait for another request on it."""
@@ -80,26 +81,6 @@ class OpenRequest:
                 sock.shutdown(socket.SHUT_RD)
             except OSError:
                 pass  # the client was faster
-
-    def _log_end(self) -> None:
-        done = [event for event in self.mailbox.ended if isinstance(event, Done)]
-        failed = [event.slug for event in self.mailbox.ended if isinstance(event, Rejected | Failed)]
-        prompt = sum(self.mailbox.prompt_tokens.values())
-        cached = sum(event.cached_tokens for event in done)
-        new = sum(event.completion_tokens for event in done)
-        log.info(
-            "%s: %s, %d branches, prompt %d (cached %d, restored %d, computed %d), new %d tokens, %.0f/s, %.0f ms",
-            self.commands[0].request_id,
-            failed[0] if failed else "done" if done else "refused",
-            sum(len(command.branches) for command in self.commands),
-            prompt,
-            cached,
-            sum(event.restored_tokens for event in done),
-            prompt - cached,
-            new,
-            1000 * new / (sum(event.predicted_ms for event in done) or 1),
-            (time.monotonic() - self._began) * 1000,
-        )
 
 
 class OpenRequests:
@@ -121,7 +102,7 @@ class OpenRequests:
     def __repr__(self) -> str:
         return f"<OpenRequests {len(self)} open{', closing' if self.closing else ''}>"
 
-    def open(self, commands: Sequence[Generate], environ: Mapping[str, Any]) -> OpenRequest:
+    def open(self, commands: Sequence[Generate], environ: MutableMapping[str, Any]) -> OpenRequest:
         """Submit the commands of one call, watched from before the engine has answered.
 
         Raise the engine's refusal, InvalidRequest or RateLimited where the client asks for more than it may have, or
@@ -144,6 +125,10 @@ class OpenRequests:
             request.close()
             raise
         return request
+
+    @property
+    def log_prompts(self) -> bool:
+        return self._settings.log_prompts
 
     @property
     def write_timeout(self) -> int:

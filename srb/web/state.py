@@ -36,7 +36,7 @@ class Web:
         self.client.start()
 
     def shut_down(self, grace: float | None = None) -> None:
-        """Refuse new generating calls and end the open ones in time; see OpenRequests.shut_down."""
+        """End the open generating calls in time and refuse others then; see OpenRequests.shut_down."""
         self.requests.shut_down(grace)
 
 

@@ -1,0 +1,149 @@
+"""New settings, new code and a new server take over while streams run (SIGHUP, SIGUSR2, SIGTERM)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.e2e.conftest import MakeServer, Server, everything_ends
+from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
+from tests.processes import DEADLINE, is_alive, wait_for
+
+pytestmark = pytest.mark.e2e
+
+LONG = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 3000, "ignore_eos": True}
+
+
+def reload(server: Server) -> None:
+    """Send SIGHUP and return when the old workers know that they end; from then on other workers are asked."""
+    old = server.workers
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: not any(listens(pid, server.port) for pid in old), "the old workers do not accept connections")
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether a process has the socket open that listens on a port."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A"}
+    assert listening
+    with contextlib.suppress(FileNotFoundError):  # the process has ended, or a descriptor is closed
+        return any(os.readlink(link) in listening for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def test_row_28_a_stream_may_finish_while_new_workers_serve(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=60).start()
+    [old] = server.workers
+    stream = Stream(server, LONG)
+    stream.until("stream")
+    reload(server)
+    assert stream.rest()[-1]["event"] == "done"
+    wait_for(lambda: not is_alive(old), "the old worker has ended")
+    assert len(texts(server)) == 2
+
+
+def test_row_28_a_stream_that_does_not_finish_in_time_is_told_so(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=2).start()
+    [old], engine = server.workers, server.engine
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    reload(server)
+    wait_for(lambda: server.health() == 200, "the new worker serves")
+    assert "shutting_down" in orjson.dumps(stream.rest()).decode()
+    wait_for(lambda: not is_alive(old), "the old worker has ended")
+    wait_for(lambda: server.metric("requests_processing") == 0, "its request has ended")
+    assert server.engine == engine
+    assert "Traceback" not in server.logs
+
+
+def test_a_reload_brings_new_settings_to_the_workers(make_server: MakeServer, tmp_path: Path) -> None:
+    config = tmp_path / "srb.toml"
+    config.write_text("n = 2")
+    server = make_server(config=config).start()
+    assert Stream(server, {"prompt": "Once", "max_tokens": 2}).next()["count"] == 2
+    config.write_text("n = 3")
+    reload(server)
+    assert Stream(server, {"prompt": "Once", "max_tokens": 2}).next()["count"] == 3
+
+
+def test_no_request_is_refused_during_a_reload(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=60, workers=2).start()
+    stop = threading.Event()
+    refused: list[str] = []
+
+    def ask() -> None:
+        while not stop.is_set():
+            answer = server.post("/v1/completions", BRIEF | {"stream": False})
+            if answer.status_code != 200:
+                refused.append(answer.text)
+
+    clients = [threading.Thread(target=ask) for _ in range(3)]
+    for client in clients:
+        client.start()
+    try:
+        for _ in range(2):
+            reload(server)
+    finally:
+        stop.set()
+    for client in clients:
+        client.join(DEADLINE)
+    assert refused == []
+
+
+@pytest.mark.parametrize("mistake", ["n = 0", "no_such_setting = 1", "not TOML", 'chat_template = "{% if %}"'])
+def test_a_reload_with_a_mistake_in_the_settings_changes_nothing(
+    make_server: MakeServer, tmp_path: Path, mistake: str
+) -> None:
+    config = tmp_path / "srb.toml"
+    config.write_text("n = 2")
+    server = make_server(config=config).start()
+    workers = server.workers
+    config.write_text(mistake)
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: "not reloaded" in server.logs, "it says why not")
+    assert server.workers == workers
+    assert len(texts(server)) == 2
+    config.write_text("n = 3")
+    reload(server)
+
+
+def test_row_28_an_upgrade_ends_the_old_servers_streams_and_serves_on(make_server: MakeServer) -> None:
+    server = make_server(graceful_timeout=2).start()
+    before, engine = set(server.all_pids()), server.engine
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    server.process.send(signal.SIGUSR2)
+    wait_for(lambda: "another engine" in server.logs, "the new server's engine waits")
+    [new_arbiter] = set(server.workers) - before
+    try:
+        assert server.health() == 200, "old and new workers share the old engine"
+        assert server.engine == engine
+        server.process.send(signal.SIGTERM)
+        assert "shutting_down" in orjson.dumps(stream.rest()).decode()
+        assert server.wait() == 0
+        wait_for(lambda: not any(map(is_alive, before)), "all of the old server has ended")
+        wait_for(lambda: server.health() == 200 and texts(server), "the new server has an engine of its own")
+    finally:
+        os.kill(new_arbiter, signal.SIGTERM)
+        wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
+    assert not server.runtime.exists()
+
+
+def test_an_upgrade_to_a_server_that_cannot_start_leaves_the_old_one(make_server: MakeServer, tmp_path: Path) -> None:
+    config = tmp_path / "srb.toml"
+    config.write_text("n = 2")
+    server = make_server(config=config).start()
+    before = server.all_pids()
+    config.write_text("n = 0")
+    server.process.send(signal.SIGUSR2)
+    wait_for(lambda: "srb: n (from " in server.logs, "the new server says why not")
+    assert len(texts(server)) == 2
+    wait_for(lambda: set(server.all_pids()) == set(before), "it has left")
+    with everything_ends(server):
+        assert server.stop() == 0

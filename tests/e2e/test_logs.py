@@ -1,0 +1,88 @@
+"""What a whole server writes down: a line for each request, in one form, and nobody's secrets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.e2e.conftest import MakeServer
+from tests.e2e.streams import BRIEF, Stream
+from tests.processes import wait_for
+
+pytestmark = pytest.mark.e2e
+
+KEYS = ["sk-of-the-variable", "sk-of-the-file", "sk-that-is-wrong"]
+PROMPT = "Nobody should read this sentence."
+
+
+def lines(log_file: Path, **wanted: object) -> list[dict[str, Any]]:
+    """Return the JSON lines that have these fields."""
+    found = [orjson.loads(line) for line in log_file.read_text().splitlines()]
+    return [line for line in found if wanted.items() <= line.items()]
+
+
+def test_each_request_is_one_json_line_without_its_prompt(make_server: MakeServer, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    server = make_server(log_format="json", log_file=log_file, log_level="debug").start()
+    Stream(server, BRIEF | {"prompt": PROMPT, "stop": ["Nor this."]}).rest()
+    server.post("/v1/completions", {"prompt": PROMPT, "n": 0})
+    server.post("/tokenize?with=secrets", {"content": PROMPT})
+    server.get("/no/such/path")
+    wait_for(lambda: lines(log_file, path="/no/such/path"), "the last of them is there")
+    [done] = lines(log_file, path="/v1/completions", outcome="done")
+    assert (done["branches"], done["completion_tokens"], done["client"]) == (2, 8, "127.0.0.1")
+    [wrong] = lines(log_file, path="/v1/completions", status=400)
+    [asked] = lines(log_file, path="/tokenize")
+    assert (wrong["method"], asked["status"]) == ("POST", 200)
+    assert server.stop() == 0
+    text = log_file.read_text()
+    assert {line["logger"] for line in lines(log_file)} >= {"srb.web", "srb.client", "gunicorn.error"}
+    assert "Nobody" not in text
+    assert "secrets" not in text
+    assert "INFO" not in server.logs  # all of it is in the file
+
+
+def test_prompts_are_logged_where_that_is_asked_for(make_server: MakeServer, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    server = make_server(log_format="json", log_file=log_file, log_prompts="true").start()
+    server.post("/v1/completions", BRIEF | {"prompt": PROMPT, "stream": False})
+    [line] = wait_for(lambda: lines(log_file, outcome="done"), "it is logged")
+    assert line["prompts"] == [[PROMPT]]
+
+
+def test_logrotate_may_move_the_file_and_signal_everybody(make_server: MakeServer, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    server = make_server(log_format="json", log_file=log_file).start()
+    pids = set(server.all_pids())
+    log_file.rename(tmp_path / "log.1")
+    for pid in pids:  # as `systemctl kill -s USR1` does
+        os.kill(pid, signal.SIGUSR1)
+    Stream(server, BRIEF).rest()
+    wait_for(lambda: log_file.exists() and lines(log_file, outcome="done"), "it is logged in a new file")
+    assert not lines(tmp_path / "log.1", outcome="done")
+    assert set(server.all_pids()) == pids
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_key_is_logged_or_shown(make_server: MakeServer, tmp_path: Path, log_format: str) -> None:
+    (tmp_path / "keys").write_text(KEYS[1])
+    server = make_server(api_key=KEYS[0], api_key_file=tmp_path / "keys", log_level="debug", log_format=log_format)
+    server.start()
+    shown = ""
+    for key in KEYS:
+        for headers in ({"Authorization": f"Bearer {key}"}, {"X-Api-Key": key}):
+            server.post("/v1/completions", BRIEF | {"stream": False}, headers=headers)
+            for path in ("/props", "/metrics", "/slots", "/v1/models", "/openapi.json", "/health", f"/x?api_key={key}"):
+                shown += server.get(path, headers=headers).text
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: server.health() == 200, "it goes on")
+    assert server.stop() == 0
+    assert "done, 2 branches" in server.logs
+    for key in KEYS:
+        assert key not in server.logs
+        assert key not in shown

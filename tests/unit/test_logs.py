@@ -1,0 +1,77 @@
+"""The lines that are logged: their two forms, what may stand in them, and where they go."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from srb import logs
+from srb.errors import ConfigError
+from srb.settings import Settings
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("srb")
+    yield logger
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.propagate = True
+
+
+def written(log_file: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in log_file.read_text().splitlines()]
+
+
+def test_a_json_line_has_the_message_the_fields_and_the_traceback(logger: logging.Logger, tmp_path: Path) -> None:
+    logs.configure(Settings(log_format="json", log_file=str(tmp_path / "log")))
+    logger.info("%(what)s ends", {"what": "it"}, extra=logs.with_fields({"what": "it", "tokens": 3}))
+    try:
+        raise ValueError("no\nway")
+    except ValueError:
+        logger.exception("two\nlines")
+    first, second = written(tmp_path / "log")
+    assert (first["message"], first["what"], first["tokens"], first["level"]) == ("it ends", "it", 3, "info")
+    assert second["message"] == "two\nlines"
+    assert "ValueError" in str(second["exception"])
+
+
+def test_no_message_begins_a_line_of_its_own_or_speaks_to_the_terminal(logger: logging.Logger) -> None:
+    logs.configure(Settings())
+    stream = io.StringIO()
+    [handler] = logger.handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(stream)
+    logger.info("/path\n2026 INFO root: all is well \x1b[2J\u2028")
+    assert stream.getvalue().endswith("/path\\n2026 INFO root: all is well \\x1b[2J\\u2028\n")
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_file_that_was_moved_away_is_opened_anew(logger: logging.Logger, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    logs.configure(Settings(log_format="json", log_file=str(log_file)))
+    logger.info("before")
+    log_file.rename(tmp_path / "log.1")
+    logger.info("after")
+    assert [line["message"] for line in written(log_file)] == ["after"]
+    assert [line["message"] for line in written(tmp_path / "log.1")] == ["before"]
+
+
+def test_configuring_again_changes_the_form_and_doubles_no_line(logger: logging.Logger, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    logs.configure(Settings(log_file=str(log_file)))
+    logs.configure(Settings(log_file=str(log_file), log_format="json", log_level="warning"))
+    logger.info("not this")
+    logger.warning("this")
+    assert [line["message"] for line in written(log_file)] == ["this"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="log_file: cannot write /nowhere/log: No such file"):
+        logs.configure(Settings(log_file="/nowhere/log"))

@@ -1,0 +1,31 @@
+"""The short form of `python -m tests.soak`: random load with an engine that is killed, and requests that make no sense."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import MakeServer
+from tests.processes import DEADLINE
+from tests.soak.__main__ import SETTINGS
+from tests.soak.runs import fuzz, soak
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(10 * DEADLINE)]
+
+SECONDS = float(os.environ.get("SRB_TEST_SOAK_SECONDS", "40"))
+REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "1200"))
+
+
+def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server(**SETTINGS, model="", workers=2, state_dir=tmp_path).start()
+    report = fuzz(server, REQUESTS, clients=8, seed=1)
+    assert not report.problems, report.text()
+
+
+def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(make_server: MakeServer) -> None:
+    server = make_server(**SETTINGS, model="", workers=2).start()
+    report = soak(server, SECONDS, kill_every=SECONDS / 3, clients=12, seed=1)
+    print(report.text())
+    assert not report.problems, report.text()

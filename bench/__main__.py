@@ -25,7 +25,7 @@ from typing import Any
 
 import orjson
 
-from bench import client
+from bench import client, load
 from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
 from bench.scenarios import Target, compare
 from bench.work import Measure, Work
@@ -156,11 +156,22 @@ def _parse() -> argparse.Namespace:
         "--scenarios", action="store_true", help="what writers do, on the last model, instead of the loop"
     )
     parser.add_argument("--peer", default="", help="base URL of a llama-server to run the scenarios on, in turns")
+    parser.add_argument(
+        "--load",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="many streaming clients at once, on the server at URL or, without it, on one of our own",
+    )
+    parser.add_argument("--clients", type=int, default=200, help="of --load (default: %(default)s)")
     return parser.parse_args()
 
 
 def main() -> None:
     options = _parse()
+    if options.load is not None:
+        _load(options)
+        return
     models = options.model or [Settings().model_path, _random_model()]
     if options.scenarios or options.peer:
         environ = {**os.environ, "SRB_MODEL": str(models[-1].absolute()), "SRB_N_CTX": "16384"}
@@ -175,6 +186,21 @@ def main() -> None:
             ns = [int(n) for n in options.n.split(",")]
             results[model.name] = measure(model.absolute(), ns, options.tokens, options.rounds)
     print("\n" + orjson.dumps({"tokens": options.tokens, "rounds": options.rounds, "results": results}).decode())
+
+
+def _load(options: argparse.Namespace) -> None:
+    """Put the load on our own server, or on the one that is named, and on the peer; n is 2 unless it is given."""
+    n = 2 if "," in options.n else int(options.n)
+    model = (options.model or [Settings().model_path])[-1].absolute()
+    with contextlib.ExitStack() as stack:
+        url = options.load or stack.enter_context(server({**os.environ, "SRB_MODEL": str(model)}))
+        targets = [Target.srb(url)] + ([Target.peer(options.peer)] if options.peer else [])
+        print(load.HEAD, flush=True)
+        rows = []
+        for target in targets:
+            rows.append(load.run(target, options.clients, n, options.tokens))
+            print(load.line(rows[-1]), flush=True)
+    print("\n" + orjson.dumps(rows).decode())
 
 
 def _random_model() -> Path:

@@ -1,0 +1,92 @@
+"""The example for nginx: what it forwards arrives as it is made, and a client that leaves is noticed behind it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.e2e.conftest import MakeServer, Server, free_port
+from tests.e2e.streams import ENDLESS
+from tests.processes import DEADLINE, ROOT, Process, clean_environ, wait_for
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        shutil.which("nginx") is None, reason="nginx is not installed (Debian: apt install nginx-light)"
+    ),
+]
+
+AROUND = """
+daemon off;
+pid {folder}/pid;
+error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/srb.conf;
+}}
+"""
+
+
+@pytest.fixture
+def server(make_server: MakeServer) -> Server:
+    return make_server(allowed_hosts="srb.example.org").start()
+
+
+@pytest.fixture
+def url(server: Server, tmp_path: Path) -> Iterator[str]:
+    """The address of an nginx with the example's configuration before a server."""
+    port, certificate, key = free_port(), tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=srb.example.org",
+         "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=DEADLINE,
+    )  # fmt: skip
+    text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
+    text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl").replace("/etc/ssl/srb", str(tmp_path))
+    (tmp_path / "srb.conf").write_text(text.replace("127.0.0.1:9090", f"127.0.0.1:{server.port}"))
+    (tmp_path / "nginx.conf").write_text(AROUND.format(folder=tmp_path))
+    command = ["nginx", "-e", "stderr", "-c", str(tmp_path / "nginx.conf")]
+    subprocess.run([*command, "-t"], check=True, timeout=DEADLINE)
+    with ExitStack() as stack:
+        stack.enter_context(Process(command, clean_environ(), tmp_path / "nginx.log"))
+        url = f"https://127.0.0.1:{port}"
+        wait_for(lambda: answers(url), "nginx listens")
+        yield url
+
+
+def answers(url: str) -> bool:
+    try:
+        return get(url + "/health").status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def get(url: str) -> requests.Response:
+    return requests.get(url, headers={"Host": "srb.example.org"}, verify=False, timeout=DEADLINE)
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_events_pass_one_by_one_and_a_client_that_leaves_ends_its_request(server: Server, url: str) -> None:
+    options = {"headers": {"Host": "srb.example.org"}, "verify": False, "timeout": DEADLINE, "stream": True}
+    with requests.post(f"{url}/v1/completions", json=ENDLESS, **options) as answer:
+        lines = answer.iter_lines(chunk_size=1)
+        assert b'"event":"start"' in next(lines)  # of a stream that has no end
+        assert server.metric("requests_processing") == 1
+    wait_for(lambda: server.metric("requests_processing") == 0, "its request has ended")
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_name_that_is_not_the_servers_is_refused_behind_nginx_too(url: str) -> None:
+    answer = requests.get(f"{url}/v1/models", headers={"Host": "evil.example"}, verify=False, timeout=DEADLINE)
+    assert answer.status_code == 403

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from srb.settings import Settings
-from tests.processes import PYTHON, Process, children, clean_environ, command_line, is_alive, status, wait_for
+from tests.processes import DEADLINE, PYTHON, Process, children, clean_environ, command_line, is_alive, status, wait_for
 from tools.random_gguf import write_llama
 
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
@@ -184,6 +184,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(folder, model=model, n_ctx=8192, threads=1, flash_attn="off", cache_type_k="f32",
                 cache_type_v="f32") as shared:  # fmt: skip
         yield shared.start()
+
+
+def openai_options(server: Server) -> dict[str, Any]:
+    """Return what OpenAI's client is made with to ask a server, once and without a key."""
+    return {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": DEADLINE}
 
 
 @contextlib.contextmanager

@@ -10,8 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.conftest import Server
-from tests.processes import DEADLINE
+from tests.e2e.conftest import Server, openai_options
 
 pytestmark = pytest.mark.e2e
 
@@ -37,20 +36,16 @@ TOOLS: Any = [
 ]
 
 
-def options(server: Server) -> dict[str, Any]:
-    return {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": DEADLINE}
-
-
 @pytest.fixture
 def client(storyteller: Server) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(**options(storyteller)) as made:
+    with openai.OpenAI(**openai_options(storyteller)) as made:
         yield made
 
 
 @pytest.fixture
 def exact(tiny: Server) -> Iterator[openai.OpenAI]:
     """A client of the model whose texts can be compared."""
-    with openai.OpenAI(**options(tiny)) as made:
+    with openai.OpenAI(**openai_options(tiny)) as made:
         yield made
 
 
@@ -117,7 +112,7 @@ def test_the_asynchronous_client_runs_several_conversations_at_once(tiny: Server
         return collected.texts
 
     async def all_streams() -> list[list[str]]:
-        async with openai.AsyncOpenAI(**options(tiny)) as asynchronous:
+        async with openai.AsyncOpenAI(**openai_options(tiny)) as asynchronous:
             return await asyncio.gather(*(stream(asynchronous, seed) for seed in (1, 2, 3)))
 
     for seed, texts in zip((1, 2, 3), asyncio.run(all_streams()), strict=True):

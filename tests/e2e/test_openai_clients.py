@@ -14,8 +14,8 @@ import openai
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer, Server
-from tests.processes import DEADLINE, wait_for
+from tests.e2e.conftest import MakeServer, Server, openai_options
+from tests.processes import wait_for
 from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e
@@ -23,13 +23,9 @@ pytestmark = pytest.mark.e2e
 ASK: dict[str, Any] = {"model": "tiny", "prompt": "Once upon a time,", "max_tokens": 24, "seed": 42}
 
 
-def options(server: Server) -> dict[str, Any]:
-    return {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": DEADLINE}
-
-
 @pytest.fixture
 def client(tiny: Server) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(**options(tiny)) as made:
+    with openai.OpenAI(**openai_options(tiny)) as made:
         yield made
 
 
@@ -99,7 +95,7 @@ def test_the_asynchronous_client_runs_several_streams_at_once(tiny: Server, clie
         return collected.texts
 
     async def all_streams() -> list[list[str]]:
-        async with openai.AsyncOpenAI(**options(tiny)) as asynchronous:
+        async with openai.AsyncOpenAI(**openai_options(tiny)) as asynchronous:
             return await asyncio.gather(*(stream(asynchronous, seed) for seed in seeds))
 
     together = asyncio.run(all_streams())
@@ -136,7 +132,7 @@ def test_stop_strings_and_finish_reasons(client: openai.OpenAI) -> None:
 
 
 def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
-    with openai.OpenAI(**options(storyteller)) as client:
+    with openai.OpenAI(**openai_options(storyteller)) as client:
         [choice] = client.completions.create(**ASK, n=1, logprobs=3).choices
     logprobs = choice.logprobs
     assert logprobs is not None
@@ -150,7 +146,7 @@ def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
 
 
 def test_echo_scores_a_prompt_without_writing_a_word(storyteller: Server) -> None:
-    with openai.OpenAI(**options(storyteller)) as client:
+    with openai.OpenAI(**openai_options(storyteller)) as client:
         answer = client.completions.create(**ASK | {"max_tokens": 0}, echo=True, logprobs=2)
         again = client.completions.create(**ASK | {"max_tokens": 0}, echo=True, logprobs=2)
     [choice] = answer.choices
@@ -188,7 +184,7 @@ def test_the_best_of_six_are_those_of_the_highest_mean_logprob(client: openai.Op
 
 
 def test_a_suffix_is_led_up_to_by_a_model_that_can(storyteller: Server) -> None:
-    with openai.OpenAI(**options(storyteller)) as client:
+    with openai.OpenAI(**openai_options(storyteller)) as client:
         [choice] = client.completions.create(**ASK, suffix=" They lived happily ever after.").choices
     assert choice.text
 
@@ -242,7 +238,7 @@ def test_what_the_engine_refuses_is_a_bad_request_error_that_names_it(
 
 def test_the_asynchronous_client_raises_the_same_errors(tiny: Server) -> None:
     async def ask(**body: Any) -> None:
-        async with openai.AsyncOpenAI(**options(tiny)) as asynchronous:
+        async with openai.AsyncOpenAI(**openai_options(tiny)) as asynchronous:
             await asynchronous.completions.create(**ASK | body)
 
     with pytest.raises(openai.BadRequestError):
@@ -254,7 +250,7 @@ def test_the_asynchronous_client_raises_the_same_errors(tiny: Server) -> None:
 def test_a_wrong_key_is_an_authentication_error(make_server: MakeServer) -> None:
     server = make_server(api_key="right").start()
     for key, good in (("right", True), ("wrong", False)):
-        with openai.OpenAI(**options(server) | {"api_key": key}) as client:
+        with openai.OpenAI(**openai_options(server) | {"api_key": key}) as client:
             if good:
                 assert client.completions.create(**ASK).choices
             else:
@@ -267,7 +263,7 @@ def test_a_full_queue_is_a_rate_limit_error(make_server: MakeServer, tmp_path: P
     model = write_llama(tmp_path / "tiny.gguf")
     server = make_server(model=model, max_queue=1, n_seq_max=2, n_ctx=32768, threads=1).start()
     body = orjson.dumps(ASK | {"n": 64, "max_tokens": -1, "ignore_eos": True})  # one branch after the other
-    with ExitStack() as stack, openai.OpenAI(**options(server)) as client:
+    with ExitStack() as stack, openai.OpenAI(**openai_options(server)) as client:
         for gauge in ("requests_processing", "requests_deferred"):
             connection = stack.enter_context(closing(HTTPConnection("127.0.0.1", server.port)))
             connection.request("POST", "/v1/completions", body)
@@ -286,7 +282,7 @@ def test_a_route_that_is_not_there_is_a_not_found_error(client: openai.OpenAI) -
 def test_a_server_without_its_engine_is_an_internal_server_error(make_server: MakeServer) -> None:
     server = make_server(engine_managed=False).start(wait=False)
     wait_for(lambda: server.health() == 503, "the web server answers")
-    with openai.OpenAI(**options(server)) as client, pytest.raises(openai.InternalServerError) as caught:
+    with openai.OpenAI(**openai_options(server)) as client, pytest.raises(openai.InternalServerError) as caught:
         client.completions.create(**ASK)
     assert caught.value.status_code == 503
     assert caught.value.response.headers["Retry-After"] == "1"
@@ -294,7 +290,7 @@ def test_a_server_without_its_engine_is_an_internal_server_error(make_server: Ma
 
 def test_leaving_a_stream_ends_its_branches(storyteller: Server) -> None:
     body = ASK | {"max_tokens": -1, "n": 2}
-    with openai.OpenAI(**options(storyteller)) as client:
+    with openai.OpenAI(**openai_options(storyteller)) as client:
         with client.completions.create(**body, stream=True, extra_body={"ignore_eos": True}) as stream:
             next(iter(stream))
             assert storyteller.metric("requests_processing") == 1

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer, Server
+from srb.settings import BUNDLED_MODEL
+from tests.e2e.conftest import GUNICORN, MakeServer, Server
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
-from tests.processes import PYTHON, Process, is_alive, wait_for
+from tests.processes import PYTHON, Process, children, is_alive, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -86,3 +89,67 @@ def test_row_21_until_the_model_is_loaded_workers_answer_503(make_server: MakeSe
             engine.stop(signal.SIGKILL)
         wait_for(lambda: server.health() == 503, "its end is noticed")
     assert server.workers == workers
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV], ids=lambda signum: signum.name)
+def test_row_22_a_dead_engine_ends_streams_with_an_event_and_answers_with_503(
+    make_server: MakeServer, signum: signal.Signals
+) -> None:
+    server = make_server(workers=2).start()
+    all_are_ready(server)
+    before, workers, engine = texts(server), sorted(server.workers), server.engine
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    with ThreadPoolExecutor() as pool:
+        whole = pool.submit(server.post, "/v1/completions", ENDLESS | {"stream": False})
+        wait_for(lambda: server.metric("requests_processing") == 2, "both requests run")
+        os.kill(engine, signum)
+        answer = whole.result()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    last = stream.rest()[-1]
+    assert (last["event"], last["code"]) == ("error", "engine_restarted")
+    server.wait_ready()
+    all_are_ready(server)
+    assert texts(server) == before
+    assert sorted(server.workers) == workers
+    assert f"the engine ended ({signum.name})" in server.logs
+
+
+def test_row_22_engines_that_die_at_once_are_started_ever_more_slowly(make_server: MakeServer) -> None:
+    server = make_server().start()
+    for delay in (0.1, 0.2, 0.4, 0.8):
+        os.kill(server.engine, signal.SIGKILL)
+        wait_for(lambda delay=delay: f"started again in {delay} s" in server.logs, "it is said")  # type: ignore[misc]
+    server.wait_ready()
+
+
+def check_failed(server: Server, said: str) -> None:
+    """Check that the engine is not started again and that the web server says why, once in the logs and to everybody."""
+    wait_for(lambda: server.status["state"] == "failed", "the status says so")
+    wait_for(lambda: server.health() == 503 and state_told(server) == "failed", "the web server says so")
+    answer = server.post("/v1/completions", BRIEF)
+    assert answer.status_code == 503
+    assert "Retry-After" not in answer.headers
+    assert said in answer.json()["error"]["message"]
+    wait_for(lambda: not children(server.supervisor), "the engine has ended")
+    assert server.live() == 200
+    assert server.logs.count("srb: ") == 1
+    assert "Traceback" not in server.logs
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("part", [0.01, 0.5, 0.99])
+def test_row_24_a_truncated_model_is_said_once_and_not_tried_again(
+    make_server: MakeServer, tmp_path: Path, part: float
+) -> None:
+    whole = BUNDLED_MODEL.read_bytes()
+    model = tmp_path / "truncated.gguf"
+    model.write_bytes(whole[: int(len(whole) * part)])
+    check_failed(make_server(model=model).start(wait=False), str(model))
+
+
+def test_row_25_more_memory_than_there_is_is_said_with_its_size(make_server: MakeServer) -> None:
+    little = ("bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", *GUNICORN)
+    server = make_server(model="", n_ctx=2**24, command=little).start(wait=False)
+    check_failed(server, "no context of 16777216 cells")
+    assert re.search(r"failed to allocate buffer of size \d+", server.logs)

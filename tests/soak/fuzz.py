@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 ALLOWED = {
+    100,
     200,
     204,
     206,

@@ -1,0 +1,109 @@
+"""Bodies that native code must never see, in every dialect. A test's name begins with its row in docs/faults.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+import requests
+
+from tests.e2e.conftest import Server
+from tests.processes import DEADLINE
+
+pytestmark = pytest.mark.e2e
+
+MESSAGES = [{"role": "user", "content": "Hello"}]
+ROUTES: dict[str, dict[str, Any]] = {
+    "/v1/srb/completions": {"prompt": "Once", "max_tokens": 2},
+    "/v1/completions": {"model": "m", "prompt": "Once", "max_tokens": 2},
+    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 2},
+    "/completion": {"prompt": "Once", "n_predict": 2},
+    "/stream": {"prompt": "Once", "n_predict": 2},
+}
+COUNTED = ["/v1/srb/completions", "/v1/completions", "/v1/chat/completions"]
+
+
+@pytest.fixture(autouse=True)
+def engine_is_unharmed(storyteller: Server) -> Iterator[None]:
+    """After whatever a test has sent, the same engine runs and has been asked for nothing that it still holds."""
+    engine = storyteller.engine
+    yield
+    assert storyteller.engine == engine
+    assert storyteller.metric("requests_processing") == 0
+    assert storyteller.post("/v1/srb/completions", ROUTES["/v1/srb/completions"]).status_code == 200
+
+
+def refused(server: Server, path: str, field: str, value: str) -> str:
+    """Send a field's value, as JSON text, and return the message of the 400 that has to come."""
+    body = orjson.dumps({name: part for name, part in ROUTES[path].items() if name != field})
+    data = body[:-1] + f',"{field}":{value}}}'.encode()
+    answer = requests.post(server.url + path, data=data, timeout=DEADLINE)
+    assert answer.status_code == 400, f"{path} {value[:50]}: {answer.status_code} {answer.text[:300]}"
+    message: str = answer.json()["error"]["message"]
+    return message
+
+
+@pytest.mark.parametrize("path", COUNTED)
+def test_row_01_a_number_of_branches_that_is_none_is_refused_by_name(storyteller: Server, path: str) -> None:
+    before = storyteller.metric("requests_total")
+    for value in ("0", "-1", "1.5", "true", '"3"', "1e9", "1" + "0" * 30, "65", "[]"):
+        assert "'n'" in refused(storyteller, path, "n", value)
+    assert storyteller.metric("requests_total") == before  # the engine saw none of them
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_row_06_another_method_is_405_and_no_work(storyteller: Server, path: str) -> None:
+    before = storyteller.metric("requests_total")
+    for method in ("GET", "HEAD", "PUT", "DELETE", "PATCH"):
+        answer = requests.request(method, storyteller.url + path, timeout=DEADLINE)
+        assert (answer.status_code, "POST" in answer.headers["Allow"]) == (405, True)
+    assert storyteller.metric("requests_total") == before
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_row_07_numbers_out_of_range_or_not_finite_are_refused(storyteller: Server, path: str) -> None:
+    for field, value in (
+        ("temperature", "1e39"), ("seed", "4294967296"), ("top_p", "[]"), ("repeat_penalty", "0"),
+        ("repeat_last_n", "-1"), ("presence_penalty", "1e400"), ("temperature", "NaN"), ("temperature", "-Infinity"),
+    ):  # fmt: skip
+        message = refused(storyteller, path, field, value)
+        assert field in message or "body" in message
+
+
+@pytest.mark.parametrize("path", [path for path in ROUTES if path != "/v1/chat/completions"])
+def test_row_08_token_ids_outside_the_vocabulary_are_refused(storyteller: Server, path: str) -> None:
+    for value in ("[1, 1000000]", "[-1]", "[2147483648]", "[1e3]", "[true]"):
+        assert "prompt" in refused(storyteller, path, "prompt", value)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_row_08_biases_outside_the_vocabulary_or_too_many_are_refused(storyteller: Server, path: str) -> None:
+    many = orjson.dumps([[token % 500, 1.0] for token in range(1025)]).decode()
+    for value in ('{"1000000": 1}', "[[-1, 1]]", "[[1000000, false]]", many):
+        assert "logit_bias" in refused(storyteller, path, "logit_bias", value)
+
+
+@pytest.mark.parametrize("path", ["/v1/srb/completions", "/completion", "/stream"])
+def test_row_09_less_than_nothing_is_refused(storyteller: Server, path: str) -> None:
+    for field, value in (("n_discard", "-1"), ("n_keep", "-2"), ("n_indent", "-1"), ("n_cache_reuse", "-1")):
+        assert field in refused(storyteller, path, field, value)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_row_10_grammars_that_would_break_the_parser_are_refused(storyteller: Server, path: str) -> None:
+    for grammar in (
+        "a" * 70_000, "root ::= " + "(" * 200 + '"a"' + ")" * 200, 'root ::= "a"{1000000}', 'root ::= root "a"',
+        "root ::= nobody", 'root ::= ("a"{500}){500}',
+    ):  # fmt: skip
+        assert "grammar" in refused(storyteller, path, "grammar", orjson.dumps(grammar).decode())
+
+
+@pytest.mark.parametrize("path", ["/v1/srb/completions", "/v1/completions", "/completion", "/v1/chat/completions"])
+def test_row_10_schemas_that_would_break_the_parser_are_refused(storyteller: Server, path: str) -> None:
+    nested = '{"type":"array","items":' * 200 + "{}" + "}" * 200
+    pattern = '{"type":"string","pattern":"^' + "(" * 300 + "a" + ")" * 300 + '$"}'
+    long = '{"enum":[' + ",".join(map(str, range(50_000))) + "]}"
+    for schema in (nested, pattern, long, '{"type":"string","minLength":1000000}'):
+        assert "json_schema" in refused(storyteller, path, "json_schema", schema)

@@ -154,7 +154,8 @@ class Watcher:
             f"{slope:+.2f} MiB a minute in the second half; descriptors {self._descriptors[0]} at first, "
             f"{max(self._descriptors)} at most, {self._descriptors[-1]} at last"
         )
-        report.demand(self._descriptors[-1] <= self._descriptors[0] + 2 * len(self._pids), "descriptors leak")
+        opened_once = 4 * len(self._pids)  # the engine's connection, files for metrics
+        report.demand(self._descriptors[-1] <= self._descriptors[0] + opened_once, "descriptors leak")
         if later[-1][0] - later[0][0] > 5:
             report.demand(slope < 0.5, "memory grows")
 

@@ -275,7 +275,9 @@ class Settings(BaseModel):
     model: str = Field("", description="path of the GGUF file; empty: the bundled storyteller")
     alias: str = Field("", description="name of the model in answers; empty: the file's name; more names with commas")
     tags: str = Field("", description="words that GET /v1/models tells of the model, with commas")
-    n_ctx: int = Field(8192, ge=0, le=2**24, description="KV cells shared by all branches; 0: the model's training context")
+    n_ctx: int = Field(
+        8192, ge=0, le=2**24, description="KV cells shared by all branches; 0: the model's training context"
+    )
     n_batch: int = Field(2048, ge=1, description="most tokens computed in one step")
     n_ubatch: int = Field(
         512, ge=1, description="tokens computed at once within a step; also one prompt's share of a step"

@@ -17,7 +17,8 @@ from srb.web.scripted import ScriptedClient, answer_simply
 
 RUNNING = {
     "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
-    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5, "has_new_line": True, "n_remain": 6, "max_tokens": 11, "seed": 9,
+    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5,
+    "has_new_line": True, "n_remain": 6, "max_tokens": 11, "seed": 9,
     "sampling": {"temperature": 0.3, "samplers": ["top_k"]},
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import resource
 import socket
 import struct
 import subprocess
@@ -164,3 +165,42 @@ def test_row_19_a_peer_that_vanishes_without_a_word_is_cancelled(tmp_path: Path)
     command = [*unshare, PYTHON, "-m", "tests.e2e.vanishing_peer", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def resident_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(4096, limits[1])), limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_row_03_a_thousand_streams_that_wait_cost_little_and_a_running_one_goes_on(make_server: MakeServer) -> None:
+    server = make_server(max_queue=2000, sse_ping_interval=1, n_ctx=10**6).start()
+    [worker] = server.workers
+    running = Stream(server, ENDLESS)
+    running.until("stream")
+    filler = Worker(server.runtime).ready()
+    ids = (f"r{i}" for i in count())
+    while not server.metric("requests_deferred"):
+        filler.send(endless(next(ids), n=1))
+        filler.next(Accepted)
+    before = resident_mib(worker)
+    clients = [connect(server, BRIEF) for _ in range(1000)]
+    wait_for(lambda: server.metric("requests_deferred") >= 1000, "all of them wait")
+    for client in clients:
+        while b": ping" not in client.recv(65536):
+            pass
+    assert resident_mib(worker) - before < 150
+    running.until("stream")
+    for client in clients:
+        client.close()
+    wait_for(lambda: server.metric("requests_deferred") <= 1, "those who left wait no more")
+    running.close()
+    filler.close()
+    assert "Traceback" not in server.logs

@@ -106,8 +106,6 @@ def _open_states(settings: Settings) -> StateFolder | None:
 
 def serve(settings: Settings, report: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:
     """Serve web workers until SIGTERM; return the exit status."""
-    pulse = Pulse(report, settings.stall_timeout)
-    pulse.start()
     lock = EngineLock(settings.runtime_path)
     if not lock.acquire(wait=False):
         log.info("another engine runs in %s; waiting for it to leave", settings.runtime_path)
@@ -131,7 +129,7 @@ def serve(settings: Settings, report: Reporter, load: Callable[[Settings], Loade
         listener.announce(Ready(info.as_dict()))
         report.tell("running")
         loop = DecodeLoop(engine, intake.inbox)
-        pulse.watch(loop)
+        Pulse(report, settings.stall_timeout, loop).start()
         try:
             loop.run()
         except Exception:

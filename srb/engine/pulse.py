@@ -1,10 +1,11 @@
-"""Signs of life: the supervisor hears one twice a second, unless the decode loop's turn takes longer than it may.
+"""Signs of life: from a loaded model on two a second, unless the decode loop takes longer over its turn than it may.
 
 A process that is stopped, or stuck with the interpreter's lock, gives none; one that hangs in native code says so.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Protocol
@@ -25,20 +26,17 @@ class Watched(Protocol):
 
 
 class Pulse:
-    """A thread that beats; from `watch` on only while the decode loop gets on."""
+    """A thread that beats while the decode loop gets on."""
 
-    def __init__(self, report: Reporter, stall_timeout: float) -> None:
-        """Allow `stall_timeout` seconds for a turn, and as much again for every 64 tokens; 0: as long as it takes."""
+    def __init__(self, report: Reporter, stall_timeout: float, watched: Watched) -> None:
+        """Allow `stall_timeout` seconds for a turn, and as many again for every 64 tokens; 0 means any time."""
         self._report = report
-        self._stall_timeout = stall_timeout
-        self._watched: Watched | None = None
+        self._stall_timeout = stall_timeout or math.inf
+        self._watched = watched
         self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-
-    def watch(self, loop: Watched) -> None:
-        self._watched = loop
 
     def budget(self, tokens: int) -> float:
         """Return how many seconds a step of so many tokens may take."""
@@ -46,11 +44,8 @@ class Pulse:
 
     def complaint(self, now: float) -> str:
         """Return what is wrong at `now`, on time.monotonic()'s clock; "" while all is well."""
-        began = self._watched.turn_began if self._watched else None
-        if self._watched is None or began is None or not self._stall_timeout:
-            return ""
-        tokens = self._watched.turn_tokens
-        if now - began <= self.budget(tokens):
+        began, tokens = self._watched.turn_began, self._watched.turn_tokens
+        if began is None or now - began <= self.budget(tokens):
             return ""
         return f"a step of {tokens} tokens takes longer than {self.budget(tokens):.0f} s"
 

@@ -74,6 +74,7 @@ class EventStream:
         return self
 
     def __next__(self) -> bytes:
+        self._handed_over_at = math.inf  # what was handed over has been written
         if not self._unsent:
             self._unsent = self._rendered()
         data, self._unsent = self._unsent[:LONGEST_WRITE], self._unsent[LONGEST_WRITE:]

@@ -37,7 +37,7 @@ def all_are_ready(server: Server) -> None:
 
 
 def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeServer) -> None:
-    server = make_server(stall_timeout=6, workers=2).start()
+    server = make_server(stall_timeout=12, workers=2).start()
     all_are_ready(server)
     before, workers, hung = texts(server), sorted(server.workers), server.engine
     stream = Stream(server, ENDLESS)

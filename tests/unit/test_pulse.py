@@ -16,9 +16,8 @@ class Loop:
 
 
 def test_row_23_a_step_may_take_longer_the_more_tokens_it_has() -> None:
-    pulse = Pulse(ToSupervisor(-1), 30)
     loop = Loop()
-    pulse.watch(loop)
+    pulse = Pulse(ToSupervisor(-1), 30, loop)
     assert pulse.complaint(130.0) == ""
     assert "0 tokens takes longer than 30 s" in pulse.complaint(130.1)
     loop.turn_tokens = 512
@@ -27,10 +26,11 @@ def test_row_23_a_step_may_take_longer_the_more_tokens_it_has() -> None:
 
 
 def test_row_23_waiting_for_requests_is_no_stall() -> None:
-    pulse = Pulse(ToSupervisor(-1), 1)
-    assert pulse.complaint(1e9) == ""  # the model is being loaded
-    pulse.watch(Loop(turn_began=None))
-    assert pulse.complaint(1e9) == ""
+    assert Pulse(ToSupervisor(-1), 1, Loop(turn_began=None)).complaint(1e9) == ""
+
+
+def test_row_23_with_0_seconds_a_step_may_take_any_time_and_the_pulse_goes_on() -> None:
+    assert Pulse(ToSupervisor(-1), 0, Loop()).complaint(1e9) == ""
 
 
 def test_row_23_silence_is_a_worry_first_and_then_the_end() -> None:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in (ROOT / "docs/faults.md").read_text().splitlines()
-    if re.match(r"\| \d", line)
+    if re.match(r"\| \d+ \|", line)
 ]
 
 

@@ -286,7 +286,8 @@ class Settings(BaseModel):
         0,
         ge=0,
         le=256,
-        description="sequences that exist at once; 0: 256, or 32 where each costs memory (recurrent models)",
+        description="sequences that exist at once; 0: 256 on a GPU, 96 on a CPU, 32 where each costs memory (recurrent "
+        "models)",
     )
     n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
     threads: int = Field(0, ge=0, description="threads for one-token steps; 0: one per usable core")

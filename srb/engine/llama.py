@@ -23,7 +23,7 @@ from srb.engine.llama_adapters import LlamaAdapters
 from srb.engine.llama_batch import NativeBatch
 from srb.engine.llama_embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama_log import native_log
-from srb.engine.llama_params import context_params, memory_kind, model_params, reach, usable_cores
+from srb.engine.llama_params import context_params, memory_kind, model_params, reach, usable_cores, uses_gpu
 from srb.engine.llama_sampler import CandidateArray, LlamaSampler, sample_ahead
 from srb.engine.llama_schema import SchemaConverter
 from srb.engine.llama_strings import string_of
@@ -70,7 +70,7 @@ class LlamaModel:
         self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
         self._scratch = self.n_seq_max  # the last sequence is this file's own, for spans on their way in or out
         self.can_cut = memory_kind(model) == "attention"
-        self.is_on_gpu = bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
+        self.is_on_gpu = uses_gpu(settings)
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
         self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)

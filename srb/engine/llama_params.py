@@ -12,6 +12,7 @@ import llama_cpp as lib
 from srb.settings import Settings
 
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
+CPU_SEQUENCES = 96  # more at once make every step so slow that all of them end later than in turns
 RECURRENT_SEQUENCES = 32  # where every sequence has a state of its own, allocated at the start
 
 _CACHE_TYPES = {  # enum ggml_type
@@ -27,6 +28,11 @@ _YARN_FACTORS = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
+
+
+def uses_gpu(settings: Settings) -> bool:
+    """Return whether the model's layers, and with them the KV store, lie on a GPU."""
+    return bool(lib.llama_supports_gpu_offload()) and settings.n_gpu_layers != 0
 
 
 def usable_cores() -> int:
@@ -56,7 +62,9 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
 
 def context_params(settings: Settings, model: Any) -> Any:
     kind = memory_kind(model)
-    most = MAX_SEQUENCES if kind in ("attention", "sliding_window") else RECURRENT_SEQUENCES
+    most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
+    if kind not in ("attention", "sliding_window"):
+        most = RECURRENT_SEQUENCES
     threads = settings.threads or usable_cores()
     params = lib.llama_context_default_params()
     params.n_ctx = settings.n_ctx

@@ -27,7 +27,7 @@ import orjson
 
 from bench import client, load
 from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
-from bench.scenarios import Target, compare
+from bench.scenarios import REST_SECONDS, Target, compare
 from bench.work import Measure, Work
 from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
@@ -113,7 +113,7 @@ def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[s
 
 def _rested(run: Callable[..., Measure], *arguments: Any) -> Measure:
     """Run one turn after the other side's idle threads have stopped spinning, which they do for some milliseconds."""
-    time.sleep(0.3)
+    time.sleep(REST_SECONDS)
     return run(*arguments)
 
 

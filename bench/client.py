@@ -10,6 +10,8 @@ import orjson
 
 from bench.work import Measure, Work
 
+TIMEOUT_SECONDS = 600
+
 
 def run(base_url: str, work: Work) -> Measure:
     """Stream one completion in the srb dialect and time it."""
@@ -24,7 +26,7 @@ def run(base_url: str, work: Work) -> Measure:
     began = time.perf_counter()
     first = 0.0
     received = bytearray()
-    with _post(base_url, "/v1/srb/completions", orjson.dumps(body)) as sock:
+    with post(base_url, "/v1/srb/completions", orjson.dumps(body)) as sock:
         while chunk := sock.recv(65536):
             received += chunk
             if not first and b'"stream"' in received:
@@ -42,9 +44,10 @@ def run(base_url: str, work: Work) -> Measure:
     return Measure(produced / (ended - began), first - began)
 
 
-def _post(base_url: str, path: str, body: bytes) -> socket.socket:
+def post(base_url: str, path: str, body: bytes, timeout: float = TIMEOUT_SECONDS) -> socket.socket:
+    """Send a request and return the socket, on which the answer comes; `timeout` is for each wait."""
     parts = urlsplit(base_url)
-    sock = socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=600)
+    sock = socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout)
     head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"
     sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     return sock

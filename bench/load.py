@@ -11,10 +11,10 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
+from bench.client import post
 from bench.scenarios import Target
 
 SILENCE_SECONDS = 120.0  # after which a client counts as forgotten
@@ -89,12 +89,8 @@ def _connect(target: Target, number: int, n: int, tokens: int) -> _Client:
         "prompt": prompt, "n_predict": tokens, "seed": number, "ignore_eos": True, "stream": True, "n_cmpl": n,
     }  # fmt: skip
     data = orjson.dumps(body)
-    parts = urlsplit(target.url)
     began = time.perf_counter()
-    sock = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=SILENCE_SECONDS)
-    head = f"POST {target.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-    sock.sendall(head.encode() + data)
-    return _Client(sock, began)
+    return _Client(post(target.url, target.path, data, SILENCE_SECONDS), began)
 
 
 def _read(client: _Client) -> bool:

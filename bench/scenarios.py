@@ -8,16 +8,16 @@ from __future__ import annotations
 import itertools
 import random
 import re
-import socket
 import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
+
+from bench.client import post
 
 REST_SECONDS = 0.3  # after which idle threads of the other side have stopped spinning
 FIRST_WORD, N_WORDS = 400, 20000  # token ids that every larger vocabulary has, none of them special
@@ -56,12 +56,9 @@ def ask(target: Target, prompt: list[int], n: int, tokens: int, **options: Any) 
     if n > 1 or target.name == "srb":
         body["n_cmpl"] = n
     data = orjson.dumps(body | options)
-    parts = urlsplit(target.url)
     began = time.perf_counter()
     received, first = bytearray(), 0.0
-    with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=600) as sock:
-        head = f"POST {target.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
-        sock.sendall(head.encode() + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    with post(target.url, target.path, data) as sock:
         while chunk := sock.recv(65536):
             received += chunk
             if not first and (b'"stream","index"' in received or b'"content":' in received):

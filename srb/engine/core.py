@@ -258,7 +258,7 @@ class Engine:
                 for branch in request.branches:
                     if branch.state is not BranchState.ENDED:
                         self._branches.end(branch, FinishReason.LIMIT, events)
-        self._finish_ended(events)
+                self._finish_ended(events)
 
     def _admit(self, events: list[Event]) -> bool:
         """Begin every request that may; return whether there was one."""

@@ -179,6 +179,9 @@ class Engine:
         self._expire(began, events)
         if not self._admit(events):  # who has just come gets the first token first
             self._residency.trim()
+        elif self._start_branches(events):  # of prompts that are there whole: what they begin with waits for no decode
+            self._finish_ended(events)
+            return events
         plan = self._scheduler.schedule(list(self._requests.values()))
         self.step_tokens = sum(run.count for run in plan.runs) + self._embeddings.next_tokens
         self._make_room(plan, events)
@@ -376,10 +379,13 @@ class Engine:
             else:
                 self._prompts.complete(span, row, events)
 
-    def _start_branches(self, events: list[Event]) -> None:
-        """Fork computed prefixes while there is room; each new branch samples its own first token."""
+    def _start_branches(self, events: list[Event]) -> bool:
+        """Fork computed prefixes while there is room; each new branch samples its own first token. Was there one?"""
+        began = False
         for branch in self._scheduler.startable(list(self._requests.values())):
+            began = True
             self._branches.start(branch, events)
+        return began
 
     # ---- ends
 

@@ -51,11 +51,28 @@ def test_the_same_prompt_again_computes_nothing() -> None:
     assert driver.result(again).texts[1] == solo(PROMPT, seed=2).texts[0]
 
 
+def test_a_prompt_that_is_there_begins_without_a_decode_while_another_runs() -> None:
+    driver = Driver()
+    driver.submit(PROMPT)
+    driver.run()
+    driver.submit([5] * 30, n=4, max_tokens=50, ignore_eos=True)
+    for _ in range(3):
+        driver.step()
+    again, decodes = driver.submit(PROMPT, n=2, max_tokens=9, ignore_eos=True), driver.model.n_decodes
+    driver.step()
+    assert driver.model.n_decodes == decodes
+    assert [len(tokens) for tokens in driver.result(again).tokens.values()] == [1, 1]
+    driver.step()
+    assert driver.model.n_decodes == decodes + 1
+    assert [len(tokens) for tokens in driver.result(again).tokens.values()] == [2, 2]
+
+
 def test_eight_identical_requests_at_once_cost_one_prefill() -> None:
     driver = Driver()
     ids = [driver.submit(PROMPT, seed=i) for i in range(8)]
     driver.run()
     assert computed(driver) == len(driver.model.tokenize(PROMPT, True, True))
+    assert driver.model.n_decodes == max(len(driver.result(request_id).tokens[0]) for request_id in ids)
     assert [driver.result(request_id).texts[0] for request_id in ids] == [solo(PROMPT, i).texts[0] for i in range(8)]
 
 

@@ -28,13 +28,18 @@ _PIECES = [b"", b"", *(word.encode() if word in ",.?!" else f" {word}".encode() 
 _FIRST_BYTE = len(_PIECES)
 BOS, EOS = 0, 1
 _CONTROL = {BOS: b"<s>", EOS: b"</s>"}
+_FIRST_FAULT = _FIRST_BYTE + 256
+NO_ROOM, INVALID, FATAL = range(_FIRST_FAULT, _FIRST_FAULT + 3)
+_STATUS = {INVALID: DecodeStatus.INVALID, FATAL: DecodeStatus.FATAL}
 _HASH_SIZE = 16
 
 
 class FakeModel:
-    """A Model whose vocabulary is BOS, EOS, forty words and the 256 bytes.
+    """A Model whose vocabulary is BOS, EOS, forty words, the 256 bytes and three tokens that make decodes fail.
 
-    Decodes fail on demand: statuses put into `failures` are returned, one a decode, instead of computing.
+    Decodes fail on demand: statuses put into `failures` are returned, one a decode, instead of computing. A request does
+    the same by the ids in its prompt: a batch that holds INVALID or FATAL fails as they say, and when one with NO_ROOM
+    has been computed, the next two find no room. No text has these tokens, and none is ever likely.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class FakeModel:
         self.n_embed_inputs = 4
         self.pooling = "mean"
         self.fails_to_embed = False
-        self.n_vocab = _FIRST_BYTE + 256
+        self.n_vocab = FATAL + 1
         self.failures: deque[DecodeStatus] = deque()
         self.n_decodes = 0
         self.n_tokens_decoded = 0
@@ -114,6 +119,8 @@ class FakeModel:
     def piece(self, token: int, special: bool = False) -> bytes:
         if special and token in _CONTROL:
             return _CONTROL[token]
+        if token >= _FIRST_FAULT:
+            return b""
         return _PIECES[token] if token < _FIRST_BYTE else bytes([token - _FIRST_BYTE])
 
     def is_eog(self, token: int) -> bool:
@@ -161,8 +168,12 @@ class FakeModel:
         self._rows.clear()
         if self.failures and (status := self.failures.popleft()) is not DecodeStatus.OK:
             return status
+        if at_fault := _STATUS.keys() & batch.tokens:
+            return _STATUS[max(at_fault)]
         if self.used_cells + len(batch) > self.n_ctx:
             return DecodeStatus.NO_ROOM
+        if NO_ROOM in batch.tokens:
+            self.failures += [DecodeStatus.NO_ROOM] * 2
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
         lora = repr(batch.lora).encode() if any(batch.lora) else b""
@@ -240,7 +251,7 @@ class FakeModel:
     def _next_logits(self, visible: bytes) -> Logits:
         noise = np.random.default_rng(list(visible)).random(self.n_vocab, dtype=np.float32) * 4
         noise[2:_FIRST_BYTE] += 4.0  # words are likelier than bytes
-        noise[BOS] = -np.inf
+        noise[[BOS, NO_ROOM, INVALID, FATAL]] = -np.inf
         return noise
 
 

@@ -10,7 +10,8 @@ import pytest
 import requests
 
 from tests.e2e.conftest import Server
-from tests.processes import DEADLINE
+from tests.e2e.streams import ENDLESS, Stream
+from tests.processes import DEADLINE, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -107,3 +108,38 @@ def test_row_10_schemas_that_would_break_the_parser_are_refused(storyteller: Ser
     long = '{"enum":[' + ",".join(map(str, range(50_000))) + "]}"
     for schema in (nested, pattern, long, '{"type":"string","minLength":1000000}'):
         assert "json_schema" in refused(storyteller, path, "json_schema", schema)
+
+
+# A token that begins a snowman is forbidden, and the grammar has one behind an a: that way leads nowhere.
+DEAD_END = {"prompt": "Once", "logit_bias": [["☃", False]], "grammar": 'root ::= "a☃"'}
+ONE_WAY_OUT = DEAD_END | {"grammar": 'root ::= "a☃" | "b"', "temperature": 1e6, "n": 8, "seed": 1}
+
+
+def test_row_11_where_the_grammar_leaves_no_token_that_branch_fails_alone(storyteller: Server) -> None:
+    beside = Stream(storyteller, ENDLESS)
+    beside.until("stream")
+    events = Stream(storyteller, ONE_WAY_OUT).rest()
+    stops = {event["index"]: event["reason"] for event in events if event["event"] == "stop"}
+    errors = {event["index"]: event["code"] for event in events if event["event"] == "error"}
+    assert sorted(stops) == list(range(8))
+    assert set(stops.values()) == {"error", "eos"}
+    assert errors == {index: "grammar_dead_end" for index, reason in stops.items() if reason == "error"}
+    assert events[-1]["event"] == "done"
+
+    completions = storyteller.post("/v1/srb/completions", ONE_WAY_OUT | {"stream": False}).json()["completions"]
+    for each in completions:
+        failed = each["text"] == "a"
+        assert (each["reason"], failed) in (("error", True), ("eos", False))
+        assert ("error" in each) == failed
+    assert storyteller.metric("requests_processing") == 1  # the stream beside goes on
+    assert beside.until("stream", "error")["event"] == "stream"
+    beside.close()
+    wait_for(lambda: storyteller.metric("requests_processing") == 0, "who leaves ends the branches")
+
+
+@pytest.mark.parametrize("path", [path for path in ROUTES if path != "/stream"])
+def test_row_11_where_the_grammar_leaves_no_branch_a_token_the_answer_is_400(storyteller: Server, path: str) -> None:
+    answer = storyteller.post(path, ROUTES[path] | DEAD_END | {"stream": False, "max_tokens": 9, "n_predict": 9})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert "allow no" in answer.json()["error"]["message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
 from srb.settings import BUNDLED_MODEL
 from tests.e2e.conftest import GUNICORN, MakeServer, Server
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
@@ -153,3 +155,108 @@ def test_row_25_more_memory_than_there_is_is_said_with_its_size(make_server: Mak
     server = make_server(model="", n_ctx=2**24, command=little).start(wait=False)
     check_failed(server, "no context of 16777216 cells")
     assert re.search(r"failed to allocate buffer of size \d+", server.logs)
+
+
+def test_row_25_an_engine_that_gets_no_more_memory_while_it_computes_is_replaced(make_server: MakeServer) -> None:
+    server = make_server(model="", n_ctx=4096, threads=1).start()
+    engine, stream = server.engine, Stream(server, ENDLESS)
+    stream.until("stream")
+    resource.prlimit(engine, resource.RLIMIT_AS, (1, 1))  # what it has it keeps
+    answer = server.post("/v1/srb/completions", {"prompt": "the sea " * 900, "n": 32, "stream": False})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    last = stream.rest()[-1]
+    assert (last["event"], last["code"]) == ("error", "engine_restarted")
+    server.wait_ready()
+    assert not is_alive(engine)
+    assert server.post("/v1/srb/completions", BRIEF | {"stream": False}).status_code == 200
+
+
+# Decodes that fail ----------------------------------------------------------------------------------------------------
+
+WATCHED = ENDLESS | {"seed": 7, "return_tokens": True}
+
+
+def prompt_with(token: int, **body: object) -> dict[str, object]:
+    """Return a body whose prompt makes FakeModel fail as `token` says."""
+    return {"prompt": [BOS, 7, 8, token, 9], "n": 2, "max_tokens": 4, "ignore_eos": True, "stream": False} | body
+
+
+def tokens_up_to_now(server: Server, stream: Stream) -> list[list[int]]:
+    """Read a server's first stream of WATCHED until it is beyond what all have written now; return each branch's tokens."""
+    now = server.metric("tokens_predicted_total")
+    tokens: list[list[int]] = [[], [], []]
+    while sum(map(len, tokens)) <= now or not all(tokens):
+        event = stream.until("stream")
+        tokens[event["index"]] += event["tokens"]
+    return tokens
+
+
+def check_unchanged(server: Server, tokens: list[list[int]]) -> None:
+    """Check that what was read of WATCHED is what it writes where nothing fails."""
+    body = WATCHED | {"max_tokens": max(map(len, tokens)), "stream": False}
+    completions = server.post("/v1/srb/completions", body).json()["completions"]
+    assert [each["tokens"][: len(own)] for each, own in zip(completions, tokens, strict=True)] == tokens
+
+
+def test_row_30_where_a_batch_finds_no_room_branches_pause_and_nobody_fails(make_server: MakeServer) -> None:
+    server = make_server().start()
+    engine, stream = server.engine, Stream(server, WATCHED)
+    stream.until("start")
+    crowding = server.post("/v1/srb/completions", prompt_with(NO_ROOM))
+    assert crowding.status_code == 200
+    assert [(each["length"], each["reason"]) for each in crowding.json()["completions"]] == [(4, "limit")] * 2
+    assert server.metric("branches_paused_total") > 0
+    tokens = tokens_up_to_now(server, stream)
+    stream.close()
+    check_unchanged(server, tokens)
+    assert (server.engine, server.metric("decode_failures_total")) == (engine, 0)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_row_31_of_a_batch_that_is_refused_only_the_request_at_fault_fails(
+    make_server: MakeServer, streamed: bool
+) -> None:
+    server = make_server().start()
+    engine, stream = server.engine, Stream(server, WATCHED)
+    stream.until("start")
+    if streamed:
+        last = Stream(server, WATCHED | {"prompt": prompt_with(INVALID)["prompt"]}).rest()[-1]
+        assert (last["event"], last["code"]) == ("error", "decode_failed")
+    else:
+        answer = server.post("/v1/srb/completions", prompt_with(INVALID))
+        assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+        assert "refused this request" in answer.json()["error"]["message"]
+    tokens = tokens_up_to_now(server, stream)
+    stream.close()
+    check_unchanged(server, tokens)
+    assert (server.engine, server.metric("decode_failures_total") > 0) == (engine, True)
+
+
+def test_row_32_a_failed_computation_ends_what_runs_and_a_second_one_the_process(make_server: MakeServer) -> None:
+    server = make_server(workers=2).start()
+    all_are_ready(server)
+    before, workers, engine = texts(server), sorted(server.workers), server.engine
+
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    answer = server.post("/v1/srb/completions", prompt_with(FATAL))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+    last = stream.rest()[-1]
+    assert (last["event"], last["code"]) == ("error", "decode_failed")
+    assert texts(server) == before
+    assert (server.engine, server.metric("engine_restarts_total")) == (engine, 0)
+    assert server.metric("requests_processing") == 0
+
+    stream = Stream(server, ENDLESS)
+    stream.until("stream")
+    answer = server.post("/v1/srb/completions", prompt_with(FATAL))
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    last = stream.rest()[-1]
+    assert (last["event"], last["code"]) == ("error", "engine_restarted")
+    server.wait_ready()
+    all_are_ready(server)
+    assert texts(server) == before
+    assert sorted(server.workers) == workers
+    assert server.metric("engine_restarts_total") == 1
+    assert not is_alive(engine)
+    assert "failed twice within a minute" in server.logs

@@ -16,7 +16,6 @@ import gevent
 import gevent.event
 import gevent.queue
 import gevent.socket
-import orjson
 
 from srb.errors import (
     Cancelled,
@@ -60,6 +59,7 @@ from srb.protocol import (
     encode,
 )
 from srb.settings import Settings
+from srb.status import read_status
 
 log = logging.getLogger("srb.client")
 
@@ -174,7 +174,7 @@ class EngineClient:
     def __init__(self, settings: Settings) -> None:
         self._socket_path = str(settings.socket_path)
         self._max_unread = settings.max_unread_bytes
-        self._status_path = settings.runtime_path / "status.json"
+        self._runtime_path = settings.runtime_path
         self._connection: _Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, Mailbox] = {}
         self._keeper: Any = None
@@ -194,13 +194,13 @@ class EngineClient:
         return self.model
 
     def check_not_hung(self) -> None:
-        """Raise EngineHung where the supervisor has seen that the engine does not get on."""
-        if hung := _hung(self._status()):
+        """Raise EngineHung where status.json says that the engine does not get on."""
+        if hung := _hung(read_status(self._runtime_path)):
             raise hung
 
     def engine_status(self) -> dict[str, Any]:
         """Return the engine's state (loading, running, hung, restarting, failed) and how often it was started again."""
-        status = self._status()
+        status = read_status(self._runtime_path)
         state = {"starting": "loading"}.get(status["state"], status["state"])
         if state in ("running", "") and self._connection is None:
             state = "loading"  # it is up, and we have not reached it yet
@@ -324,7 +324,7 @@ class EngineClient:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):
             self._looked.set()
-        if self._connection is None and self._status()["state"] == "running":
+        if self._connection is None and read_status(self._runtime_path)["state"] == "running":
             self._connected.wait(FIRST_LOOK)  # the supervisor was told of it before us
         if self._connection is None:
             raise self._why_not_ready()
@@ -333,18 +333,10 @@ class EngineClient:
     def _why_not_ready(self) -> SRBError:
         if self._closed:
             return ShuttingDown("The server is shutting down")
-        status = self._status()
+        status = read_status(self._runtime_path)
         if status["state"] == "failed":
             return ModelLoadFailed(status["message"])
         return _hung(status) or EngineLoading("Loading model")
-
-    def _status(self) -> dict[str, Any]:
-        """Return what the supervisor last wrote."""
-        try:
-            status = orjson.loads(self._status_path.read_bytes())
-            return {"state": status["state"], "message": status["message"], "restarts": status.get("restarts", 0)}
-        except (OSError, ValueError, TypeError, KeyError):
-            return {"state": "", "message": "", "restarts": 0}  # no supervisor, or none that has written yet
 
     def _keep_connected(self) -> None:
         while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from srb.settings import Settings
 
 _SCREEN = """
@@ -9,8 +11,8 @@ _SCREEN = """
 
     page    {url}/
     try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
-    stop    Ctrl-C
-"""
+{stop}"""
+_STOP = "    stop    Ctrl-C\n"
 
 
 def first_screen(url: str, settings: Settings) -> str:
@@ -19,4 +21,5 @@ def first_screen(url: str, settings: Settings) -> str:
     target = f"--unix-socket {socket} http://localhost{settings.api_prefix}" if socket else url + settings.api_prefix
     key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
     page = url + settings.api_prefix
-    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=page, target=target, key=key)
+    stop = _STOP if sys.stdout.isatty() else ""  # a service is stopped otherwise
+    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=page, target=target, key=key, stop=stop)

@@ -11,8 +11,8 @@ import time
 from typing import Protocol
 
 from srb.engine.reports import Reporter
+from srb.status import BEAT_SECONDS
 
-BEAT_SECONDS = 0.5
 _TOKENS = 64  # a step of so many tokens may take twice as long as one of none
 
 

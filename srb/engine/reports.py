@@ -13,7 +13,7 @@ from typing import Protocol
 
 import orjson
 
-from srb.engine.runtime import remove_status, write_status
+from srb.status import remove_status, touch_status, write_status
 from srb.systemd import notify, watchdog_seconds
 
 
@@ -52,12 +52,13 @@ class ToSystemd:
             remove_status(self._runtime_path)
             notify("STOPPING=1")
             return
-        write_status(self._runtime_path, state, message)
+        write_status(self._runtime_path, state, message, is_touched=state == "running")
         act = {"running": ["READY=1"], "hung": ["WATCHDOG=trigger"]}.get(state, [])
         notify(*act, f"STATUS={message or state}")
 
     def beat(self) -> None:
-        """Pass on the first of the beats in each third of the time that systemd waits for one."""
+        """Touch status.json; for systemd the first of the beats in each third of the time that it waits for one."""
+        touch_status(self._runtime_path)
         if self._watchdog is not None and (now := time.monotonic()) >= self._next_beat:
             self._next_beat = now + self._watchdog / 3
             notify("WATCHDOG=1")

@@ -1,4 +1,4 @@
-"""The runtime folder: who may run an engine (engine.lock), where it listens (engine.sock), how it is (status.json)."""
+"""The runtime folder: who may run an engine (engine.lock) and where it listens (engine.sock)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import os
 import stat
 from pathlib import Path
 
-import orjson
-
 from srb.errors import ConfigError
 
 LOCK_NAME = "engine.lock"
 SOCKET_NAME = "engine.sock"
-STATUS_NAME = "status.json"
 EXIT_CONFIG = 2  # a setting is wrong
 EXIT_MODEL = 3  # the model cannot be loaded: starting again would not help
 EXIT_FAULT = 4  # the engine is beyond repair: start it again
@@ -95,16 +92,3 @@ def clean_up(runtime_path: Path) -> None:
             lock.release()
         with contextlib.suppress(OSError):  # not empty, or systemd's to remove
             runtime_path.rmdir()
-
-
-def write_status(runtime_path: Path, state: str, message: str = "", restarts: int = 0) -> None:
-    """Say how the engine is (starting, running, hung, restarting, failed) to whoever cannot reach it; atomic."""
-    path = runtime_path / STATUS_NAME
-    scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_bytes(orjson.dumps({"state": state, "message": message, "restarts": restarts}))
-    scratch.replace(path)
-
-
-def remove_status(runtime_path: Path) -> None:
-    """Remove status.json; may be called again."""
-    (runtime_path / STATUS_NAME).unlink(missing_ok=True)

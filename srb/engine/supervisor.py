@@ -20,9 +20,10 @@ import orjson
 
 from srb import logs
 from srb.engine.lifeline import die_with_parent, ignore_reloads
-from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL, clean_up, make_runtime_dir, remove_status, write_status
+from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL, clean_up, make_runtime_dir
 from srb.errors import ConfigError
 from srb.settings import Settings
+from srb.status import remove_status, write_status
 from srb.welcome import first_screen
 
 log = logging.getLogger("srb.supervisor")

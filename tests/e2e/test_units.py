@@ -121,6 +121,21 @@ def test_the_web_server_says_why_the_engine_does_not_start(units: Units) -> None
     units.wait_healthy()
 
 
+def test_the_web_server_sees_that_an_engine_by_itself_was_stopped(units: Units) -> None:
+    engine = units.start_engine()
+    units.start_web()
+    units.wait_healthy()
+    os.kill(engine.pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: units.health().status_code == 503, "an engine that gives no sign of life is unhealthy")
+        assert "hangs" in units.health().json()["error"]["message"]
+        assert 'srb:engine_state{state="hung"} 1' in requests.get(f"{units.url}/metrics", timeout=DEADLINE).text
+    finally:
+        os.kill(engine.pid, signal.SIGCONT)
+    units.wait_healthy()
+    assert units.complete().status_code == 200
+
+
 def test_a_restart_of_the_web_server_refuses_no_connection_and_keeps_the_engine(units: Units) -> None:
     engine = units.start_engine()
     web = units.start_web()

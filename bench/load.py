@@ -8,6 +8,7 @@ from __future__ import annotations
 import selectors
 import socket
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,13 @@ def run(target: Target, clients: int, n: int, tokens: int) -> dict[str, Any]:
         for client in everyone
         for earlier, later in zip(client.arrivals, client.arrivals[1:], strict=False)
     ]
-    complete = sum(client.is_complete for client in everyone)
+    failed = [client for client in everyone if not client.is_complete]
+    if failed:
+        print(
+            f"{len(failed)} of {clients} clients failed; the first got: {bytes(failed[0].received[:300])!r}",
+            file=sys.stderr,
+        )
+    complete = clients - len(failed)
     return {
         "server": target.name, "clients": clients, "n": n, "complete": complete, "seconds": seconds,
         "tokens_per_second": complete * n * tokens / seconds,

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -203,7 +204,13 @@ def child_exit(server: Any, worker: Any) -> None:
     """Forget what a worker that has ended had open; what it had counted stays."""
     from prometheus_client.multiprocess import mark_process_dead  # it looks at the environment when it is imported
 
+    from srb.web.limits import give_back_calls  # only an arbiter that has lost a worker needs it
+
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+    try:
+        give_back_calls(Path(_shared_folder), server.WORKERS)
+    except sqlite3.Error as error:
+        server.log.error("what worker %s had open counts against its clients until another ends: %s", worker.pid, error)
 
 
 def worker_int(worker: Any) -> None:

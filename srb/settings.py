@@ -164,12 +164,12 @@ class Settings(BaseModel):
     max_client_requests: int = Field(
         0,
         ge=0,
-        description="generating requests that a key, or without keys an address, may have open in a worker; 0: any number",
+        description="generating requests that a key, or without keys an address, may have open; 0: any number",
     )
     rate_limit: int = Field(
         0,
         ge=0,
-        description="POST requests a minute that a key, or without keys an address, may send to a worker; 0: any number",
+        description="POST requests a minute that a key, or without keys an address, may send; 0: any number",
     )
     max_unread_bytes: int = Field(
         4 * 1024 * 1024,

@@ -10,6 +10,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -34,8 +35,8 @@ class Access:
     and few follow a redirect.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Read the keys; raise ConfigError where that cannot be done."""
+    def __init__(self, settings: Settings, folder: Path | None = None) -> None:
+        """Read the keys; raise ConfigError where that cannot be done. Workers with the same `folder` count together."""
         self._keys = [key.encode() for key in settings.load_api_keys()]
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
@@ -43,7 +44,7 @@ class Access:
         self._methods = settings.cors_methods
         self._headers = settings.cors_headers
         self._credentials = settings.cors_credentials
-        self._rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
+        self._rate_limit = RateLimit(settings.rate_limit, folder) if settings.rate_limit else None
         self._hosts = set(_listed(settings.allowed_hosts.lower()))
         local = not self._keys and all(is_loopback(host) for host in settings.hosts)
         self._checks_host = "*" not in self._hosts and (local or bool(self._hosts))

@@ -68,7 +68,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     shared = app.extensions["srb"] = Web(settings, client or EngineClient(settings))
     app.metrics = shared.metrics
     app.before_request(_note_route)
-    app.access = Access(settings)
+    app.access = Access(settings, shared.folder)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)
     app.register_error_handler(Exception, _unexpected_error_reply)

@@ -10,16 +10,17 @@ import logging
 import socket
 import time
 from collections.abc import MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gevent
 from prometheus_client import Gauge
 
 from srb.client import EngineClient, Mailbox
-from srb.errors import Cancelled, RateLimited, ShuttingDown, SRBError
+from srb.errors import Cancelled, ShuttingDown, SRBError
 from srb.protocol import Generate
 from srb.settings import Settings
-from srb.web.limits import CLIENT, within
+from srb.web.limits import CLIENT, OpenLimit, within
 from srb.web.request_log import CallLine
 
 log = logging.getLogger("srb.web")
@@ -31,9 +32,16 @@ SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 class OpenRequest:
     """One HTTP call with its commands and mailbox; `close()` releases whatever of it is still held."""
 
-    def __init__(self, registry: OpenRequests, commands: Sequence[Generate], environ: MutableMapping[str, Any]) -> None:
+    def __init__(
+        self,
+        registry: OpenRequests,
+        commands: Sequence[Generate],
+        environ: MutableMapping[str, Any],
+        counted: bytes | None = None,
+    ) -> None:
+        """Hold `counted`, if any, of OpenLimit until the end."""
         self.commands = tuple(commands)
-        self.client = environ.get(CLIENT, "")
+        self.counted = counted
         self.mailbox = Mailbox(())
         self._registry = registry
         self._socket = environ.get("gunicorn.socket")
@@ -86,11 +94,15 @@ class OpenRequest:
 class OpenRequests:
     """The registry of open calls: opens them, watches their clients, ends them when the worker stops."""
 
-    def __init__(self, client: EngineClient, settings: Settings, gauge: Gauge | None = None) -> None:
-        """Keep `gauge`, if any, at the number of calls that are open."""
+    def __init__(
+        self, client: EngineClient, settings: Settings, gauge: Gauge | None = None, folder: Path | None = None
+    ) -> None:
+        """Keep `gauge`, if any, at the number of calls that are open; through `folder` all workers count clients' calls."""
         self.client = client
         self._settings = settings
         self._gauge = gauge
+        most = settings.max_client_requests
+        self._limit = OpenLimit(most, folder) if most else None
         self._open: set[OpenRequest] = set()
         self._watchdog: Any = None
         self.closing = False  # connections are let go of after their call
@@ -111,15 +123,14 @@ class OpenRequests:
         if self._closed:
             raise ShuttingDown("The server is shutting down")
         commands = within(commands, self._settings.max_request_tokens)
-        self._check_count(environ.get(CLIENT, ""))
-        sock = environ.get("gunicorn.socket")
-        if sock is not None:
-            self._limit_waiting(sock)
-        request = OpenRequest(self, commands, environ)
+        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
+        request = OpenRequest(self, commands, environ, counted)
         self._open.add(request)
         self._show_count()
         self._watch()
         try:
+            if (sock := environ.get("gunicorn.socket")) is not None:
+                self._limit_waiting(sock)
             request.mailbox = self.client.submit(*commands)
         except BaseException:
             request.close()
@@ -134,13 +145,10 @@ class OpenRequests:
     def write_timeout(self) -> int:
         return self._settings.write_timeout
 
-    def _check_count(self, client: str) -> None:
-        most = self._settings.max_client_requests
-        if most and sum(request.client == client for request in self._open) >= most:
-            raise RateLimited(f"More than {most} requests at once")
-
     def forget(self, request: OpenRequest) -> None:
         self._open.discard(request)
+        if self._limit is not None and request.counted is not None:
+            self._limit.give_back(request.counted)
         self._show_count()
 
     def _show_count(self) -> None:

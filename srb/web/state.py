@@ -18,18 +18,20 @@ from srb.web.system_prompt import SystemPromptStore
 
 @dataclass
 class Web:
-    """One worker's settings, its client of the engine and its open calls."""
+    """One worker's settings, its client of the engine, its open calls and the folder it shares with other workers."""
 
     settings: Settings
     client: EngineClient
+    folder: Path | None = field(init=False)
     requests: OpenRequests = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
-        self.requests = OpenRequests(self.client, self.settings, self.metrics.open_calls)
-        folder = os.environ.get(SHARED_FOLDER)
-        self.system_prompt = SystemPromptStore(self.settings, Path(folder) if folder else None)
+        shared = os.environ.get(SHARED_FOLDER)
+        self.folder = Path(shared) if shared else None
+        self.requests = OpenRequests(self.client, self.settings, self.metrics.open_calls, self.folder)
+        self.system_prompt = SystemPromptStore(self.settings, self.folder)
 
     def start(self) -> None:
         """Connect to the engine now instead of at the first request; for a worker that has just been forked."""

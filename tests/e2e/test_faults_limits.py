@@ -1,12 +1,16 @@
-"""What there is only so much of: room, time, tokens, patience. A test's name begins with its row in docs/faults.md."""
+"""What there is only so much of: room, time, tokens, patience. A test of a row in docs/faults.md begins with it."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import os
 import resource
+import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -76,6 +80,65 @@ def test_row_20_when_the_time_is_up_what_has_been_written_is_kept(make_server: M
     choice = server.post("/v1/completions", {"model": "m", "prompt": "Once", "ignore_eos": True}).json()["choices"][0]
     assert choice["finish_reason"] == "length"
     assert len(choice["text"]) > 100
+
+
+# Limits for one client ------------------------------------------------------------------------------------------------
+
+
+def state(pid: int) -> str:
+    """Return the letter for what a process does, as in proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@contextlib.contextmanager
+def answered_by(server: Server, worker: int) -> Iterator[None]:
+    """Leave everything that arrives to one worker: the others stand still."""
+    others = [pid for pid in server.workers if pid != worker]
+    try:
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+            wait_for(lambda pid=pid: state(pid) == "T", "it stands still")  # type: ignore[misc]
+        yield
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_clients_requests_a_minute_are_counted_over_all_workers(make_server: MakeServer) -> None:
+    server = make_server(workers=2, rate_limit=3).start()
+    began = time.monotonic()
+    passed = 0
+    for worker in server.workers * 2:
+        with answered_by(server, worker):
+            answers = [server.post("/v1/completions", BRIEF | {"stream": False}) for _ in range(3)]
+        assert {answer.status_code for answer in answers} <= {200, 429}
+        passed += sum(answer.status_code == 200 for answer in answers)
+    assert 3 <= passed <= 3 + (time.monotonic() - began) / 20, "one more every 20 s"
+
+
+def test_a_clients_open_requests_are_counted_over_all_workers_and_a_killed_ones_are_not(
+    make_server: MakeServer,
+) -> None:
+    server = make_server(workers=2, max_client_requests=2).start()
+    streams = []
+    for worker in server.workers:
+        with answered_by(server, worker):
+            streams.append(Stream(server, ENDLESS))
+            streams[-1].until("stream")
+    for worker in server.workers:
+        with answered_by(server, worker):
+            assert server.post("/v1/completions", BRIEF).json()["error"]["type"] == "rate_limit_error"
+    killed, kept = server.workers
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: killed not in server.workers and len(server.workers) == 2, "another worker takes its place")
+    with answered_by(server, kept):
+        brief = BRIEF | {"stream": False}
+        wait_for(lambda: server.post("/v1/completions", brief).status_code == 200, "its request is given back")
+        streams.append(Stream(server, ENDLESS))
+        assert server.post("/v1/completions", brief).status_code == 429
+    for stream in streams:
+        stream.close()
+    assert "Traceback" not in server.logs
 
 
 # Clients that leave, or do not read -----------------------------------------------------------------------------------

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +15,12 @@ from flask.testing import FlaskClient
 from srb.errors import InvalidRequest, RateLimited
 from srb.protocol import BranchSpec, Generate
 from srb.settings import Settings
+from srb.web import limits
 from srb.web.app import create_app
-from srb.web.limits import RateLimit, within
+from srb.web.limits import OpenLimit, RateLimit, give_back_calls, within
 from srb.web.scripted import ScriptedClient
+
+SECOND = 10**9  # nanoseconds
 
 
 def command(*limits: int) -> Generate:
@@ -37,25 +45,136 @@ def test_branches_without_a_limit_get_an_equal_share() -> None:
 
 
 def test_a_bucket_fills_again_and_says_when() -> None:
-    now = 0.0
-    limit = RateLimit(30, lambda: now)
+    now = 0
+    limit = RateLimit(30, clock=lambda: now)
     for _ in range(30):
         limit.take("a")
     with pytest.raises(RateLimited) as caught:
         limit.take("a")
     assert caught.value.retry_after == 2
     limit.take("b")
-    now = 2.0
+    now = 2 * SECOND
     limit.take("a")
     with pytest.raises(RateLimited):
         limit.take("a")
 
 
-def test_any_number_of_addresses_takes_bounded_memory() -> None:
-    limit = RateLimit(1, lambda: 0.0)
+@pytest.mark.parametrize("per_minute", [1, 7, 59, 1000])
+def test_a_bucket_has_as_many_as_the_limit_says_and_not_one_more(per_minute: int) -> None:
+    limit = RateLimit(per_minute, clock=lambda: SECOND)
+    for _ in range(per_minute):
+        limit.take("a")
+    with pytest.raises(RateLimited):
+        limit.take("a")
+
+
+def test_any_number_of_addresses_takes_bounded_room(tmp_path: Path) -> None:
+    limit = RateLimit(1, tmp_path, clock=lambda: 0)
     for number in range(20_001):
         limit.take(str(number))
-    assert len(limit._buckets) <= 10_000
+    assert rows(tmp_path, "bucket") == 10_000
+    with pytest.raises(RateLimited):
+        limit.take("20000")
+
+
+# Workers ----------------------------------------------------------------------------------------------------------------
+
+
+def rows(folder: Path, table: str) -> int:
+    [path] = folder.glob("*.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        count: int = database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        return count
+
+
+def test_workers_of_one_folder_count_the_same_requests(tmp_path: Path) -> None:
+    one, other = (RateLimit(2, tmp_path, clock=lambda: 0) for _ in range(2))
+    one.take("a")
+    other.take("a")
+    for limit in (one, other):
+        with pytest.raises(RateLimited) as caught:
+            limit.take("a")
+        assert caught.value.retry_after == 30
+    other.take("b")
+
+
+def test_workers_of_one_folder_count_the_same_open_requests(tmp_path: Path) -> None:
+    one, other = OpenLimit(2, tmp_path), OpenLimit(2, tmp_path)
+    call = one.take("a")
+    assert call is not None
+    other.take("a")
+    for limit in (one, other):
+        with pytest.raises(RateLimited):
+            limit.take("a")
+    other.take("b")
+    one.give_back(call)
+    one.give_back(call)
+    other.take("a")
+    with pytest.raises(RateLimited):
+        one.take("a")
+
+
+def test_what_a_dead_worker_had_open_is_given_back_and_what_others_have_is_not(tmp_path: Path) -> None:
+    give_back_calls(tmp_path, [])  # nobody has counted anything
+    assert not list(tmp_path.iterdir())
+    limit = OpenLimit(1, tmp_path)
+    limit.take("a")
+    give_back_calls(tmp_path, [1, os.getpid()])
+    with pytest.raises(RateLimited):
+        limit.take("a")
+    give_back_calls(tmp_path, [1])
+    limit.take("a")
+
+
+def test_no_file_names_a_client(tmp_path: Path) -> None:
+    RateLimit(2, tmp_path).take("203.0.113.7")
+    OpenLimit(2, tmp_path).take("203.0.113.7")
+    files = list(tmp_path.iterdir())
+    assert files
+    assert not any(b"203.0.113.7" in path.read_bytes() for path in files)
+    assert not any(path.suffix == ".db" for path in files), "prometheus-client would read them"
+
+
+def test_without_limits_there_is_no_file_and_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "connect", None)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    assert http().post("/v1/completions", json={"prompt": "x", "stream": False}).status_code == 200
+    assert not list(tmp_path.glob("*.sqlite*"))
+
+
+def test_what_cannot_be_counted_passes_and_the_log_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "later"
+    limit = RateLimit(1, folder)
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            limit.take("a")
+    [record] = caplog.records
+    assert record.getMessage().endswith("pass the limits for one client: unable to open database file")
+    assert OpenLimit(1, folder).take("a") is None
+    folder.mkdir()
+    limit.take("a")
+    with pytest.raises(RateLimited):
+        limit.take("a")
+
+
+def test_what_could_not_be_given_back_is_so_with_the_next_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_PATIENCE", 0)
+    limit = OpenLimit(1, tmp_path)
+    call = limit.take("a")
+    assert call is not None
+    with closing(sqlite3.connect(tmp_path / "calls.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        limit.give_back(call)
+        other.execute("ROLLBACK")
+    limit.take("a")
+    assert rows(tmp_path, "call") == 1
+
+
+# Over HTTP --------------------------------------------------------------------------------------------------------------
 
 
 def http(**settings: Any) -> FlaskClient:

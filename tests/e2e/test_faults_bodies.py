@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Iterator
+from http.client import HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
 
@@ -52,6 +56,36 @@ def test_row_01_a_number_of_branches_that_is_none_is_refused_by_name(storyteller
     for value in ("0", "-1", "1.5", "true", '"3"', "1e9", "1" + "0" * 30, "65", "[]"):
         assert "'n'" in refused(storyteller, path, "n", value)
     assert storyteller.metric("requests_total") == before  # the engine saw none of them
+
+
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def most_memory(pid: int) -> int:
+    """Return the most bytes that a process has had in memory."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+@pytest.fixture
+def strict(make_server: MakeServer) -> Iterator[Server]:
+    """A server that takes bodies of 2 MiB, and whose memory does not grow by more than eight of them."""
+    server = make_server(max_body_bytes=2 * 2**20).start()
+    [worker] = server.workers
+    server.post("/v1/completions", ROUTES["/v1/completions"])
+    before = most_memory(worker)
+    yield server
+    assert most_memory(worker) - before < 16 * 2**20
+    assert server.workers == [worker]
+
+
+def test_row_04_a_body_that_is_announced_too_large_is_refused_before_it_comes(strict: Server) -> None:
+    with socket.create_connection(("127.0.0.1", strict.port), DEADLINE) as client:
+        client.sendall(POST + b"Content-Length: 1073741824\r\n\r\n")
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert answer.status == 413
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -25,6 +25,7 @@ from srb.web.request_log import CallLine
 
 log = logging.getLogger("srb.web")
 
+VANISHED_LATER = 2  # seconds after write_timeout
 SEND_BUFFER = 65536  # bytes
 SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 
@@ -175,12 +176,14 @@ class OpenRequests:
     def _limit_waiting(self, sock: Any) -> None:
         """Let a write fail that made no progress for write_timeout, also towards a peer that vanished silently.
 
-        The system holds little of what is not read, or megabytes would be written before a slow reader is noticed.
+        The system holds little of what is not read, or megabytes would be written before a slow reader is noticed. Its
+        own limit is for a peer that vanished; it is later, for it counts a reader that stands still as well.
         """
         sock.settimeout(self._settings.write_timeout)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.write_timeout * 1000)
+            seconds = self._settings.write_timeout + VANISHED_LATER
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
 
     def _watch(self) -> None:
         if self._watchdog is None or self._watchdog.dead:

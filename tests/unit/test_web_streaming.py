@@ -226,7 +226,7 @@ def test_writes_are_limited_while_the_call_is_open(
 def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, requests: OpenRequests) -> None:
     with gevent.socket.socket(socket.AF_INET) as sock:
         requests.open([COMMAND], {"gunicorn.socket": sock}).close()
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
 
 
 def test_a_worker_that_stops_ends_open_calls_after_the_grace_and_refuses_others_then(

@@ -7,6 +7,7 @@ What is wrong with the settings, the model's file or the port is said here, in o
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
 
 _EXIT_PORT = 1
+_FOLDER_PREFIX = "srb-web-"
 _SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
 _GRACE_SECONDS = 3  # gunicorn's workers look only once a second whether they should end, and whether they may
 
@@ -153,7 +156,8 @@ def pre_exec(server: Any) -> None:
 def when_ready(server: Any) -> None:
     """Start the supervisor, which shows the first screen when the model is loaded."""
     global _supervisor, _shared_folder
-    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="srb-web-")
+    _sweep()
+    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = _make_folder()
     server.handle_hup = partial(_reload, server)
     url = _public_url(server.LISTENERS)
     notify(f"STATUS=listening on {url}")
@@ -164,6 +168,35 @@ def when_ready(server: Any) -> None:
     # A session of its own: Ctrl-C reaches the arbiter alone, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _make_folder() -> str:
+    """Make the shared folder, locked until this process and its workers have ended."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
+        with suppress(OSError):  # another server sweeps, and took it before it was locked
+            if _lock(folder) is not None and os.path.isdir(folder):
+                return folder
+
+
+def _sweep() -> None:
+    """Remove the shared folders of our servers that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        with suppress(OSError):  # it is no folder, or not ours, or another server sweeps too
+            if folder.lstat().st_uid == os.getuid() and (fd := _lock(str(folder))) is not None:
+                shutil.rmtree(folder)
+                os.close(fd)
+
+
+def _lock(folder: str) -> int | None:
+    """Lock a folder; return the descriptor that holds it, or None where another process does."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
 
 
 def _reload(server: Any) -> None:

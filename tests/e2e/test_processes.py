@@ -183,6 +183,24 @@ def test_nothing_is_orphaned_when_a_part_is_killed(make_server: MakeServer, part
     wait_for(lambda: not any(map(is_alive, pids)), f"all of {pids} have ended")
 
 
+def test_what_a_killed_server_left_is_removed_by_the_next_and_what_a_living_one_has_is_not(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    killed, living = make_server().start(), make_server().start()
+    folders = set(tmp_path.glob("srb-web-*"))
+    assert len(folders) == 2
+    pids = killed.all_pids()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    wait_for(lambda: not any(map(is_alive, pids)), "the killed server's workers have ended")
+    assert set(tmp_path.glob("srb-web-*")) == folders
+    make_server().start()
+    assert len(folders & set(tmp_path.glob("srb-web-*"))) == 1
+    assert living.metric("requests_processing") == 0
+    assert "Traceback" not in living.logs
+
+
 def test_sighup_replaces_the_workers_and_keeps_the_engine(make_server: MakeServer) -> None:
     server = make_server().start()
     engine, old = server.engine, set(server.workers)

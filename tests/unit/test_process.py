@@ -338,7 +338,7 @@ def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_sta
     supervisor.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
     sys.exit(supervisor.main([]))
     """
-    supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=2)
+    supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=8)
     worker = connect().ready()
     worker.send(endless("a"))
     assert worker.is_closed()
@@ -413,6 +413,7 @@ def test_an_upgrades_supervisor_takes_over_when_the_old_one_leaves(
 ) -> None:
     old = start(*SUPERVISOR)
     old_pid = connect().ready().stats() and engine_pid(old)
+    wait_for(lambda: status(runtime)["state"] == "running", "the old engine runs")
     new = start(*SUPERVISOR, log="new.log")
     wait_for(lambda: "another engine" in new.logs, "the new engine waits")
     assert status(runtime)["state"] == "running"

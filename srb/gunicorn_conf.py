@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -39,13 +40,19 @@ _GRACE_SECONDS = 3  # gunicorn's workers look only once a second whether they sh
 
 
 class Logger(GunicornLogger):  # type: ignore[misc]
-    """gunicorn's own lines in the form and the place of all others."""
+    """gunicorn's own lines in the form and the place of all others, and without what a client sent."""
 
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
         handler: Any = logs.make_handler(_settings)
         handler._gunicorn = True  # so that the next setup takes it away again
         self.error_log.handlers = [handler]
+
+    def warning(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        """Say what is wrong with a request that is none, but do not quote it: a header without a colon may be a key's."""
+        if str(msg).startswith("Invalid request"):
+            msg = re.split(r""": b?['"]""", msg, maxsplit=1)[0]
+        super().warning(msg, *args, **kwargs)
 
 
 def _fail(status: int, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import MakeServer
 from tests.e2e.streams import BRIEF, Stream
-from tests.processes import wait_for
+from tests.processes import DEADLINE, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -86,3 +87,14 @@ def test_no_key_is_logged_or_shown(make_server: MakeServer, tmp_path: Path, log_
     for key in KEYS:
         assert key not in server.logs
         assert key not in shown
+
+
+def test_what_is_no_request_is_logged_without_what_it_said(make_server: MakeServer) -> None:
+    server = make_server().start()
+    for line in ("Authorization Bearer sk-secret", "Transfer-Encoding: sk-secret", "Authorization : sk-secret"):
+        with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as connection:
+            connection.sendall(f"GET /health HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n".encode())
+            assert connection.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 501")
+    wait_for(lambda: server.logs.count("Invalid request") == 3, "each is logged")
+    assert "Invalid HTTP Header\n" in server.logs
+    assert "sk-secret" not in server.logs

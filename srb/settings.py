@@ -278,9 +278,9 @@ class Settings(BaseModel):
     n_ctx: int = Field(
         8192, ge=0, le=2**24, description="KV cells shared by all branches; 0: the model's training context"
     )
-    n_batch: int = Field(2048, ge=1, description="most tokens computed in one step")
+    n_batch: int = Field(2048, ge=1, description="most tokens computed in one step; of prompts, n_ubatch")
     n_ubatch: int = Field(
-        512, ge=1, description="tokens computed at once within a step; also one prompt's share of a step"
+        512, ge=1, description="tokens computed at once: of prompts a step has so many, and a cancel waits for no more"
     )
     n_seq_max: int = Field(
         0,

@@ -70,9 +70,9 @@ class Scheduler:
                 plan.runs.append(Run(branch, 1))
                 budget -= 1
                 free -= 1
-        if plan.runs:  # running branches wait for this step, so prompts only fill the last ubatch that these begin
-            n_ubatch = self._model.n_ubatch
-            budget = min(budget, n_ubatch - len(plan.runs) % n_ubatch)
+        # Running branches, who has just come and who wants to leave wait for this step: prompts fill one ubatch, no more.
+        n_ubatch = self._model.n_ubatch
+        budget = min(budget, n_ubatch - len(plan.runs) % n_ubatch)
         # Every sequence has a row of logits in a batch; a prompt whose tokens are scored takes what is left of them.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)

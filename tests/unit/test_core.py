@@ -360,8 +360,20 @@ def test_a_prompt_paused_under_pressure_is_told_to_be_done_once() -> None:
     assert [len(of_kind(outcome.events, PromptDone)) for outcome in outcomes] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_prompt_takes_one_ubatch_of_a_step_whether_or_not_others_run(others: int) -> None:
+    driver = Driver(FakeModel(n_ctx=2000, n_batch=256, n_ubatch=32))
+    if others:
+        driver.submit([5] * 9, n=others, max_tokens=90, ignore_eos=True)
+        driver.step()
+    driver.submit([7] * 300, max_tokens=1)
+    for _ in range(5):
+        driver.step()
+        assert driver.engine.step_tokens == 32
+
+
 def test_progress_is_told_from_what_was_cached_to_the_end() -> None:
-    driver = Driver()
+    driver = Driver(FakeModel(n_ubatch=64))
     driver.submit([7] * 50, max_tokens=1)
     driver.run()
     outcome = driver.result(driver.submit([7] * 150, max_tokens=1, report_progress=True))

@@ -68,7 +68,7 @@ def test_a_prompt_that_is_there_begins_without_a_decode_while_another_runs() -> 
 
 
 def test_eight_identical_requests_at_once_cost_one_prefill() -> None:
-    driver = Driver()
+    driver = Driver(FakeModel(n_ubatch=64))
     ids = [driver.submit(PROMPT, seed=i) for i in range(8)]
     driver.run()
     assert computed(driver) == len(driver.model.tokenize(PROMPT, True, True))

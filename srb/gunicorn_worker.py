@@ -22,6 +22,8 @@ wsgi.SERVER = "llama.cpp"  # gunicorn drops an application's own Server header, 
 
 log = logging.getLogger("srb.web")
 
+_MOST_UNASKED = 16 * 1024 * 1024  # bytes of a body that nobody waits for
+_READ_AT_ONCE = 65536
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
@@ -70,9 +72,23 @@ class Worker(GeventWorker):  # type: ignore[misc]
                 raise
             log.info("a client does not read, or is gone: its connection is closed (%s)", error.strerror or error)
             raise StopIteration from None  # as gunicorn ends a connection that is not kept
+        if not self._has_read_all(req):
+            raise StopIteration  # where the next request begins is not known
         self._kept_alive.add(sock)
         if not self.alive:
             self._let_go()
+
+    def _has_read_all(self, req: Any) -> bool:
+        """Read on where an answer did not wait for the body's end, so that a client that still sends sees it.
+
+        gunicorn would read for as long as more comes, and no other connection would get its turn meanwhile.
+        """
+        with gevent.Timeout(self.cfg.keepalive, False):
+            for _ in range(_MOST_UNASKED // _READ_AT_ONCE):
+                if not req.body.read(_READ_AT_ONCE):
+                    return True
+                gevent.sleep(0)
+        return False
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Handle SIGTERM."""

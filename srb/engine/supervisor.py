@@ -51,7 +51,7 @@ class Backoff:
 
 
 class Watch:
-    """What one engine's signs of life say, from the first of them on.
+    """What one engine's signs of life say, from the first of them on; loading a model gives none.
 
     Silence is counted in our own ticks: where the whole machine was asleep, no time has passed for us either.
     """
@@ -69,7 +69,7 @@ class Watch:
 
     def heard(self, reports: list[dict[str, str]]) -> None:
         """Note a sign of life, and what it said."""
-        if self._most:
+        if self._most and not any(report["state"] == "starting" for report in reports):
             self._silent = 0
         self.complaint = next((report["message"] for report in reports if report["state"] == "hung"), "")
 

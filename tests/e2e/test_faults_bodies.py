@@ -88,6 +88,28 @@ def test_row_04_a_body_that_is_announced_too_large_is_refused_before_it_comes(st
         assert answer.status == 413
 
 
+@pytest.mark.parametrize(
+    ("framing", "piece"),
+    [
+        (b"Content-Length: 1073741824\r\n\r\n", b" " * 65536),
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"),
+        (b"Transfer-Encoding: chunked\r\n\r\n40000000\r\n", b" " * 65536),
+    ],
+    ids=["length", "chunks", "one chunk"],
+)
+def test_row_04_a_body_without_end_is_read_only_so_far(strict: Server, framing: bytes, piece: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", strict.port), DEADLINE) as client:
+        client.sendall(POST + framing)
+        pieces = 0
+        with pytest.raises(ConnectionError):  # noqa: PT012 what has been received is read below
+            while pieces < 2048:  # 128 MiB, and the server reads on
+                client.sendall(piece)
+                pieces += 1
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert answer.status == 413
+
+
 @pytest.mark.parametrize("path", ROUTES)
 def test_row_06_another_method_is_405_and_no_work(storyteller: Server, path: str) -> None:
     before = storyteller.metric("requests_total")

@@ -56,3 +56,13 @@ def test_row_23_with_0_seconds_nothing_is_expected() -> None:
     watch = Watch(0)
     watch.heard([])
     assert not any(watch.tick() or watch.complaint for _ in range(1000))
+
+
+def test_a_load_may_take_any_time() -> None:
+    watch = Watch(5)
+    watch.heard([{"state": "starting", "message": "the model is being loaded"}])
+    assert not any(watch.tick() for _ in range(100))
+    assert watch.complaint == ""
+    watch.heard([{"state": "running"}])
+    assert [watch.tick() for _ in range(5)].count(True) == 1
+    assert watch.complaint

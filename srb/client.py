@@ -195,12 +195,12 @@ class EngineClient:
 
     def check_not_hung(self) -> None:
         """Raise EngineHung where status.json says that the engine does not get on."""
-        if hung := _hung(read_status(self._runtime_path)):
+        if hung := _hung(self._status()):
             raise hung
 
     def engine_status(self) -> dict[str, Any]:
         """Return the engine's state (loading, running, hung, restarting, failed) and how often it was started again."""
-        status = read_status(self._runtime_path)
+        status = self._status()
         state = {"starting": "loading"}.get(status["state"], status["state"])
         if state in ("running", "") and self._connection is None:
             state = "loading"  # it is up, and we have not reached it yet
@@ -324,7 +324,7 @@ class EngineClient:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):
             self._looked.set()
-        if self._connection is None and read_status(self._runtime_path)["state"] == "running":
+        if self._connection is None and self._status()["state"] == "running":
             self._connected.wait(FIRST_LOOK)  # the supervisor was told of it before us
         if self._connection is None:
             raise self._why_not_ready()
@@ -333,10 +333,13 @@ class EngineClient:
     def _why_not_ready(self) -> SRBError:
         if self._closed:
             return ShuttingDown("The server is shutting down")
-        status = read_status(self._runtime_path)
+        status = self._status()
         if status["state"] == "failed":
             return ModelLoadFailed(status["message"])
         return _hung(status) or EngineLoading("Loading model")
+
+    def _status(self) -> dict[str, Any]:
+        return read_status(self._runtime_path, is_connected=self._connection is not None)
 
     def _keep_connected(self) -> None:
         while True:

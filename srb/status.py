@@ -36,16 +36,16 @@ def touch_status(runtime_path: Path) -> None:
         os.utime(runtime_path / _NAME)
 
 
-def read_status(runtime_path: Path) -> dict[str, Any]:
+def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
     """Return what `write_status` wrote last: state, message and restarts; "" and 0 where nobody has written yet.
 
-    A running engine that should have touched the file and has not is `hung`.
+    A running engine that should have touched the file and has not is `hung`, if we are connected to it: else it died.
     """
     path = runtime_path / _NAME
     try:
         status, silence = orjson.loads(path.read_bytes()), time.time() - path.stat().st_mtime
         state, message = status["state"], status["message"]
-        if state == "running" and status.get("is_touched") and silence > _WORRY_BEATS * BEAT_SECONDS:
+        if is_connected and state == "running" and status.get("is_touched") and silence > _WORRY_BEATS * BEAT_SECONDS:
             state, message = "hung", "it has given no sign of life for some seconds"
         return {"state": state, "message": message, "restarts": status.get("restarts", 0)}
     except (OSError, ValueError, TypeError, KeyError):

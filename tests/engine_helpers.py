@@ -89,13 +89,16 @@ class Driver:
     def cancel(self, request_id: str, index: int | None = None) -> None:
         self.take(self.engine.cancel(request_id, index))
 
-    def run(self, limit: int = 5000) -> None:
-        """Step until nothing is left; a limit stands for a hang."""
-        for _ in range(limit):
-            if not self.engine.has_work:
-                return self.check_drained()
+    def run(self, limit: int = 1000) -> None:
+        """Step until nothing is left; so many steps in which no branch gets a token and no request ends are a hang."""
+        seen, idle = -1.0, 0
+        while self.engine.has_work:
             self.step()
-        raise AssertionError(f"no end after {limit} steps: {self.engine.stats()}")
+            ended = sum(len(outcome.terminal) for outcome in self.outcomes.values())
+            progress = self.engine.stats()["tokens_predicted_total"] + ended
+            idle, seen = (0 if progress > seen else idle + 1), progress
+            assert idle < limit, f"nothing has come of {limit} steps: {self.engine.stats()}"
+        self.check_drained()
 
     def cells_held(self) -> float:
         """Cells that something alive needs."""

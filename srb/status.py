@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 BEAT_SECONDS = 0.5  # between two signs of life of an engine that gets on
-_WORRY_BEATS = 6  # without which an engine counts as hung, though it may yet come round
+WORRY_SECONDS = 3.0  # without one, after which an engine counts as hung, though it may yet come round
 _NAME = "status.json"
 
 
@@ -45,7 +45,7 @@ def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
     try:
         status, silence = orjson.loads(path.read_bytes()), time.time() - path.stat().st_mtime
         state, message = status["state"], status["message"]
-        if is_connected and state == "running" and status.get("is_touched") and silence > _WORRY_BEATS * BEAT_SECONDS:
+        if is_connected and state == "running" and status.get("is_touched") and silence > WORRY_SECONDS:
             state, message = "hung", "it has given no sign of life for some seconds"
         return {"state": state, "message": message, "restarts": status.get("restarts", 0)}
     except (OSError, ValueError, TypeError, KeyError):

@@ -23,7 +23,7 @@ from srb.engine.lifeline import die_with_parent, ignore_reloads
 from srb.engine.runtime import EXIT_CONFIG, EXIT_MODEL, clean_up, make_runtime_dir
 from srb.errors import ConfigError
 from srb.settings import Settings
-from srb.status import remove_status, write_status
+from srb.status import WORRY_SECONDS, remove_status, write_status
 from srb.welcome import first_screen
 
 log = logging.getLogger("srb.supervisor")
@@ -33,7 +33,7 @@ _LONGEST_DELAY = 10.0
 _HEALTHY_SECONDS = 30.0  # an engine that was ready this long starts the doubling anew
 _KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
 _TICK_SECONDS = 1.0  # the engine beats twice in it
-_WORRY_TICKS = 3  # ticks of silence after which the engine counts as hung, though it may yet come round
+_WORRY_TICKS = int(WORRY_SECONDS / _TICK_SECONDS)
 
 
 class Backoff:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import requests
 
 from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
 from srb.settings import BUNDLED_MODEL
@@ -36,6 +37,14 @@ def state_told(server: Server) -> str:
 
 def all_are_ready(server: Server) -> None:
     wait_for(lambda: all(server.health() == 200 for _ in range(8)), "both workers have found the engine")
+
+
+def check_restarted(server: Server, stream: Stream, answer: requests.Response) -> None:
+    """Check what a stream and a whole answer were told when the engine died, and wait for the next one."""
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    last = stream.rest()[-1]
+    assert (last["event"], last["code"]) == ("error", "engine_restarted")
+    server.wait_ready()
 
 
 def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeServer) -> None:
@@ -107,10 +116,7 @@ def test_row_22_a_dead_engine_ends_streams_with_an_event_and_answers_with_503(
         wait_for(lambda: server.metric("requests_processing") == 2, "both requests run")
         os.kill(engine, signum)
         answer = whole.result()
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    last = stream.rest()[-1]
-    assert (last["event"], last["code"]) == ("error", "engine_restarted")
-    server.wait_ready()
+    check_restarted(server, stream, answer)
     all_are_ready(server)
     assert texts(server) == before
     assert sorted(server.workers) == workers
@@ -163,10 +169,7 @@ def test_row_25_an_engine_that_gets_no_more_memory_while_it_computes_is_replaced
     stream.until("stream")
     resource.prlimit(engine, resource.RLIMIT_AS, (1, 1))  # what it has it keeps
     answer = server.post("/v1/srb/completions", {"prompt": "the sea " * 900, "n": 32, "stream": False})
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    last = stream.rest()[-1]
-    assert (last["event"], last["code"]) == ("error", "engine_restarted")
-    server.wait_ready()
+    check_restarted(server, stream, answer)
     assert not is_alive(engine)
     assert server.post("/v1/srb/completions", BRIEF | {"stream": False}).status_code == 200
 
@@ -250,10 +253,7 @@ def test_row_32_a_failed_computation_ends_what_runs_and_a_second_one_the_process
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     answer = server.post("/v1/srb/completions", prompt_with(FATAL))
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    last = stream.rest()[-1]
-    assert (last["event"], last["code"]) == ("error", "engine_restarted")
-    server.wait_ready()
+    check_restarted(server, stream, answer)
     all_are_ready(server)
     assert texts(server) == before
     assert sorted(server.workers) == workers

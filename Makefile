@@ -2,6 +2,7 @@
 # make serve MODEL=path PORT=8080 … with another model, on another port
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
+# make bench-tree                 measure the prefix tree alone
 # make model                      train the bundled model again, from nothing
 # make clean                      remove .venv and what tools left behind
 
@@ -10,19 +11,21 @@ MODEL ?=
 PORT ?=
 
 BIN := .venv/bin
-# The vision projector's library is not used here, and it is a third of llama.cpp's build.
-CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+# Only what is loaded: the vision projector's library is not, and tools/llama.cmake leaves out the rest. Options from the
+# environment come last, so that they win.
+LLAMA := -DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/tools/llama.cmake'
 ifeq ($(GPU),cuda)
-CMAKE_ARGS += -DGGML_CUDA=on
+LLAMA += -DGGML_CUDA=on
 else ifeq ($(GPU),vulkan)
-CMAKE_ARGS += -DGGML_VULKAN=on
+LLAMA += -DGGML_VULKAN=on
 else ifeq ($(GPU),rocm)
-CMAKE_ARGS += -DGGML_HIP=on
+LLAMA += -DGGML_HIP=on
 else ifeq ($(GPU),metal)
-CMAKE_ARGS += -DGGML_METAL=on
+LLAMA += -DGGML_METAL=on
 else ifneq ($(GPU),)
 $(error GPU=$(GPU) is not known; say cuda, vulkan, rocm or metal)
 endif
+override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 # Another GPU= means another build of llama.cpp, not the wheel that pip keeps from the last one.
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
@@ -31,7 +34,7 @@ export CMAKE_C_COMPILER_LAUNCHER := ccache
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache
 endif
 
-.PHONY: help install dev node serve test lint bench model clean
+.PHONY: help install dev node serve test lint bench bench-tree model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -45,7 +48,7 @@ $(BIN)/python:
 # The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
 .venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml | $(BIN)/python
 	@echo 'Installing into .venv. The first time this compiles llama.cpp, which takes some minutes.'
-	$(if $(GPU),$(BIN)/pip install $(PIP_FLAGS) --no-deps llama-cpp-python==$(shell sed -n 's/.*llama-cpp-python==//p' setup.cfg))
+	@$(BIN)/python -m tools.install_llama $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
@@ -72,6 +75,9 @@ lint: dev
 
 bench: dev  # PEER=http://… measures a llama-server beside it
 	$(BIN)/python -m bench $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
+
+bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
+	$(BIN)/python -m bench.tree
 
 model: install
 	$(BIN)/python -m tools.storyteller

@@ -1,1 +1,1 @@
-"""Measures SRB: the raw loop of llama.cpp against the whole server, in one run, as ratios."""
+"""Benchmarks of SRB: the server against bare llama.cpp, as ratios, and the server with many clients."""

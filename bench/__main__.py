@@ -1,7 +1,7 @@
-"""`make bench`: the raw loop and the server, in turns, for several numbers of branches.
+"""`make bench`: the raw loop of llama.cpp and the server, in turns, for several numbers of branches.
 
-Prints a table for people and, last, one line of JSON. Read the ratio: the two sides run in turns on the same machine, so
-what else goes on there touches both.
+Prints a table and then one line of JSON. Read the ratio: both sides run in turns on the same machine, so other load
+affects both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ START_SECONDS = 120
 
 
 class RawLoop:
-    """The child process of bench.raw, with the model loaded."""
+    """A child process of bench.raw, which keeps the model loaded."""
 
     def __init__(self, environ: dict[str, str]) -> None:
         command = [sys.executable, "-m", "bench.raw"]
@@ -65,7 +65,7 @@ class RawLoop:
 
 @contextlib.contextmanager
 def server(environ: dict[str, str]) -> Iterator[str]:
-    """Run the whole server as a user would and yield its base URL."""
+    """Run the whole server, and yield its base URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -94,7 +94,7 @@ def _wait_until_ready(url: str, child: subprocess.Popen[bytes]) -> None:
 
 
 def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[str, Any]]:
-    """Return one row for each n: medians of `rounds` turns of both sides."""
+    """Return one row for each n, with the medians of `rounds` turns of both sides."""
     environ = {**os.environ, "SRB_MODEL": str(model), "PYTHONPATH": os.getcwd()}
     raw = RawLoop(environ)
     rows = []
@@ -112,7 +112,7 @@ def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[s
 
 
 def _rested(run: Callable[..., Measure], *arguments: Any) -> Measure:
-    """Run one turn after the other side's idle threads have stopped spinning, which they do for some milliseconds."""
+    """Run one turn after a pause: the other side's idle threads spin for some milliseconds."""
     time.sleep(REST_SECONDS)
     return run(*arguments)
 
@@ -145,25 +145,27 @@ def _parse() -> argparse.Namespace:
         "--model",
         type=Path,
         action="append",
-        help="a GGUF file; may be repeated (default: the bundled storyteller and a random-weight 110M model)",
+        help="a GGUF file; may be given several times (default: the bundled storyteller and a random-weight 110M model)",
     )
     parser.add_argument("--n", default="1,8,32", help="numbers of branches (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each branch (default: %(default)s)")
     parser.add_argument(
-        "--rounds", type=int, default=5, help="turns of which the median is taken (default: %(default)s)"
+        "--rounds", type=int, default=5, help="number of turns, of which the median is reported (default: %(default)s)"
     )
     parser.add_argument(
-        "--scenarios", action="store_true", help="what writers do, on the last model, instead of the loop"
+        "--scenarios", action="store_true", help="run the scenarios of writers on the last model, instead of the loop"
     )
-    parser.add_argument("--peer", default="", help="base URL of a llama-server to run the scenarios on, in turns")
+    parser.add_argument(
+        "--peer", default="", help="base URL of a llama-server on which the scenarios run in turns with SRB"
+    )
     parser.add_argument(
         "--load",
         nargs="?",
         const="",
         metavar="URL",
-        help="many streaming clients at once, on the server at URL or, without it, on one of our own",
+        help="run many streaming clients at once, on the server at URL or, without URL, on a new one",
     )
-    parser.add_argument("--clients", type=int, default=200, help="of --load (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=200, help="number of clients of --load (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -189,7 +191,7 @@ def main() -> None:
 
 
 def _load(options: argparse.Namespace) -> None:
-    """Put the load on our own server, or on the one that is named, and on the peer; n is 2 unless it is given."""
+    """Run the load on the named server or a new one, then on the peer; n is 2 unless a single one is given."""
     n = 2 if "," in options.n else int(options.n)
     model = (options.model or [Settings().model_path])[-1].absolute()
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A streaming client that costs little: it shares the cores with what it measures, so it counts bytes, not JSON."""
+"""A streaming client that uses little CPU, since it shares the cores with the server: it parses no JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(base_url: str, work: Work) -> Measure:
         "max_tokens": work.tokens,
         "seed": 0,
         "ignore_eos": True,
-        "cache_prompt": False,  # the raw loop computes its prompt each time, too
+        "cache_prompt": False,  # the raw loop computes its prompt each time too
     }
     began = time.perf_counter()
     first = 0.0
@@ -40,12 +40,12 @@ def run(base_url: str, work: Work) -> Measure:
         int(line.split(b'"length":')[1].split(b",")[0]) for line in received.split(b"\n") if b'"length":' in line
     )
     if produced != work.n * work.tokens:
-        raise RuntimeError(f"{produced} tokens came back, {work.n * work.tokens} were asked for")
+        raise RuntimeError(f"the answer has {produced} tokens instead of {work.n * work.tokens}")
     return Measure(produced / (ended - began), first - began)
 
 
 def post(base_url: str, path: str, body: bytes, timeout: float = TIMEOUT_SECONDS) -> socket.socket:
-    """Send a request and return the socket, on which the answer comes; `timeout` is for each wait."""
+    """Send a request and return the socket of the answer; `timeout`, in seconds, applies to each wait."""
     parts = urlsplit(base_url)
     sock = socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout)
     head = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"

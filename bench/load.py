@@ -1,6 +1,6 @@
-"""Many clients at once: how long until each sees its first token, and how long between two reads with new ones.
+"""Load by many clients: the time to each client's first token, and the time between two reads with new tokens.
 
-One thread looks after all of them with a selector, and it looks at bytes, not JSON: it shares the cores with the server.
+One thread serves all clients with a selector, and searches bytes instead of parsing: it shares the cores with the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 from bench.client import post
 from bench.scenarios import Target
 
-SILENCE_SECONDS = 120.0  # after which a client counts as forgotten
+SILENCE_SECONDS = 120.0  # without data from any client, after which the run ends
 _PROMPT = "the old king said to the girl in the boat that the sea was grey and the night was long"
 _COLUMNS = ("server", 7), ("clients", 8), ("n", 3), ("done", 5), ("s", 7), ("tok/s", 7)
 _TIMES = ("first p50", 10), ("p99", 9), ("gap p50", 9), ("p99", 9)
@@ -40,7 +40,7 @@ class _Client:
 
 
 def run(target: Target, clients: int, n: int, tokens: int) -> dict[str, Any]:
-    """Let `clients` streams of n branches and `tokens` tokens run at once; return counts, and seconds by percentile."""
+    """Run `clients` streams of n branches and `tokens` tokens at once; return counts, and seconds by percentile."""
     waiting: dict[socket.socket, _Client] = {}
     everyone = []
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def run(target: Target, clients: int, n: int, tokens: int) -> dict[str, Any]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """Return a run as a line of the table; times in milliseconds."""
+    """Return the result of a run as a line of the table, with times in milliseconds."""
     names = ("first_p50", "first_p99", "gap_p50", "gap_p99")
     times = " ".join(f"{row[name] * 1000:>{width}.0f}" for name, (_, width) in zip(names, _TIMES, strict=True))
     return (
@@ -101,7 +101,7 @@ def _connect(target: Target, number: int, n: int, tokens: int) -> _Client:
 
 
 def _read(client: _Client) -> bool:
-    """Take what has arrived; return whether there may be more."""
+    """Read the received bytes; return whether more may follow."""
     try:
         data = client.sock.recv(65536)
     except OSError:

@@ -1,6 +1,7 @@
-"""The raw loop: llama.cpp decode and sampling in one process, no server. What the server is compared with.
+"""The raw loop, with which the server is compared: llama.cpp's decode and sampling in one process, without a server.
 
-Run as a child that keeps the model loaded: each line on stdin is a JSON Work, each line on stdout its JSON Measure.
+It runs as a child process that keeps the model loaded: each line of its input is a Work as JSON, each line of its output
+the Measure.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import llama_cpp as lib
 import orjson
 
 from bench.work import Measure, Work
-from srb.engine.llama import LlamaModel
-from srb.engine.llama_batch import NativeBatch
+from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from srb.protocol import SamplingParams
 from srb.settings import Settings
 
 
 def run(model: LlamaModel, native: NativeBatch, work: Work) -> Measure:
-    """Compute the prompt once, fork it n times and decode; nothing is turned into text."""
+    """Compute the prompt once, fork it n times and decode; tokens are not converted to text."""
     began = time.perf_counter()
     prompt = model.tokenize(work.prompt, add_special=True, parse_special=True)
     params = SamplingParams(ignore_eos=True)

@@ -1,6 +1,6 @@
-"""What writers and their programs do, timed against any server: SRB's own URL, and a peer's beside it.
+"""Scenarios of writers and their programs, timed on SRB and, for comparison, on a peer.
 
-A peer is a llama-server: it takes the same body at /completion, and its stream is read by the same few bytes.
+A peer is a llama-server: it takes the same body at /completion, and its stream is read in the same way.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import orjson
 
 from bench.client import post
 
-REST_SECONDS = 0.3  # after which idle threads of the other side have stopped spinning
-FIRST_WORD, N_WORDS = 400, 20000  # token ids that every larger vocabulary has, none of them special
+REST_SECONDS = 0.3  # pause in which the other side's idle threads stop spinning
+FIRST_WORD, N_WORDS = 400, 20000  # range of token ids that are normal tokens in every larger vocabulary
 _TOKENS = re.compile(rb'"index":\s*(\d+),\s*"(?:content|text)":\s*"(?:[^"\\]|\\.)*",\s*"tokens":\s*\[([\d,\s]*)\]')
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server: where it listens and the path that takes a completion body."""
+    """A server: its URL, and the path of its completions."""
 
     name: str
     url: str
@@ -43,7 +43,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Answer:
-    """One streamed answer: seconds to its first token and to its end, and, where asked for, each branch's tokens."""
+    """One streamed answer: seconds to its first token and to its end, and each branch's tokens if asked for."""
 
     first_token: float
     total: float
@@ -80,7 +80,7 @@ def _words(seed: int, count: int) -> list[int]:
 
 
 def _at_once(jobs: list[Callable[[], Answer]]) -> float:
-    """Run the jobs in threads at once; return the seconds until the last has ended."""
+    """Run all jobs at once, in threads; return the seconds until the last one ends."""
     began = time.perf_counter()
     with ThreadPoolExecutor(len(jobs)) as pool:
         for future in [pool.submit(job) for job in jobs]:
@@ -89,34 +89,34 @@ def _at_once(jobs: list[Callable[[], Answer]]) -> float:
 
 
 def one_request(n: int) -> Callable[[Target, int], float]:
-    """512 tokens of prompt, n branches of 64 tokens: seconds to the end."""
+    """Time a prompt of 512 tokens with n branches of 64 tokens: seconds to the end."""
     return lambda target, seed: ask(target, _words(seed, 512), n, 64).total
 
 
 def common_beginning(target: Target, seed: int) -> float:
-    """8 requests at once with 1,024 common tokens and 32 of their own, 4 branches of 32 tokens."""
+    """Time 8 requests at once, with 1,024 common and 32 own tokens and 4 branches of 32 tokens: seconds to the last end."""
     beginning = _words(seed, 1024)
     tails = [_words(seed * 100 + i, 33)[1:] for i in range(8)]
     return _at_once([lambda tail=tail: ask(target, beginning + tail, 4, 32) for tail in tails])  # type: ignore[misc]
 
 
 def identical(target: Target, seed: int) -> float:
-    """8 identical requests at once: 1,024 tokens, one branch of 32 tokens."""
+    """Time 8 identical requests at once, of 1,024 tokens and one branch of 32 tokens: seconds to the last end."""
     prompt = _words(seed, 1024)
     return _at_once([lambda: ask(target, prompt, 1, 32)] * 8)
 
 
 def independent(target: Target, seed: int) -> float:
-    """24 independent requests at once: 128 tokens, one branch of 48 tokens."""
+    """Time 24 independent requests at once, of 128 tokens and one branch of 48 tokens: seconds to the last end."""
     prompts = [_words(seed * 100 + i, 128) for i in range(24)]
     return _at_once([lambda prompt=prompt: ask(target, prompt, 1, 48) for prompt in prompts])  # type: ignore[misc]
 
 
 def _evening(target: Target, seed: int) -> tuple[list[float], list[float]]:
-    """Return the first-token times of five turns of going on, and of going back two to four turns."""
+    """Return the first-token times of five turns that continue, and of turns that go back two to four turns."""
     pick = random.Random(seed)
     story = _words(seed, 512)
-    turns: list[list[list[int]]] = []  # the stories that each turn offered
+    turns: list[list[list[int]]] = []  # each turn's story with each of its branches
     on, back, chosen = [], [], []
     for _turn in range(5):
         answer = ask(target, story, 8, 32, return_tokens=True)
@@ -131,12 +131,12 @@ def _evening(target: Target, seed: int) -> tuple[list[float], list[float]]:
 
 
 def going_on(target: Target, seed: int) -> float:
-    """The writer's loop: 8 branches, pick one, go on, five turns: seconds to the first token."""
+    """Time a writer's five turns, each with 8 branches, of which one is continued: seconds to the first token."""
     return statistics.median(_evening(target, seed)[0])
 
 
 def going_back(target: Target, seed: int) -> float:
-    """Back to a branch not picked, two to four turns ago: seconds to the first token."""
+    """Time a return to a branch of two to four turns ago that was not continued: seconds to the first token."""
     return statistics.median(_evening(target, seed)[1])
 
 
@@ -158,9 +158,9 @@ SCENARIOS = [
 
 
 def compare(targets: list[Target], rounds: int) -> list[dict[str, Any]]:
-    """Run every scenario in turns on every target; return one row each, with medians in milliseconds and the ratio.
+    """Run every scenario on all targets in turns; return one row per scenario, with medians in milliseconds and the ratio.
 
-    Its prompts are new to the targets, whatever was run on them before; the same for all of them.
+    Prompts are the same for all targets, and new: no target can have them in its cache.
     """
     rows = []
     fresh = itertools.count(time.time_ns() // 10**6 % 10**9)

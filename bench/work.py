@@ -1,4 +1,4 @@
-"""What is measured, and the figures that come out."""
+"""Work and Measure: one request of a benchmark, and its result."""
 
 from __future__ import annotations
 

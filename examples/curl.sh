@@ -1,19 +1,19 @@
 #!/bin/sh
-# The same questions with curl: `sh examples/curl.sh [URL]`. Needs a running server (`make serve`).
+# Requests to SRB with curl: `sh examples/curl.sh [URL]`. Needs a running server (`make serve`).
 set -eu
 url=${1:-http://localhost:9090}
 
-echo "--- is it there?"
+echo "--- health"
 curl -sS "$url/health"; echo
 
 echo "--- three continuations, streamed as events"
 curl -sSN "$url/v1/completions" -d '{"prompt": "Once upon a time,", "n": 3, "max_tokens": 12}'
 
-echo "--- the same as one JSON answer"
+echo "--- three continuations in one JSON answer"
 curl -sS "$url/v1/srb/completions" -d '{"prompt": "Once upon a time,", "n": 3, "max_tokens": 12, "stream": false}'; echo
 
-echo "--- the OpenAI way"
+echo "--- three continuations in OpenAI's format"
 curl -sS "$url/v1/completions" -d '{"model": "any", "prompt": "Once upon a time,", "n": 3, "max_tokens": 12}'; echo
 
-echo "--- what it has done so far"
+echo "--- counters"
 curl -sS "$url/metrics" | grep '^llamacpp:.*_total'

@@ -1,4 +1,4 @@
-"""Eight endings for one beginning, with OpenAI's client: watch them grow, then read them one below the other.
+"""Eight endings for one beginning, with OpenAI's client: shows their progress, then prints all endings.
 
     python examples/many_endings.py "The lighthouse keeper had one rule:"
 
@@ -18,14 +18,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write several endings for one beginning.")
     parser.add_argument("beginning", nargs="?", default="Once upon a time,")
     parser.add_argument("-n", type=int, default=8, help="number of endings (default: %(default)s)")
-    parser.add_argument("--tokens", type=int, default=60, help="length of each (default: %(default)s)")
-    parser.add_argument("--url", default="http://localhost:9090", help="where the server is (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=60, help="maximum tokens of an ending (default: %(default)s)")
+    parser.add_argument("--url", default="http://localhost:9090", help="address of the server (default: %(default)s)")
     options = parser.parse_args()
 
     endings = [""] * options.n
     with openai.OpenAI(base_url=f"{options.url}/v1", api_key="not needed") as client:
         stream = client.completions.create(
-            model="any",  # the server has one
+            model="any",  # any name: the server has one model
             prompt=options.beginning,
             n=options.n,
             max_tokens=options.tokens,
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def show_progress(endings: list[str]) -> None:
-    """Say on one line of the terminal how long each ending is by now."""
+    """Show the current length of each ending on one line of the terminal."""
     if sys.stderr.isatty():
         lengths = "  ".join(f"{len(ending):4}" for ending in endings)
         print(f"\r{lengths} characters ", end="", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""The srb dialect with nothing but Python's standard library: print each branch when it ends, with its seed.
+"""The srb dialect with only Python's standard library: prints each branch with its seed when the branch ends.
 
     python examples/srb_stream.py "Once upon a time," --n 4
 
-A branch that you like can be had again, alone: the same prompt with `--n 1 --seed` and its number.
+To get a branch again, alone, give the same prompt with `--n 1 --seed` and the seed of the branch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     request = urllib.request.Request(f"{url}/v1/srb/completions", data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as response:
         for line in response:
-            if line.startswith(b"data: "):  # else an empty line or a keep-alive comment
+            if line.startswith(b"data: "):  # other lines are empty, or keep-alive comments
                 yield json.loads(line.removeprefix(b"data: "))
 
 
@@ -28,9 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Stream the branches of one prompt.")
     parser.add_argument("prompt", nargs="?", default="Once upon a time,")
     parser.add_argument("--n", type=int, default=4, help="number of branches (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="seed of the first branch; the next ones have the next numbers")
+    parser.add_argument("--seed", type=int, help="seed of the first branch; the others count up from it")
     parser.add_argument("--tokens", type=int, default=60, help="most tokens of a branch (default: %(default)s)")
-    parser.add_argument("--url", default="http://localhost:9090", help="where the server is (default: %(default)s)")
+    parser.add_argument("--url", default="http://localhost:9090", help="address of the server (default: %(default)s)")
     options = parser.parse_args()
 
     body = {"prompt": options.prompt, "n": options.n, "seed": options.seed, "max_tokens": options.tokens}
@@ -47,7 +47,7 @@ def main() -> None:
                 print(f"--- seed {seeds[index]}, {event['length']} tokens, ended by {event['reason']}")
                 print(options.prompt + texts.get(index, ""))
             case "error":
-                raise SystemExit(f"the server says: {event['message']}")
+                raise SystemExit(f"error from the server: {event['message']}")
 
 
 if __name__ == "__main__":

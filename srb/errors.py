@@ -1,7 +1,7 @@
-"""One tree of errors: each class says whose fault it was, with a code, a type and an HTTP status.
+"""Errors that clients may see, one class per cause, each with a code, a type and an HTTP status.
 
-The JSON body is `{"error": {"code", "message", "type"}}` with llama-server's types (and the extra keys that an error
-carries); `slug` is the word that a stream's error event uses, since there the status line has already been sent.
+The JSON body is `{"error": {"code", "message", "type", …}}` with the HTTP status as `code` and llama-server's types. The
+class attribute `code` is a word; error events of a stream carry it, since a stream's status line is sent before them.
 """
 
 from __future__ import annotations
@@ -12,77 +12,83 @@ from typing import Any, ClassVar
 class SRBError(Exception):
     """Base of every error that a client may see."""
 
-    slug: ClassVar[str] = "internal_error"
+    code: ClassVar[str] = "internal_error"
     type: ClassVar[str] = "server_error"
     http_status: ClassVar[int] = 500
     retry_after: int | None = None  # seconds
 
     def __init__(self, message: str, **extra: Any) -> None:
-        """Keep `message` for people and `extra` (JSON values) as further keys of the error object."""
+        """Keep the message, and `extra` (JSON values) as further keys of the error object."""
         super().__init__(message)
         self.message = message
         self.extra = extra
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body of a response that carries this error."""
+        """Return the JSON body of this error's response."""
         return {"error": {"code": self.http_status, "message": self.message, "type": self.type, **self.extra}}
 
 
 class InvalidRequest(SRBError):
-    """The request is wrong; `param`, where given, names the field at fault."""
+    """The request is wrong; the key `param` names the field at fault, if one is."""
 
-    slug, type, http_status = "invalid_request", "invalid_request_error", 400
+    code, type, http_status = "invalid_request", "invalid_request_error", 400
 
 
 def bad_field(name: str, problem: str) -> InvalidRequest:
-    """Say in one form, here and in the engine, which field of a request is wrong and why."""
+    """Return the error for a wrong field of a request; `problem` follows the field's name in the message."""
     return InvalidRequest(f"Field '{name}': {problem}", param=name)
 
 
 class ContextExceeded(InvalidRequest):
-    """The prompt alone does not fit; carries `n_prompt_tokens` and `n_ctx`."""
+    """The prompt alone exceeds the context; carries `n_prompt_tokens` and `n_ctx`."""
 
-    slug, type = "context_exceeded", "exceed_context_size_error"
+    code, type = "context_exceeded", "exceed_context_size_error"
+
+
+class AnswerTooLarge(InvalidRequest):
+    """The answer needs more memory than max_answer_bytes allows."""
+
+    code = "answer_too_large"
 
 
 class Unauthorized(SRBError):
-    slug, type, http_status = "unauthorized", "authentication_error", 401
+    code, type, http_status = "unauthorized", "authentication_error", 401
 
 
 class Forbidden(SRBError):
-    slug, type, http_status = "forbidden", "permission_error", 403
+    code, type, http_status = "forbidden", "permission_error", 403
 
 
 class Cancelled(SRBError):
-    """The client has left or the request was cancelled; nobody reads the answer (the status is nginx's)."""
+    """The client has disconnected, or the request was cancelled; 499 is nginx's status for this."""
 
-    slug, type, http_status = "cancelled", "cancelled_error", 499
+    code, type, http_status = "cancelled", "cancelled_error", 499
 
 
 class NotFound(SRBError):
-    slug, type, http_status = "not_found", "not_found_error", 404
+    code, type, http_status = "not_found", "not_found_error", 404
 
 
 class MethodNotAllowed(InvalidRequest):
-    slug, http_status = "method_not_allowed", 405
+    code, http_status = "method_not_allowed", 405
 
 
 class BodyTooSlow(InvalidRequest):
-    slug, http_status = "body_too_slow", 408
+    code, http_status = "body_too_slow", 408
 
 
 class BodyTooLarge(InvalidRequest):
-    slug, http_status = "body_too_large", 413
+    code, http_status = "body_too_large", 413
 
 
 class QueueFull(SRBError):
-    slug, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
+    code, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
 
 
 class RateLimited(SRBError):
-    """This client has sent too many requests, or has too many open."""
+    """The client has sent too many requests, or has too many open."""
 
-    slug, type, http_status = "rate_limited", "rate_limit_error", 429
+    code, type, http_status = "rate_limited", "rate_limit_error", 429
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
@@ -90,84 +96,102 @@ class RateLimited(SRBError):
 
 
 class SlowClient(SRBError):
-    """The client reads more slowly than text is written, or not at all."""
+    """The client reads more slowly than text is generated, or not at all."""
 
-    slug, type, http_status = "slow_client", "cancelled_error", 499
+    code, type, http_status = "slow_client", "cancelled_error", 499
 
 
 class NotSupported(SRBError):
-    slug, type, http_status = "not_supported", "not_supported_error", 501
+    code, type, http_status = "not_supported", "not_supported_error", 501
 
 
 class Unavailable(SRBError):
-    """The server cannot answer now but will later: loading, restarting or shutting down."""
+    """The server cannot answer now, but will later: it is loading, restarting or shutting down."""
 
-    slug, type, http_status = "unavailable", "unavailable_error", 503
+    code, type, http_status = "unavailable", "unavailable_error", 503
     retry_after: int | None = 1
 
 
 class QueueTimeout(Unavailable):
-    """The request waited for room as long as a request may."""
+    """The request waited in the queue for queue_timeout seconds."""
 
-    slug, retry_after = "queue_timeout", 5
+    code, retry_after = "queue_timeout", 5
 
 
 class EngineLoading(Unavailable):
-    slug = "loading"
+    code = "loading"
 
 
 class EngineRestarted(Unavailable):
-    slug = "engine_restarted"
+    code = "engine_restarted"
+
+
+class ForeignEngine(Unavailable):
+    """The engine in the runtime folder was started by another server, and may have another model."""
+
+    code, retry_after = "foreign_engine", 5
 
 
 class EngineHung(Unavailable):
-    """The engine does not get on; its supervisor is about to start another."""
+    """The engine hangs; its supervisor is about to restart it."""
 
-    slug = "engine_hung"
+    code = "engine_hung"
 
 
 class ShuttingDown(Unavailable):
-    slug = "shutting_down"
+    code = "shutting_down"
 
 
 class ModelLoadFailed(Unavailable):
-    slug, retry_after = "model_load_failed", None
+    code, retry_after = "model_load_failed", None
 
 
 class DecodeFailed(SRBError):
-    """llama.cpp could not compute a step that this request was part of."""
+    """llama.cpp failed to compute a step that had tokens of this request."""
 
-    slug = "decode_failed"
+    code = "decode_failed"
+
+
+class StateNotSaved(SRBError):
+    """A named state could not be written; an older state of that name is unchanged."""
+
+    code = "state_not_saved"
+
+
+class InsufficientStorage(StateNotSaved):
+    """The disk is full, or state_dir_mib is reached."""
+
+    code, http_status = "insufficient_storage", 507
 
 
 class GrammarDeadEnd(SRBError):
-    """The grammar allows no further token for this branch."""
+    """The grammar allows no further token in this branch."""
 
-    slug, type, http_status = "grammar_dead_end", "invalid_request_error", 400
+    code, type, http_status = "grammar_dead_end", "invalid_request_error", 400
 
 
 class ProtocolError(SRBError):
-    """A frame on the engine's socket was not understood; the connection that sent it is closed."""
+    """A frame on the engine's socket is malformed; the connection that sent it is closed."""
 
-    slug = "protocol_error"
+    code = "protocol_error"
 
 
 class ConfigError(SRBError):
-    """A setting is unknown or has a bad value; fatal at start."""
+    """A setting is unknown or has a bad value; the server does not start."""
 
-    slug = "config_error"
+    code = "config_error"
 
 
 def _tree(cls: type[SRBError]) -> dict[str, type[SRBError]]:
-    found = {cls.slug: cls}
+    found = {cls.code: cls}
     for sub in cls.__subclasses__():
         found.update(_tree(sub))
     return found
 
 
-_BY_SLUG = _tree(SRBError)
+_BY_CODE = _tree(SRBError)
 
 
-def from_slug(slug: str, message: str, extra: dict[str, Any] | None = None) -> SRBError:
-    """Rebuild an error that crossed the engine's socket; an unknown `slug` becomes a plain SRBError."""
-    return _BY_SLUG.get(slug, SRBError)(message, **(extra or {}))
+def from_code(code: str, message: str, extra: dict[str, Any] | None = None) -> SRBError:
+    """Return the error of an event from the engine; an unknown `code` becomes a plain SRBError."""
+    return _BY_CODE.get(code, SRBError)(message, **(extra or {}))

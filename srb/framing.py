@@ -1,7 +1,7 @@
 """Length-prefixed frames over a stream socket: the wire format of multiprocessing.connection, without pickle.
 
-A frame is `!i` length and that many bytes, or `!i` −1 and `!Q` length. `FrameSocket` works on a blocking socket (the
-engine) and on a gevent-patched one (the workers) alike. Whoever owns it lets one thread read and one write at a time.
+A frame is a `!i` length and that many bytes, or `!i` −1, a `!Q` length and the bytes. `FrameSocket` works with blocking
+sockets (the engine) and gevent's (the workers). Its owner lets one thread read and one write at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from srb.errors import ProtocolError
 _SHORT = struct.Struct("!i")
 _LONG = struct.Struct("!Q")
 _LONG_MARK = -1
-MAX_FRAME = 64 * 1024 * 1024  # bytes; a 4 MiB body as token ids is well below
+MAX_FRAME = 64 * 1024 * 1024  # bytes; a body of 4 MiB as token ids is much smaller
 
 
 class FrameSocket:
-    """One end of a connection that speaks frames."""
+    """One end of a connection, which sends and receives frames."""
 
     def __init__(self, sock: socket.socket, max_frame: int = MAX_FRAME) -> None:
         self._sock = sock
@@ -26,7 +26,7 @@ class FrameSocket:
         self._buffer = bytearray()
 
     def send(self, payload: bytes) -> None:
-        """Send one frame; blocks while the peer's buffer is full. Raise OSError when the peer is gone."""
+        """Send one frame; blocks while the peer's buffer is full. Raise OSError if the peer is gone."""
         if len(payload) <= 0x7FFFFFFF:
             header = _SHORT.pack(len(payload))
         else:
@@ -34,12 +34,12 @@ class FrameSocket:
         self._sock.sendall(header + payload)
 
     def receive(self) -> bytes:
-        """Return the next frame's payload. Raise EOFError at the end, ProtocolError for a length out of bounds."""
+        """Return the next frame's payload. Raise EOFError at the end of the stream, ProtocolError for a bad length."""
         size = _SHORT.unpack(self._take(4))[0]
         if size == _LONG_MARK:
             size = _LONG.unpack(self._take(8))[0]
         if not 0 <= size <= self._max_frame:
-            raise ProtocolError(f"a frame of {size} bytes; at most {self._max_frame} are taken")
+            raise ProtocolError(f"a frame has {size} bytes; at most {self._max_frame} are allowed")
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
@@ -53,7 +53,7 @@ class FrameSocket:
         return taken
 
     def close(self) -> None:
-        """Shut down both ways, so that a thread blocked in receive() wakes, and close; may be called again."""
+        """Shut down both directions, which wakes a thread in receive(), and close; may be called again."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:

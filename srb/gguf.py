@@ -1,23 +1,42 @@
-"""What can be said of a model's file without loading it."""
+"""Facts about the files of a model and its adapters, read without loading them."""
 
 from __future__ import annotations
 
-from srb.errors import ModelLoadFailed
+from pathlib import Path
+
+from srb.errors import ConfigError, ModelLoadFailed
 from srb.settings import Settings
 
-FAKE_MODEL = "fake:"  # a `model` setting that serves FakeModel, for tests of everything around the engine
+FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests
 _MAGIC = b"GGUF"
 
 
 def check_model_file(settings: Settings) -> None:
-    """Raise ModelLoadFailed where the model's file cannot be a GGUF file: cheap, and before anything is started."""
+    """Raise ModelLoadFailed if the file cannot be read or is not a GGUF file. Cheap: reads four bytes."""
     if settings.model == FAKE_MODEL:
         return
     path = settings.model_path
     try:
-        with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
+        is_gguf = _is_gguf(path)
     except OSError as error:
         raise ModelLoadFailed(f"cannot read the model {path}: {error.strerror}") from None
-    if magic != _MAGIC:
+    if not is_gguf:
         raise ModelLoadFailed(f"the model {path} is not a GGUF file")
+
+
+def check_adapter_files(settings: Settings) -> None:
+    """Raise ConfigError where a LoRA adapter's file cannot be a GGUF file; whether it fits the model shows at loading."""
+    if settings.model == FAKE_MODEL:
+        return
+    for path, _ in settings.adapters:
+        try:
+            is_gguf = _is_gguf(path)
+        except OSError as error:
+            raise ConfigError(f"lora: cannot read {path}: {error.strerror}") from None
+        if not is_gguf:
+            raise ConfigError(f"lora: {path} is not a GGUF file")
+
+
+def _is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC

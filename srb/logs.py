@@ -1,6 +1,6 @@
-"""Log one line an event, in every process alike: to stderr or a file, as text or as JSON.
+"""Logging for every process: one line per event, to standard error or a file, as text or JSON.
 
-A file is opened anew when it has been moved or removed, so that logrotate needs to tell nobody.
+The log file is reopened after it was moved or removed, so logrotate needs no signal.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from srb.settings import Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
-FIELDS = "fields"  # of a record: what JSON lines have besides, by name (see `with_fields`)
+FIELDS = "fields"  # attribute of a LogRecord: further fields of its JSON line (see `with_fields`)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people. What comes from outside can neither begin a line nor speak to a terminal."""
+    """Text lines. Control characters are escaped: a client's text can neither begin a line nor control a terminal."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT, DATE_FORMAT)
@@ -37,7 +37,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, pid, message, the record's fields, and a traceback in `exception`."""
+    """JSON lines: time, level, logger, pid, message, the record's fields, and a traceback in `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -54,12 +54,12 @@ class JSONFormatter(logging.Formatter):
 
 
 def with_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `log.info(…, extra=…)` takes for a line that has these fields in JSON."""
+    """Return the `extra` argument of `log.info` that adds these fields to the JSON line."""
     return {FIELDS: dict(fields)}
 
 
 def make_handler(settings: Settings) -> logging.Handler:
-    """Return a handler that writes as the settings say. Raise ConfigError for a file that cannot be written."""
+    """Return a handler for log_file and log_format. Raise ConfigError for a file that cannot be written."""
     handler: logging.Handler
     if settings.log_file:
         try:
@@ -73,7 +73,7 @@ def make_handler(settings: Settings) -> logging.Handler:
 
 
 def configure(settings: Settings) -> None:
-    """Send `srb.*` loggers where the settings say, from `log_level` upwards; may be called again."""
+    """Set up the `srb.*` loggers by the settings log_level, log_file and log_format; may be called again."""
     logger = logging.getLogger("srb")
     logger.setLevel(settings.log_level.upper())
     logger.propagate = False

@@ -1,105 +1,61 @@
-"""The wire between web workers and the engine: commands go in, events come out.
+"""The messages between web workers and engine: commands go in, events come out.
 
-A frame's payload is one JSON array of messages, and a message is `[tag, field, …]` in the order of its class. Commands
-carry tuples, events lists. Nothing here does I/O; `framing` moves the bytes. Both sides are of one version: `Hello`
-carries it and a mismatch closes.
+A frame's payload is a JSON array of messages, and a message is `[tag, field, …]` in the order of its class. Commands
+carry tuples, events lists. Nothing here does I/O; `framing` moves the bytes. Both sides have the same version: `Hello`
+carries it, and a mismatch closes the connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, NotRequired, get_args
 
 import orjson
+from typing_extensions import TypedDict
 
-from srb.errors import ProtocolError, SRBError, from_slug
+from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
+from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 2
-
-DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+VERSION = 3
 
 
 class FinishReason(StrEnum):
-    """Why a branch ended."""
+    """The reason why a branch ended."""
 
     EOS = "eos"  # the model ended its text
     WORD = "word"  # a stop string was found
-    LIMIT = "limit"  # max_tokens, or the end of the context (then `truncated`)
+    LIMIT = "limit"  # max_tokens, a time limit, or the end of the context (then `truncated`)
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """What the user asked of the sampler; names, defaults and order are llama.cpp's. The seed lives in BranchSpec.
-
-    `logit_bias` pairs are (token id or string, bias); a bias of None forbids the token. `n_probs` > 0 asks for the
-    log-probability of each token and of the n_probs most likely ones; 0 for the token's own; -1 for none. With
-    `post_sampling_probs` these are probabilities after the whole chain. `json_schema` is JSON text, "" for none; the
-    engine makes a grammar of it, so only one of the two is given.
-    """
-
-    temperature: float = 0.8
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    repeat_last_n: int = 64
-    repeat_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = 64
-    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    adaptive_target: float = -1.0
-    adaptive_decay: float = 0.9
-    min_keep: int = 0
-    ignore_eos: bool = False
-    logit_bias: tuple[tuple[int | str, float | None], ...] = ()
-    grammar: str = ""
-    json_schema: str = ""
-    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
-    n_probs: int = -1
-    post_sampling_probs: bool = False
-    penalty_prompt: tuple[str | int, ...] | None = None  # what penalties look at instead of the prompt
-
-
-@dataclass(frozen=True, slots=True)
 class BranchSpec:
-    """One branch to be made: `seed` is real (0 … 2³²−2); `max_tokens` −1 means until the end of text or context.
+    """One branch of a request: `seed` is 0 … 2³²−2; `max_tokens` −1 means until the end of text or context.
 
-    `max_ms` > 0 ends it with "limit" at the first line end after that many milliseconds of generating. `min_tokens` is
-    how many tokens come before the model may end the text. `n_indent` > 0 ends it with "limit" when a line that it
-    begins is indented by fewer spaces or tabs.
+    `t_max_predict_ms` > 0 ends the branch with "limit" at the first line end after that many milliseconds of
+    generating. `min_tokens` is the number of tokens before the model may end the text. `n_indent` > 0 ends the branch
+    with "limit" at a line, after the first, that begins with fewer spaces or tabs.
     """
 
     seed: int
     max_tokens: int = -1
     stop: tuple[str, ...] = ()
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    max_ms: int = -1
+    t_max_predict_ms: int = -1
     min_tokens: int = 0
     n_indent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """Where a request's only branch reaches the context's end: discard `n_discard` tokens after the first `n_keep`.
+    """A context shift at the context's end: discard `n_discard` tokens after the first `n_keep`.
 
-    `n_keep` −1 keeps the whole prompt; a BOS is kept besides. `n_discard` 0 discards half of what is not kept.
+    Only for requests with one branch. `n_keep` −1 keeps the whole prompt; a BOS is kept besides. `n_discard` 0 discards
+    half of the tokens that are not kept.
     """
 
     n_keep: int = 0
@@ -111,34 +67,34 @@ class ContextShift:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A prompt (strings and token ids, in order) and the branches that continue it."""
+    """A request: its prompt (strings and token ids, in order) and the branches that continue it."""
 
     request_id: str
     prompt: tuple[str | int, ...]
     branches: tuple[BranchSpec, ...]
-    add_special: bool = True  # put the vocabulary's BOS before, where it wants one
+    add_special: bool = True  # begin with BOS if the vocabulary has it added
     cache_prompt: bool = True
-    state: str = ""  # the name under which the prompt's KV is kept, and used again by later requests
+    state: str = ""  # name under which the prompt's KV is kept and reused by later requests
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale), others 0; None: the server's scales
     report_progress: bool = False  # send Progress while the prompt is computed
     shift: ContextShift | None = None  # None: a branch ends at the context's end
-    prompt_probs: bool = False  # send PromptProbs: n_probs of the first branch for each token of the prompt
+    prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a request, or one of its branches; unknown ids are ignored, since the end may cross the command."""
+    """Cancel a request, or one of its branches. Unknown ids are ignored: the request may just have ended."""
 
     request_id: str
     index: int | None = None
 
 
-# Each of these is answered by one Answer (or Rejected), with the value that its docstring says.
+# Each of these is answered by one Reply (or Rejected); its docstring begins with the type of the Reply's value.
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenize:
-    """list[int]: the tokens of strings and ids, in order; `add_special` puts BOS and EOS where the vocabulary wants."""
+    """list[int]: the tokens of strings and ids, in order; `add_special` adds the vocabulary's BOS and EOS."""
 
     request_id: str
     parts: tuple[str | int, ...]
@@ -148,10 +104,11 @@ class Tokenize:
 
 @dataclass(frozen=True, slots=True)
 class Detokenize:
-    """list[str]: the bytes of each token, control tokens shown as their text, as latin-1 characters."""
+    """list[str]: the bytes of each token as latin-1 characters; control tokens as their text, or "" without `special`."""
 
     request_id: str
     tokens: tuple[int, ...]
+    special: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +120,7 @@ class GetStats:
 
 @dataclass(frozen=True, slots=True)
 class GetSlots:
-    """list[dict]: every sequence that a branch may use; the keys are in engine/slots.py."""
+    """list[dict]: every sequence that a branch may use; engine/slots.py describes the keys."""
 
     request_id: str
 
@@ -172,7 +129,7 @@ class GetSlots:
 class Embed:
     """{"embeddings": [[[float]]], "tokens": [int]}: for each input its vectors, not normalized, and its length.
 
-    One vector an input, or one a token with `pooling` none; "" is the model's own pooling.
+    Each input has one vector, or with `pooling` none one per token; "" is the model's own pooling.
     """
 
     request_id: str
@@ -182,7 +139,7 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class Rerank:
-    """{"scores": [float], "tokens": [int]}: how well each document answers the query; tokens of each pair."""
+    """{"scores": [float], "tokens": [int]}: the score of each document, and the length of each pair in tokens."""
 
     request_id: str
     query: str
@@ -198,7 +155,7 @@ class GetAdapters:
 
 @dataclass(frozen=True, slots=True)
 class SetAdapters:
-    """As GetAdapters, after setting the scales of requests to come; adapters that are not named get 0."""
+    """list[dict], as for GetAdapters: set the scales of future requests; adapters that are not named get 0."""
 
     request_id: str
     scales: tuple[tuple[int, float], ...]
@@ -208,8 +165,8 @@ class SetAdapters:
 class StateAction:
     """{"tokens": int, "bytes": int, "ms": float}: save, restore or erase a named state.
 
-    `save` keeps the text of the branch of index `slot` that ended last; `restore` brings a state into the tree, for
-    whoever continues it; `erase` forgets the idle text of `slot`.
+    `save` stores the text of the latest ended branch of index `slot`; `restore` brings a state into the tree, for later
+    requests; `erase` evicts the idle text of `slot`.
     """
 
     request_id: str
@@ -223,10 +180,11 @@ class StateAction:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First event of a connection."""
+    """The first event of a connection; `server_id` names the server that started the engine, "" without one."""
 
     version: int
     pid: int
+    server_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,18 +207,18 @@ class Rejected:
     """The request was refused before any work; terminal."""
 
     request_id: str
-    slug: str
+    code: str
     message: str
     extra: dict[str, Any]
 
     @property
     def error(self) -> SRBError:
-        return from_slug(self.slug, self.message, self.extra)
+        return from_code(self.code, self.message, self.extra)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a command asked for; terminal. Its docstring says what `value` is."""
+class Reply:
+    """The answer to a command; terminal. The command's docstring describes `value`."""
 
     request_id: str
     value: Any
@@ -268,7 +226,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a prompt is: tokens in all, those that were there already, those there now; milliseconds since it began."""
+    """Progress of a prompt: all tokens, cached ones, processed ones (cached included), ms since it began."""
 
     request_id: str
     total: int
@@ -279,7 +237,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PromptDone:
-    """The prompt is computed; comes once, before the request's first Delta, PromptProbs before it."""
+    """The prompt is computed; sent once, before the request's first Delta and after its PromptLogprobs."""
 
     request_id: str
     cached_tokens: int
@@ -287,27 +245,43 @@ class PromptDone:
     prompt_ms: float
 
 
+class LikelyToken(TypedDict):
+    """A token and how probable it was: its log-probability, or its probability after the whole chain of samplers."""
+
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: NotRequired[float | None]
+    prob: NotRequired[float]
+
+
+class TokenProbs(LikelyToken):
+    """A token of a text, and the likeliest at its place; `top_probs` where it has `prob`."""
+
+    top_logprobs: NotRequired[list[LikelyToken]]
+    top_probs: NotRequired[list[LikelyToken]]
+
+
 @dataclass(frozen=True, slots=True)
-class PromptProbs:
+class PromptLogprobs:
     """The prompt's tokens as entries of Delta.probs; the first one's logprob is None. May come in several parts."""
 
     request_id: str
-    probs: list[dict[str, Any]]
+    probs: list[TokenProbs]
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """New text of one branch: whole characters, stop strings removed; `tokens` are the ids that ended in this text.
 
-    `probs`, where asked for, has one entry a token: {"id", "token", "bytes", "logprob", "top_logprobs": […]}, or with
-    post_sampling_probs {"id", "token", "bytes", "prob", "top_probs": […]}.
+    `probs`, where asked for, has one entry a token.
     """
 
     request_id: str
     index: int
     text: str
     tokens: list[int]
-    probs: list[dict[str, Any]] | None = None
+    probs: list[TokenProbs] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +295,7 @@ class BranchEnded:
     stopping_word: str = ""
     truncated: bool = False
     logprob: float | None = None  # mean log-probability, where asked for
-    slug: str = ""  # with reason "error"
+    code: str = ""  # with reason "error"
     message: str = ""
 
 
@@ -335,7 +309,7 @@ class Done:
     completion_tokens: int
     prompt_ms: float
     predicted_ms: float
-    restored_tokens: int = 0  # those of `cached_tokens` that had been parked
+    restored_tokens: int = 0  # tokens of `cached_tokens` that had been parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,17 +317,17 @@ class Failed:
     """The whole request failed after it was accepted; terminal."""
 
     request_id: str
-    slug: str
+    code: str
     message: str
 
     @property
     def error(self) -> SRBError:
-        return from_slug(self.slug, self.message)
+        return from_code(self.code, self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the web side knows of the loaded model."""
+    """The loaded model, as the web workers know it."""
 
     alias: str
     path: str
@@ -385,13 +359,14 @@ class ModelInfo:
     ftype: str = ""  # number format of the weights, such as Q8_0
     chat_template_tool_use: str = ""
     embedding: bool = False  # answers Embed
-    pooling: str = "none"  # of Embed: none | mean | cls | last | rank
+    pooling: str = "none"  # default of Embed: none | mean | cls | last | rank
     reranking: bool = False  # answers Rerank
     can_shift: bool = False  # honours Generate.shift
 
     as_dict = asdict
 
 
+PromptEvent = Progress | PromptLogprobs | PromptDone
 Ask = Tokenize | Detokenize | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction
 Command = Generate | Cancel | Ask
 Event = (
@@ -399,27 +374,27 @@ Event = (
     | Ready
     | Accepted
     | Rejected
-    | Answer
+    | Reply
     | Progress
     | PromptDone
-    | PromptProbs
+    | PromptLogprobs
     | Delta
     | BranchEnded
     | Done
     | Failed
 )
-TERMINAL = (Rejected, Answer, Done, Failed)
+TERMINAL = (Rejected, Reply, Done, Failed)
 
 
 class _Codec:
-    """Turn messages of known classes into arrays and back; the tag is the class's place in the list."""
+    """Codec of messages: classes to arrays and back; the tag is the class's place in the list."""
 
     commands: ClassVar[tuple[type, ...]] = (Generate, Cancel, *get_args(Ask))
     classes: ClassVar[tuple[type, ...]] = (*commands, *get_args(Event))
 
     def __init__(self) -> None:
         self._tags = {cls: tag for tag, cls in enumerate(self.classes)}
-        # A second name makes attrgetter return a tuple for one-field classes too.
+        # With a second name attrgetter returns a tuple for one-field classes too.
         self._getters = {cls: attrgetter("__class__", *(f.name for f in fields(cls))) for cls in self.classes}
 
     def row(self, message: Any) -> list[Any]:
@@ -437,12 +412,57 @@ class _Codec:
 
 
 def encode(messages: Iterable[Command | Event]) -> bytes:
-    """Return the payload of one frame that carries `messages` in order."""
+    """Return the payload of one frame with `messages`, in order."""
     return orjson.dumps([_CODEC.row(m) for m in messages])
 
 
+def num_logprobs(event: Event) -> int:
+    """Return the number of log-probabilities in an event: each token's own, and those of likely tokens beside it."""
+    probs = event.probs if isinstance(event, (Delta, PromptLogprobs)) else None
+    if not probs:
+        return 0
+    return sum(1 + len(prob.get("top_logprobs") or prob.get("top_probs") or ()) for prob in probs)
+
+
+def encode_frames(events: Iterable[Event], size: int, max_size: int) -> Iterator[bytes]:
+    """Yield payloads that together carry `events` in order, each of about `size` bytes or with a single longer event.
+
+    No payload is longer than `max_size`: a longer Reply becomes Rejected, and log-probabilities are split.
+    """
+    events = list(events)
+    if len(whole := encode(events)) <= size:  # nearly always: one call, which the decode thread does not interrupt
+        yield whole
+        return
+    parts: list[bytes] = []
+    length = 1  # with brackets and commas
+    for part in _rows(events, max_size - 2):
+        if parts and length + len(part) + 1 > size:
+            yield b"[" + b",".join(parts) + b"]"
+            parts, length = [], 1
+        parts.append(part)
+        length += len(part) + 1
+    if parts:
+        yield b"[" + b",".join(parts) + b"]"
+
+
+def _rows(events: Iterable[Event], max_size: int) -> Iterator[bytes]:
+    for event in events:
+        row = orjson.dumps(_CODEC.row(event))
+        if len(row) <= max_size:
+            yield row
+        elif type(event) is PromptLogprobs and len(event.probs) > 1:
+            half = len(event.probs) // 2
+            halves = (replace(event, probs=event.probs[:half]), replace(event, probs=event.probs[half:]))
+            yield from _rows(halves, max_size)
+        elif type(event) is Reply:
+            error = AnswerTooLarge(f"The answer has {len(row)} bytes; the web server accepts at most {max_size}")
+            yield orjson.dumps(_CODEC.row(Rejected(event.request_id, error.code, error.message, error.extra)))
+        else:
+            raise ValueError(f"{type(event).__name__} of {len(row)} bytes; a frame has at most {max_size}")
+
+
 def decode(payload: bytes) -> list[Any]:
-    """Return the messages of one frame's payload; raise ProtocolError for anything else than such a payload."""
+    """Return the messages of a frame's payload. Raise ProtocolError for anything else."""
     try:
         return [_CODEC.message(row) for row in orjson.loads(payload)]
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
@@ -450,7 +470,7 @@ def decode(payload: bytes) -> list[Any]:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a list, and lists in it, as tuples."""
+    """Return lists, also nested ones, as tuples; other values unchanged."""
     return tuple(_frozen(each) if type(each) is list else each for each in value) if type(value) is list else value
 
 
@@ -471,9 +491,7 @@ _GENERATE_DEFAULTS = {
 
 
 def _generate_to_row(command: Generate) -> list[Any]:
-    """Only what differs from the defaults crosses the wire, and branches that differ only in their seed, the common
-    case, as one group with a list of seeds.
-    """
+    """Return a Generate as a row. Default values are left out, and branches that differ in their seed alone are grouped."""
     groups: list[tuple[BranchSpec, list[int]]] = []
     for spec in command.branches:
         if groups and replace(spec, seed=groups[-1][0].seed) == groups[-1][0]:

@@ -1,4 +1,4 @@
-"""status.json in the runtime folder: how the engine is, for whoever cannot reach it."""
+"""status.json in the runtime folder: the engine's state, for processes that cannot reach it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import orjson
 
-BEAT_SECONDS = 0.5  # between two signs of life of an engine that gets on
-WORRY_SECONDS = 3.0  # without one, after which an engine counts as hung, though it may yet come round
+BEAT_SECONDS = 0.5  # between two heartbeats
+STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 _NAME = "status.json"
 
 
 def write_status(
     runtime_path: Path, state: str, message: str = "", restarts: int = 0, *, is_touched: bool = False
 ) -> None:
-    """Say how the engine is (starting, running, hung, restarting, failed); atomic.
+    """Write the engine's state (starting, running, hung, restarting, failed); atomic.
 
-    `is_touched` promises `touch_status` every BEAT_SECONDS: nobody but the engine itself keeps the file, so one that
-    grows old tells of an engine that was stopped.
+    `is_touched` promises `touch_status` every BEAT_SECONDS. Set by an engine without a supervisor: if its file gets
+    old, the engine has stopped.
     """
     path = runtime_path / _NAME
     scratch = path.with_suffix(f".{os.getpid()}")
@@ -31,22 +31,22 @@ def write_status(
 
 
 def touch_status(runtime_path: Path) -> None:
-    """Say that what status.json says still holds."""
+    """Confirm that status.json is still true, by its modification time."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(runtime_path / _NAME)
 
 
 def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
-    """Return what `write_status` wrote last: state, message and restarts; "" and 0 where nobody has written yet.
+    """Return the latest state, message and restarts; "", "" and 0 if there are none.
 
-    A running engine that should have touched the file and has not is `hung`, if we are connected to it: else it died.
+    A running engine that should have touched the file and has not is reported as `hung` if we are connected to it.
     """
     path = runtime_path / _NAME
     try:
         status, silence = orjson.loads(path.read_bytes()), time.time() - path.stat().st_mtime
         state, message = status["state"], status["message"]
-        if is_connected and state == "running" and status.get("is_touched") and silence > WORRY_SECONDS:
-            state, message = "hung", "it has given no sign of life for some seconds"
+        if is_connected and state == "running" and status.get("is_touched") and silence > STALE_SECONDS:
+            state, message = "hung", f"no heartbeat for more than {STALE_SECONDS:.0f} s"
         return {"state": state, "message": message, "restarts": status.get("restarts", 0)}
     except (OSError, ValueError, TypeError, KeyError):
         return {"state": "", "message": "", "restarts": 0}

@@ -1,4 +1,4 @@
-"""What a person sees when the server is ready: where it is, what it serves, and one command to try."""
+"""The first screen, printed when the server is ready: its address, its model and one command to try."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from srb.settings import Settings
 
 _SCREEN = """
-  SRB is ready: {model}, {n} continuations of a prompt unless a request says otherwise.
+  SRB is ready: model {model}, {n} branches per prompt by default.
 
     page    {url}/
     try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
@@ -16,10 +16,10 @@ _STOP = "    stop    Ctrl-C\n"
 
 
 def first_screen(url: str, settings: Settings) -> str:
-    """Return the text; `url` is where the web server really listens, `http+unix://` and a path for a socket."""
+    """Return the screen's text; `url` is the address that the web server listens on, `http+unix://PATH` for a socket."""
     socket = url.partition("http+unix://")[2]
     target = f"--unix-socket {socket} http://localhost{settings.api_prefix}" if socket else url + settings.api_prefix
     key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
     page = url + settings.api_prefix
-    stop = _STOP if sys.stdout.isatty() else ""  # a service is stopped otherwise
+    stop = _STOP if sys.stdout.isatty() else ""  # systemd stops a service
     return _SCREEN.format(model=settings.model_alias, n=settings.n, url=page, target=target, key=key, stop=stop)

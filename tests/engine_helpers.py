@@ -1,4 +1,4 @@
-"""Driving an Engine over a FakeModel in tests: requests in, texts out, invariants checked after every step."""
+"""A Driver of an Engine over a FakeModel for tests: requests in, texts out, invariants checked after every step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from srb.engine.core import Engine
+from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
+from srb.engine.request import BranchState
+from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
 from srb.protocol import TERMINAL, BranchEnded, BranchSpec, Delta, Event, Generate, SamplingParams
 
 
 @dataclass
 class Outcome:
-    """What one request's events amount to."""
+    """The outcome of one request, gathered from its events."""
 
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
     tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -37,8 +39,13 @@ class Outcome:
             self.terminal.append(event)
 
 
+def parked_bytes(nodes: int, tokens: int) -> int:
+    """Return how much host memory so many parked nodes of the fake take, with so many tokens together."""
+    return nodes * (NODE_BYTES + 16) + tokens * (TOKEN_BYTES + 16)
+
+
 class Driver:
-    """An engine, its fake model, a clock that ticks once a reading, and the outcomes so far."""
+    """An engine, its fake model, a clock that advances with every reading, and the outcomes so far."""
 
     def __init__(
         self,
@@ -90,26 +97,37 @@ class Driver:
         self.take(self.engine.cancel(request_id, index))
 
     def run(self, limit: int = 1000) -> None:
-        """Step until nothing is left; so many steps in which no branch gets a token and no request ends are a hang."""
+        """Step until no work is left; `limit` steps without a token or a finished request are a hang."""
         seen, idle = -1.0, 0
         while self.engine.has_work:
             self.step()
             ended = sum(len(outcome.terminal) for outcome in self.outcomes.values())
             progress = self.engine.stats()["tokens_predicted_total"] + ended
             idle, seen = (0 if progress > seen else idle + 1), progress
-            assert idle < limit, f"nothing has come of {limit} steps: {self.engine.stats()}"
+            assert idle < limit, f"no progress in {limit} steps: {self.engine.stats()}"
         self.check_drained()
 
+    def paused(self) -> list[tuple[str, list[int]]]:
+        """Return the request_id and the whole text of each branch that was paused under pressure."""
+        return [
+            (request.request_id, [*request.prefix.tokens, *branch.tokens])
+            for request in self.engine._requests.values()
+            for branch in request.in_state(BranchState.WAITING)
+            if branch.tokens
+        ]
+
     def cells_held(self) -> float:
-        """Cells that something alive needs."""
+        """Number of cells that needed nodes and running branches own."""
         stats = self.engine.stats()
         return stats["kv_cells_used"] - stats["kv_cells_idle"]
 
     def check_drained(self) -> None:
-        """Drained means idle: no cell, sequence or sampler is held for anyone; one terminal event for every request."""
+        """Assert that the engine is idle: no cell, sequence or sampler in use, one terminal event for every request."""
         stats = self.engine.stats()
         assert stats["kv_cells_used"] == stats["kv_cells_idle"] >= self.model.used_cells
-        assert stats["kv_cells_used"] == self.model.used_cells or not self.model.can_cut  # else some are counted twice
+        assert (
+            stats["kv_cells_used"] == self.model.used_cells or not self.model.supports_partial_reuse
+        )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
         assert self.model.open_samplers == 0
         assert all(len(outcome.terminal) == 1 for outcome in self.outcomes.values())
@@ -119,7 +137,7 @@ class Driver:
 
 
 def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:
-    """The oracle: one branch alone on a roomy model."""
+    """Return the outcome of one branch alone on a roomy model: the oracle of other tests."""
     adapters = 1 if options.get("lora") else 0
     driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None), n_adapters=adapters))
     request_id = driver.submit(prompt, 1, seed, max_tokens, **options)

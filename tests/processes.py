@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any, TypeVar
 import orjson
 
 from srb.framing import FrameSocket
-from srb.protocol import Answer, BranchSpec, Generate, GetStats, Ready, SamplingParams, decode, encode
+from srb.protocol import BranchSpec, Generate, GetStats, Ready, Reply, SamplingParams, decode, encode
+from srb.settings import SOCKET_NAME
 
 ROOT = Path(__file__).parents[1]
 DEADLINE = 60.0  # seconds: far more than anything here takes, on a machine that does much else
@@ -119,7 +121,7 @@ class Worker:
     """The web worker's end of the engine's socket, blocking and bare."""
 
     def __init__(self, runtime_path: Path) -> None:
-        self.sock = wait_for(lambda: _connect(runtime_path / "engine.sock"), "the engine listens")
+        self.sock = wait_for(lambda: _connect(runtime_path / SOCKET_NAME), "the engine listens")
         self.sock.settimeout(DEADLINE)
         self.frames = FrameSocket(self.sock)
         self._events: list[Any] = []
@@ -146,7 +148,7 @@ class Worker:
 
     def stats(self) -> dict[str, float]:
         self.send(GetStats("stats"))
-        values: dict[str, float] = self.next(Answer).value
+        values: dict[str, float] = self.next(Reply).value
         return values
 
     def is_closed(self) -> bool:
@@ -170,6 +172,23 @@ def _connect(path: Path) -> socket.socket | None:
     return sock
 
 
+class NoticeListener:
+    """systemd's end: the datagrams that a service sends, one assignment after another."""
+
+    def __init__(self, address: str) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(address)
+        self.sock.settimeout(DEADLINE)
+        self.heard: list[str] = []
+
+    def until(self, assignment: str) -> list[str]:
+        """Return what is heard before an assignment and with it."""
+        heard: list[str] = []
+        while assignment not in heard:
+            heard += self.sock.recv(4096).decode().split("\n")
+        return heard
+
+
 def endless(request_id: str, n: int = 2) -> Generate:
     """A request that runs until it is cancelled, or for minutes."""
     sampling = SamplingParams(ignore_eos=True)
@@ -181,6 +200,26 @@ def brief(request_id: str, n: int = 2) -> Generate:
     return Generate(request_id, ("Once upon a time,",), tuple(BranchSpec(seed, 5) for seed in range(n)))
 
 
+def engine_with(load: str) -> tuple[str, ...]:
+    """Return the command of an engine process whose model is loaded by the body of a Python function of `settings`."""
+    script = """
+    import os, time
+    from srb.engine.process import __main__ as process
+    from srb.engine.engine import Engine
+    from srb.engine.fake import FakeModel
+    from srb.engine.model import DecodeStatus
+    from srb.errors import ModelLoadFailed
+
+    def load(settings):
+    {load}
+        engine = Engine(model, max_queue=2, clock=time.monotonic)
+        return engine, model.info("fake"), engine.close
+
+    process.exit_now(process.main(load=load))
+    """
+    return PYTHON, "-c", textwrap.dedent(script).format(load=textwrap.indent(textwrap.dedent(load), "    "))
+
+
 def status(runtime_path: Path) -> dict[str, str]:
     """Return what status.json says, or nothing where there is none."""
     try:
@@ -190,3 +229,14 @@ def status(runtime_path: Path) -> dict[str, str]:
 
 
 PYTHON = sys.executable
+
+
+def self_signed(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+    """Make a key and a certificate for a host name; return the paths of key and certificate."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1",
+         "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"],
+        check=True, capture_output=True, timeout=DEADLINE,
+    )  # fmt: skip
+    return key, certificate

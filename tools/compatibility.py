@@ -1,22 +1,19 @@
-"""Write the table of llama-server's options into docs/compatibility.md, from srb/flags.py: python -m tools.compatibility"""
+"""Table of llama-server's options in docs/compatibility.md; `python -m tools.generated` writes it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from srb.launch.flags import BEFORE_START, FLAGS, NOT_YET, Flag
 
-from srb.flags import BEFORE_START, FLAGS, Flag
-
-PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 HEADING = "## Options of the command line"
 INTRODUCTION = """\
-`srb serve` takes all of these, as `srb/flags.py` has them (this table is made from it). One without effect is accepted with
-one line that says so; one that is refused would have served another model, or none. Any other option is an error, unless it
-is a setting's.
+`srb serve` takes all of these options. An option without effect is accepted, and one line says so; an option that is refused
+would have served another model, or none. Any other option is an error, unless it is a setting's.
+`python -m tools.generated` generates this table from `srb/launch/flags.py`.
 """
 
 
 def render() -> str:
-    """Return the section with one row for each option, in the order of srb/flags.py."""
+    """Return the section with one row for each option, in the order of srb/launch/flags.py."""
     rows: dict[str, list[Flag]] = {}
     for flag in FLAGS:
         rows.setdefault(flag.names, []).append(flag)
@@ -31,7 +28,7 @@ def _options(flag: Flag) -> str:
 def _state(flags: list[Flag]) -> str:
     if flags[0].refused:
         return f"refused: {flags[0].why}"
-    if flags[0].why == "it is not there yet":
+    if flags[0].why == NOT_YET:
         return "not yet"
     if flags[0].why:
         return f"no effect: {flags[0].why}"
@@ -40,12 +37,8 @@ def _state(flags: list[Flag]) -> str:
     return "same: " + ", ".join(f"`{flag.sets}`" for flag in flags)
 
 
-def main() -> None:
-    text = PAGE.read_text()
+def page(text: str) -> str:
+    """Return the page `text` with a new section of options."""
     before, _, rest = text.partition(HEADING)
     after = rest[rest.index("\n## ") + 1 :] if "\n## " in rest else ""
-    PAGE.write_text(before + render() + ("\n" + after if after else ""))
-
-
-if __name__ == "__main__":
-    main()
+    return before + render() + ("\n" + after if after else "")

@@ -1,7 +1,7 @@
-"""Write GGUF files with random weights and real shapes: tiny ones for tests, larger ones to measure speed with.
+"""GGUF files with random weights and real shapes: tiny models for tests, larger ones for benchmarks.
 
-Weights do not change speed, and tests need a model's mechanics, not its sense. `python -m tools.random_gguf OUT` writes
-the 110M-parameter llama that `make bench` uses.
+Weights do not affect speed, and tests need a model's architecture, not its quality. `python -m tools.random_gguf OUT`
+writes the 110M-parameter llama of `make bench`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gguf.quants import quantize
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model; `window` is for sliding attention, `state` for the recurrent kind."""
+    """Sizes of a model; `window` applies to sliding attention, `state` to recurrent models."""
 
     dim: int = 64
     layers: int = 2
@@ -55,8 +55,13 @@ _WORDS = (
 )
 
 
+def _mark(number: int) -> str:
+    """Return a punctuation mark for every 28th word above 1,000, about as often as in real vocabularies of 128,000."""
+    return ':"*'[number // 28 % 3] if number > 1000 and number % 28 == 0 else ""
+
+
 class _Writer:
-    """A GGUFWriter that fills tensors with noise from one generator."""
+    """A GGUFWriter for tensors of noise, all from one random generator."""
 
     def __init__(self, path: Path, arch: str, shape: Shape) -> None:
         self.gguf = gguf.GGUFWriter(path, arch)
@@ -95,13 +100,13 @@ class _Writer:
         self.gguf.close()
 
     def _add_tokenizer(self) -> None:
-        """A sentencepiece-like vocabulary: three control tokens, 256 bytes, a few words, and fillers."""
+        """Add a vocabulary like sentencepiece's: three control tokens, 256 bytes, letters, a few words, and fillers."""
         types = gguf.TokenType
         entries = [("<unk>", 0.0, types.UNKNOWN), ("<s>", 0.0, types.CONTROL), ("</s>", 0.0, types.CONTROL)]
         entries += [(f"<0x{byte:02X}>", 0.0, types.BYTE) for byte in range(256)]
         letters = [chr(code) for code in range(33, 127)] + ["▁"]
         words = [*letters, *(word.replace(" ", "▁") for word in _WORDS)]
-        fillers = (f"▁w{number}" for number in range(self.shape.vocab))
+        fillers = (f"▁w{number}{_mark(number)}" for number in range(self.shape.vocab))
         seen = {text for text, _, _ in entries}
         for text in (*words, *fillers):
             if len(entries) == self.shape.vocab:
@@ -216,7 +221,7 @@ def write_lfm2(path: Path, shape: Shape = TINY) -> Path:
 
 
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
-    """Write a bert: an encoder, which makes embeddings and continues nothing; with `ranks` a head that scores pairs."""
+    """Write a bert: an encoder for embeddings, which cannot generate; with `ranks` a head that scores pairs of texts."""
     out = _Writer(path, "bert", shape)
     out.gguf.add_feed_forward_length(shape.ffn)
     out.gguf.add_head_count(shape.heads)

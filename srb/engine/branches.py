@@ -1,4 +1,4 @@
-"""What a branch goes through: it starts, chooses its tokens one by one, may pause or shift, and ends."""
+"""A branch's life: it starts, samples its tokens one by one, may pause or shift, and ends."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from srb.engine.model import Model
-from srb.engine.prefix_tree import PrefixTree
 from srb.engine.probs import chosen_probs, token_probs
+from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
 from srb.engine.text import Emission, Prob
+from srb.engine.tree.prefix_tree import PrefixTree
 from srb.errors import GrammarDeadEnd, SRBError
 from srb.protocol import BranchEnded, Delta, Event, FinishReason
 
-SMALLEST_PROB = 1e-45  # in 32 bits
+MIN_PROB = 1e-45  # the smallest positive number in 32 bits
 
 
 @dataclass(slots=True)
 class BranchCounters:
-    """What branches have done since the start."""
+    """Counters of tokens, pauses and shifts since the start."""
 
     tokens_predicted_total: int = 0
     n_tokens_max: int = 0
@@ -28,30 +29,35 @@ class BranchCounters:
 
 
 class Branches:
-    """The one writer of a branch's state, tokens and text; what there is to tell of it goes into `events`."""
+    """Branches of all requests. This class alone writes their state, tokens and text, and appends their `events`."""
 
     def __init__(
         self,
         model: Model,
         tree: PrefixTree,
+        prompts: Prompts,
         clock: Callable[[], float],
         count_special: Callable[[Sequence[int]], int],
         note_end: Callable[[Branch], None],
     ) -> None:
-        """`count_special` counts the tokens at a prompt's beginning that every text has.
+        """`count_special` counts the special tokens (BOS) at a prompt's beginning.
 
-        `note_end` is told of each branch that has ended and whose KV the tree keeps.
+        `note_end` is called with each branch that has ended and whose KV stays in the tree.
         """
         self._model = model
         self._tree = tree
+        self._prompts = prompts
         self._clock = clock
         self._count_special = count_special
         self._note_end = note_end
         self.counters = BranchCounters()
 
     def start(self, branch: Branch, events: list[Event]) -> None:
-        """Fork the prefix of a branch, which samples its own first token; or let it go on that has been paused."""
-        self._tree.start(branch)
+        """Start a branch: fork its prefix and sample its own first token, or resume it where it was paused."""
+        prompt = branch.request.prefix.node
+        assert prompt is not None
+        branch.lease = self._tree.start(prompt, branch.tokens)
+        branch.num_computed = branch.lease.node.end - branch.start
         branch.move(BranchState.RUNNING)
         if branch.spec.max_tokens == 0:
             self.end(branch, FinishReason.LIMIT, events)
@@ -59,7 +65,7 @@ class Branches:
             self.sample(branch, None, events)
 
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
-        """Choose a branch's next token from a row of the last decode, or from its prefix's logits where row is None."""
+        """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         prefix_logits = branch.request.prefix.logits
         try:
             if row is not None:
@@ -79,10 +85,19 @@ class Branches:
         self._append(branch, token, prob, events)
 
     def pause(self, branch: Branch) -> None:
-        """Take a branch's sequence under pressure; the tree keeps what it can of its KV until there is room again."""
+        """Pause a branch under pressure: free its sequence; its computed tokens stay in the tree if they can."""
         branch.move(BranchState.WAITING)
-        self._tree.end(branch, keep=self._model.can_cut and branch.request.cache_prompt)
+        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
         self.counters.branches_paused_total += 1
+
+    def return_lease(self, branch: Branch, keep: bool) -> None:
+        """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
+        if branch.lease is None:
+            return
+        lease, branch.lease = branch.lease, None
+        own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
+        branch.num_computed = 0
+        self._tree.end(lease, own, keep)
 
     def end(
         self,
@@ -94,13 +109,13 @@ class Branches:
         truncated: bool = False,
         error: SRBError | None = None,
     ) -> None:
-        """End one branch, whatever its siblings do: its text is completed, its sequence and cells are free at once."""
+        """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded."""
         if not stop:
             emission = branch.text.finish()
-            self._show(branch, emission, events)
+            self._emit(branch, emission, events)
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
-        self._tree.end(branch, keep=branch.request.cache_prompt)
+        self.return_lease(branch, keep=branch.request.cache_prompt)
         if branch.request.cache_prompt:
             self._note_end(branch)
         branch.move(BranchState.ENDED)
@@ -108,31 +123,31 @@ class Branches:
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
         logprob = branch.logprob_sum / length if length and branch.spec.sampling.n_probs >= 0 else None
-        slug, message = (error.slug, error.message) if error else ("", "")
+        code, message = (error.code, error.message) if error else ("", "")
         events.append(
             BranchEnded(
-                branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, slug, message
+                branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, code, message
             )
         )
 
     def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
-        """Return how probable the token that was just sampled is, and the likeliest others."""
+        """Return the probability of the token that was just sampled, and the likeliest others."""
         sampling = branch.spec.sampling
         if sampling.post_sampling_probs:
             prob = chosen_probs(self._model, branch.sampler.candidates, token, sampling.n_probs)
-            branch.logprob_sum += math.log(max(prob["prob"], SMALLEST_PROB))
+            branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
         logits = self._model.logits(row) if row is not None else branch.request.prefix.logits
         assert logits is not None
         prob = token_probs(self._model, logits, token, sampling.n_probs)
-        branch.logprob_sum += prob["logprob"]
+        branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 
     def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
         branch.tokens.append(token)
         self.counters.tokens_predicted_total += 1
         emission = branch.text.push(token, self._model.piece(token), prob)
-        self._show(branch, emission, events)
+        self._emit(branch, emission, events)
         if emission.stop:
             self.end(branch, FinishReason.WORD, events, stop=emission.stop)
         elif (
@@ -147,24 +162,24 @@ class Branches:
             self.end(branch, FinishReason.LIMIT, events, truncated=True)
 
     def _shift(self, branch: Branch) -> None:
-        """Let a branch go on that has reached the context's end: discard some of its text and compute the rest anew."""
+        """Shift the context of a branch that has reached its end: discard some text and compute the rest again."""
         request = branch.request
         branch.move(BranchState.WAITING)
-        self._tree.end(branch, keep=request.cache_prompt)
-        self._tree.release(request.prefix)
+        self.return_lease(branch, keep=request.cache_prompt)
+        self._prompts.release(request.prefix)
         request.shift_context(self._count_special(request.prefix.tokens))
         self.counters.context_shifts_total += 1
 
     def _is_out_of_time(self, branch: Branch, text: str) -> bool:
-        """Whether a branch with a time limit has reached the end of a line after it."""
-        if branch.spec.max_ms <= 0:
+        """Whether `text` ends a line after the branch's time limit (t_max_predict_ms)."""
+        if branch.spec.t_max_predict_ms <= 0:
             return False
         now = self._clock()
         if branch.began_at is None:
             branch.began_at = now
-        return "\n" in text and (now - branch.began_at) * 1000 > branch.spec.max_ms
+        return "\n" in text and (now - branch.began_at) * 1000 > branch.spec.t_max_predict_ms
 
-    def _show(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
+    def _emit(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
         if emission.text or emission.tokens:
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
             probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None

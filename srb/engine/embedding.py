@@ -1,4 +1,4 @@
-"""Embeddings and rankings: texts that are computed whole and leave nothing behind, a bounded batch of them each step."""
+"""Embeddings and rankings: whole texts, one bounded batch of them per step; nothing of them stays in the KV store."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.model import Model, Scales
+from srb.engine.model import LoraScales, Model
 from srb.errors import DecodeFailed, SRBError
-from srb.protocol import Answer, Event, Failed
+from srb.protocol import Event, Failed, Reply
 
 Vectors = npt.NDArray[np.float32]
-POOLINGS = ("none", "mean", "cls", "last")
+POOLINGS = ("none", "mean", "cls", "last")  # llama.cpp's, except its last one, which ranks
 
 
 @dataclass(slots=True)
 class EmbeddingJob:
-    """The inputs of one Embed or Rerank command as tokens, and what has been computed of them, in order."""
+    """One Embed or Rerank command: its inputs as tokens, and the results so far, in order."""
 
     request_id: str
     kind: Literal["embed", "rank"]
     inputs: list[list[int]]
     pooling: str = "none"
-    lora: Scales = ()
+    lora: LoraScales = ()
     results: list[Any] = field(default_factory=list)
 
     @property
-    def answer(self) -> Answer:
+    def reply(self) -> Reply:
         name = "embeddings" if self.kind == "embed" else "scores"
-        return Answer(self.request_id, {name: self.results, "tokens": [len(tokens) for tokens in self.inputs]})
+        return Reply(self.request_id, {name: self.results, "tokens": [len(tokens) for tokens in self.inputs]})
 
     def close(self) -> None:
         """Release nothing: a job holds no sampler."""
 
 
 class EmbeddingQueue:
-    """Jobs in the order of arrival; `step` computes what fits into one batch."""
+    """Jobs in the order of arrival; `step` computes the inputs that fit into one batch."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -53,23 +53,23 @@ class EmbeddingQueue:
 
     @property
     def next_tokens(self) -> int:
-        """How many tokens the next step computes at most."""
+        """Most tokens that the next step computes."""
         return self._model.n_embed_tokens if self._jobs else 0
 
     def add(self, job: EmbeddingJob) -> None:
         self._jobs[job.request_id] = job
 
     def end(self, request_id: str, error: SRBError) -> list[Event]:
-        """Drop a job; nothing to do for one that is not here."""
+        """Fail a job with `error`; unknown ids are ignored."""
         if self._jobs.pop(request_id, None) is None:
             return []
-        return [Failed(request_id, error.slug, error.message)]
+        return [Failed(request_id, error.code, error.message)]
 
     def end_all(self, error: SRBError) -> list[Event]:
         return [event for request_id in list(self._jobs) for event in self.end(request_id, error)]
 
     def step(self) -> list[Event]:
-        """Compute one batch; return the answers that are complete, or what failed."""
+        """Compute one batch; return the replies that are complete, or Failed for its jobs."""
         if not self._jobs:
             return []
         taken = self._take()
@@ -86,10 +86,10 @@ class EmbeddingQueue:
         done = [job for job in self._jobs.values() if len(job.results) == len(job.inputs)]
         for job in done:
             del self._jobs[job.request_id]
-        return [job.answer for job in done]
+        return [job.reply for job in done]
 
     def _take(self) -> list[tuple[EmbeddingJob, list[int]]]:
-        """Return the next inputs of the oldest job and of others of its kind, as far as a batch reaches."""
+        """Return the next inputs of the oldest job, and of others of its kind, as many as fit into a batch."""
         first = next(iter(self._jobs.values()))
         taken: list[tuple[EmbeddingJob, list[int]]] = []
         room = self._model.n_embed_tokens
@@ -103,7 +103,7 @@ class EmbeddingQueue:
 
 
 def pool(rows: Vectors, pooling: str) -> Vectors:
-    """Return one vector of the vectors of a text's tokens, shape (1, n_embd); or all of them, with pooling none."""
+    """Pool the vectors of a text's tokens into one, shape (1, n_embd); with pooling "none" return all of them."""
     match pooling:
         case "mean":
             mean: Vectors = rows.mean(axis=0, keepdims=True)
@@ -117,5 +117,5 @@ def pool(rows: Vectors, pooling: str) -> Vectors:
 
 
 def count_numbers(inputs: Sequence[Sequence[int]], pooling: str, n_embd: int) -> int:
-    """Return how many numbers the answer will have."""
+    """Return the number of floats in the reply."""
     return n_embd * (sum(map(len, inputs)) if pooling == "none" else len(inputs))

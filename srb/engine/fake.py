@@ -1,7 +1,8 @@
-"""A model without weights: strict and deterministic, for tests and for trying the server without a GGUF.
+"""FakeModel: a strict, deterministic model without weights, for tests and for trying the server without a GGUF.
 
-The next token's logits are a hash of everything that is visible to the sequence, so a wrong fork, position or
-eviction changes the text; whatever llama.cpp would abort on raises here. Cells are shared by forks and counted so.
+The next token's logits are a hash of all that the sequence can see, so a wrong fork, position or eviction changes the
+text. Calls on which llama.cpp would abort raise here. Forks share cells, which are counted as llama.cpp does. The cost
+of an operation does not depend on the length of sequences or on the number of used cells.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, Scales
+from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -35,11 +36,11 @@ _HASH_SIZE = 16
 
 
 class FakeModel:
-    """A Model whose vocabulary is BOS, EOS, forty words, the 256 bytes and three tokens that make decodes fail.
+    """A Model with a vocabulary of BOS, EOS, forty words, the 256 bytes and three tokens that make decodes fail.
 
-    Decodes fail on demand: statuses put into `failures` are returned, one a decode, instead of computing. A request does
-    the same by the ids in its prompt: a batch that holds INVALID or FATAL fails as they say, and when one with NO_ROOM
-    has been computed, the next two find no room. No text has these tokens, and none is ever likely.
+    Decodes fail on demand: each decode returns the next status in `failures` instead of computing. Token ids in a
+    prompt do the same: a batch with INVALID or FATAL fails with that status, and after a batch with NO_ROOM the next
+    two find no room. No text is tokenized to these tokens, and none of them is sampled.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class FakeModel:
         n_batch: int = 64,
         n_ubatch: int = 16,
         n_ctx_seq: int | None = None,
-        can_cut: bool = True,
+        supports_partial_reuse: bool = True,
         n_adapters: int = 0,
     ) -> None:
         self.n_ctx = n_ctx
@@ -58,7 +59,7 @@ class FakeModel:
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max
         self.is_on_gpu = False
-        self.can_cut = can_cut
+        self.supports_partial_reuse = supports_partial_reuse
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE
@@ -67,10 +68,13 @@ class FakeModel:
         self.pooling = "mean"
         self.fails_to_embed = False
         self.n_vocab = FATAL + 1
+        self.bos_id = BOS
+        self.max_piece_bytes = max(len(self.piece(token, special=True)) for token in range(self.n_vocab))
         self.failures: deque[DecodeStatus] = deque()
         self.n_decodes = 0
         self.n_tokens_decoded = 0
-        self._sequences: dict[int, list[_Cell]] = {seq_id: [] for seq_id in range(n_seq_max)}
+        self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
+        self.used_cells = 0
         self._rows: dict[int, Logits] = {}
         self.open_samplers = 0
         self.is_closed = False
@@ -81,7 +85,7 @@ class FakeModel:
             path="",
             description="fake",
             architecture="fake",
-            memory="attention" if self.can_cut else "recurrent",
+            memory="attention" if self.supports_partial_reuse else "recurrent",
             n_vocab=self.n_vocab,
             vocab_type=0,
             n_ctx=self.n_ctx,
@@ -96,7 +100,7 @@ class FakeModel:
             eos_token="</s>",
             has_fill_in_the_middle=False,
             build_info="fake",
-            bos_id=BOS,
+            bos_id=self.bos_id,
             eos_id=EOS,
             add_bos=True,
             ftype="fake",
@@ -129,7 +133,6 @@ class FakeModel:
     def new_sampler(
         self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
     ) -> FakeSampler:
-        self.open_samplers += 1
         return FakeSampler(self, params, seed, min_tokens)
 
     def grammar_of(self, json_schema: str) -> str:
@@ -138,8 +141,8 @@ class FakeModel:
     def pair(self, query: str, document: str) -> list[int]:
         return [BOS, *self.tokenize(query, False, False), EOS, *self.tokenize(document, False, False)]
 
-    def embed(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[Logits] | None:
-        """Return for each token the bytes of a hash of it and all that is before it in its input."""
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
+        """Return for each token the bytes of a hash of all tokens up to it in its input."""
         self._check_inputs(inputs)
         if self.fails_to_embed:
             return None
@@ -148,8 +151,8 @@ class FakeModel:
             for tokens in inputs
         ]
 
-    def rank(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[float] | None:
-        """Return how many tokens of each document stand in the query."""
+    def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None:
+        """Return the number of each document's tokens that are also in the query."""
         self._check_inputs(inputs)
         parts = [(tokens[: tokens.index(EOS)], tokens[tokens.index(EOS) + 1 :]) for tokens in inputs]
         return None if self.fails_to_embed else [float(sum(t in query for t in document)) for query, document in parts]
@@ -179,74 +182,94 @@ class FakeModel:
         lora = repr(batch.lora).encode() if any(batch.lora) else b""
         entries = zip(batch.tokens, batch.positions, batch.seq_ids, batch.wanted, strict=True)
         for row, (token, position, seq_id, wanted) in enumerate(entries):
-            cells = self._sequences[seq_id]  # KeyError: a sequence id out of range
-            if position != len(cells):
-                raise AssertionError(f"position {position} in sequence {seq_id}, which holds {len(cells)}")
+            tip = self._tips[seq_id]  # KeyError: a sequence id out of range
+            if position != tip.end:
+                raise AssertionError(f"position {position} in sequence {seq_id}, which holds {tip.end}")
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
-            past = cells[-1].visible if cells else b""
-            cells.append(_Cell(_hash(past + lora, [token])))
+            visible = _hash(tip.visible + lora, [token])
+            self._grow(seq_id, visible)
             if wanted:
-                self._rows[row] = self._next_logits(cells[-1].visible)
+                self._rows[row] = self._next_logits(visible)
         return DecodeStatus.OK
 
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None:
-        """Do nothing: choosing a token costs the fake nothing."""
+        """Do nothing: sampling from the fake costs nothing."""
 
     def logits(self, row: int) -> Logits:
         return self._rows[row]  # KeyError: no logits were asked for, where llama.cpp aborts
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
-        if self._sequences[target]:
+        if self._tips[target] is not _EMPTY:
             raise AssertionError(f"sequence {target} is not empty")
-        self._sequences[target] = self._cut(source, end)
+        self._move(target, self._cell_at(source, end))
 
     def truncate(self, seq_id: int, end: int) -> None:
-        self._sequences[seq_id] = self._cut(seq_id, end)
+        self._move(seq_id, self._cell_at(seq_id, end))
 
     def splice(self, source: int, target: int, end: int) -> None:
-        shared, own = self._cut(source, end), self._sequences[target]
-        if shared[-1].visible != own[end - 1].visible:
+        shared, own = self._cell_at(source, end), self._tips[target].back_to(end)
+        if shared.visible != self._cell_at(target, end).visible:
             raise AssertionError(f"sequences {source} and {target} hold different texts before {end}")
-        self._sequences[target] = shared + own[end:]
+        self._move(target, shared)
+        for cell in own:
+            self._grow(target, cell.visible)
 
     def save(self, seq_id: int, start: int) -> Blob:
-        cells = self._sequences[seq_id]
-        if not cells[start:] or (start and not self.can_cut):
-            raise AssertionError(f"sequence {seq_id} of {len(cells)} cells cannot be saved from {start}")
-        before = cells[start - 1].visible if start else bytes(_HASH_SIZE)
-        return np.frombuffer(before + b"".join(cell.visible for cell in cells[start:]), np.uint8)
+        tip = self._tips[seq_id]
+        if start >= tip.end or (start and not self.supports_partial_reuse):
+            raise AssertionError(f"sequence {seq_id} of {tip.end} cells cannot be saved from {start}")
+        own = tip.back_to(start)
+        before = own[0].previous
+        assert before is not None
+        return np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        cells = self._sequences[seq_id]
         before, *visible = (blob[i : i + _HASH_SIZE].tobytes() for i in range(0, len(blob), _HASH_SIZE))
-        if before != (cells[-1].visible if cells else bytes(_HASH_SIZE)):
-            raise AssertionError("a span is glued to another text than it was saved after")
+        if before != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
+            raise AssertionError("a span is restored after another text than it was saved after")
         if self.used_cells + len(visible) > self.n_ctx:
             raise AssertionError("there is no room to restore")
-        cells += (_Cell(each) for each in visible)
+        for each in visible:
+            self._grow(seq_id, each)
         return True
 
-    def _cut(self, seq_id: int, end: int | None) -> list[_Cell]:
-        """Return the first `end` cells of a sequence."""
-        cells = self._sequences[seq_id]
-        if end is not None and (end > len(cells) or (end < len(cells) and not self.can_cut)):
-            raise AssertionError(f"sequence {seq_id} of {len(cells)} cells cannot be cut at {end}")
-        return cells[:end]
+    def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
+        """Return cell `end` − 1 of a sequence, or its last cell if `end` is None."""
+        tip = self._tips[seq_id]
+        if end is not None and (end > tip.end or (end < tip.end and not self.supports_partial_reuse)):
+            raise AssertionError(f"sequence {seq_id} of {tip.end} cells cannot be cut at {end}")
+        while end is not None and tip.end > end:
+            assert tip.previous is not None
+            tip = tip.previous
+        return tip
+
+    def _grow(self, seq_id: int, visible: bytes) -> None:
+        tip = self._tips[seq_id]
+        self._tips[seq_id] = _Cell(visible, tip)  # the tip is now used by the new cell instead of the sequence
+        self.used_cells += 1
+
+    def _move(self, seq_id: int, tip: _Cell) -> None:
+        """Make `tip` the last cell of a sequence, and free the cells that no sequence holds any more."""
+        cell: _Cell | None = self._tips[seq_id]
+        self._tips[seq_id] = tip
+        tip.uses += 1
+        while cell is not None and cell is not _EMPTY:
+            cell.uses -= 1
+            if cell.uses:
+                break
+            self.used_cells -= 1
+            cell = cell.previous
 
     def remove(self, seq_id: int) -> None:
-        self._sequences[seq_id] = []
+        self._move(seq_id, _EMPTY)
 
     def clear(self) -> None:
-        for seq_id in self._sequences:
-            self._sequences[seq_id] = []
+        for seq_id in self._tips:
+            self.remove(seq_id)
 
     def close(self) -> None:
         self.is_closed = True
-
-    @property
-    def used_cells(self) -> int:
-        return len({id(cell) for cells in self._sequences.values() for cell in cells})
 
     def _next_logits(self, visible: bytes) -> Logits:
         noise = np.random.default_rng(list(visible)).random(self.n_vocab, dtype=np.float32) * 4
@@ -261,26 +284,47 @@ def _hash(past: bytes, tokens: Sequence[int]) -> bytes:
 
 
 class _Cell:
-    """One computed token; `visible` is the hash of it and all that was before it in its sequence."""
+    """One computed token; `visible` is the hash of it and of all tokens before it in its sequence.
 
-    __slots__ = ("visible",)
+    `uses` counts the cells that follow it and the sequences that end with it.
+    """
 
-    def __init__(self, visible: bytes) -> None:
+    __slots__ = ("end", "previous", "uses", "visible")
+
+    def __init__(self, visible: bytes, previous: _Cell | None) -> None:
         self.visible = visible
+        self.previous = previous
+        self.end: int = previous.end + 1 if previous else 0
+        self.uses = 1
+
+    def back_to(self, start: int) -> list[_Cell]:
+        """Return the cells from position `start` to this one."""
+        cells: list[_Cell] = []
+        cell = self
+        while cell.end > start:
+            cells.append(cell)
+            assert cell.previous is not None
+            cell = cell.previous
+        return cells[::-1]
+
+
+_EMPTY = _Cell(b"", None)
 
 
 class FakeSampler:
-    """Samples by temperature alone; honours logit_bias, ignore_eos and min_tokens.
+    """A sampler by temperature alone; honours logit_bias, ignore_eos and min_tokens.
 
-    A grammar allows one token, then nothing.
+    A grammar allows one token, then none.
     """
 
     def __init__(self, model: FakeModel, params: SamplingParams, seed: int, min_tokens: int) -> None:
+        model.open_samplers += 1
         self._min_tokens = min_tokens
         self._model = model
         self._params = params
         self._random = random.Random(seed)
         self._sampled = 0
+        self._in_grammar = 0  # tokens that the grammar has accepted
         self._candidates: Candidates | None = None
         self._is_open = True
 
@@ -290,7 +334,7 @@ class FakeSampler:
     def sample_from(self, logits: Logits) -> int:
         if not self._is_open:
             raise AssertionError("the sampler is closed")
-        if self._params.grammar and self._sampled:
+        if self._params.grammar and self._in_grammar:
             raise GrammarDeadEnd("the grammar allows no token here")
         scores = logits.astype(np.float64)
         for token, bias in self._params.logit_bias:
@@ -301,6 +345,7 @@ class FakeSampler:
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
         self._sampled += 1
+        self._in_grammar += 1
         if self._params.temperature <= 0:
             weights = (scores == scores.max()).astype(np.float64)
             return self._note(weights, int(scores.argmax()))
@@ -316,8 +361,15 @@ class FakeSampler:
 
     @property
     def candidates(self) -> Candidates:
-        assert self._candidates is not None, "they were not asked for"
+        assert self._candidates is not None, "post_sampling_probs is off"
         return self._candidates
+
+    def clone(self, seed: int, min_tokens: int = 0) -> FakeSampler:
+        if not self._is_open:
+            raise AssertionError("the sampler is closed")
+        made = type(self)(self._model, self._params, seed, min_tokens)
+        made._in_grammar = self._in_grammar
+        return made
 
     def close(self) -> None:
         if self._is_open:

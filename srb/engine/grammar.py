@@ -1,15 +1,15 @@
-"""What a GBNF grammar must satisfy before llama.cpp's parser, which recurses and expands without limit, sees it."""
+"""Checks of a GBNF grammar before llama.cpp parses it: its parser recurses and expands without limit."""
 
 from __future__ import annotations
 
 import re
 
 from srb.errors import bad_field
+from srb.sampling_params import MAX_GRAMMAR
 
-MAX_BYTES = 64 * 1024
 MAX_MADE_BYTES = 256 * 1024
 MAX_DEPTH = 100
-MAX_REPEATS = 2000  # of one element, nested repetitions multiplied
+MAX_REPEATS = 2000  # repetitions of one element, nested ones multiplied
 
 _TOKEN = re.compile(
     r"""
@@ -23,11 +23,11 @@ _TOKEN = re.compile(
 
 
 def check_grammar(grammar: str, field: str = "grammar") -> None:
-    """Raise InvalidRequest for a grammar too long, nested too deeply, or whose repetitions multiply too far.
+    """Raise InvalidRequest for a grammar that is too long, nested too deeply, or repeats an element too often.
 
-    `field` is what it came from: one that was made from a JSON schema may be longer than what it was made from.
+    `field` is the request's field: "grammar", or "json_schema" for a grammar made from one, which may be longer.
     """
-    max_bytes = MAX_BYTES if field == "grammar" else MAX_MADE_BYTES
+    max_bytes = MAX_GRAMMAR if field == "grammar" else MAX_MADE_BYTES
     if len(grammar.encode()) > max_bytes:
         raise bad_field(field, f"has {len(grammar.encode())} bytes; at most {max_bytes} are taken")
     if "\0" in grammar:

@@ -1,4 +1,4 @@
-"""What a JSON schema must satisfy before it is made into a grammar: the converter recurses and expands."""
+"""Checks of a JSON schema before it becomes a grammar: the converter recurses and expands without limit."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 from typing import Any
 
 from srb.errors import bad_field
+from srb.sampling_params import MAX_GRAMMAR
 
-MAX_BYTES = 64 * 1024
 MAX_DEPTH = 64
-MAX_PROPERTIES = 100  # of one object: optional ones take quadratic time
+MAX_PROPERTIES = 100  # of one object; optional ones take quadratic time
 MAX_REPEATS = 2000
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength")
 
 
 def check_schema(text: str) -> None:
-    """Raise InvalidRequest, naming json_schema, for what is no schema, too large, too deep, or counts too far."""
-    if len(text.encode()) > MAX_BYTES:
-        raise bad_field("json_schema", f"has {len(text.encode())} bytes; at most {MAX_BYTES} are taken")
+    """Raise InvalidRequest, which names json_schema, for text that is no schema, too large, deep or repetitive."""
+    if len(text.encode()) > MAX_GRAMMAR:
+        raise bad_field("json_schema", f"has {len(text.encode())} bytes; at most {MAX_GRAMMAR} are taken")
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError):

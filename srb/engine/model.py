@@ -1,11 +1,11 @@
-"""The seam: what the engine asks of a model, and of the place where named states are kept.
+"""The Model, Sampler and StateStore protocols: the interface between the engine and a model.
 
 `llama` and `fake` implement Model, and one contract suite tests both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -13,18 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from srb.errors import SRBError
 from srb.protocol import ModelInfo, SamplingParams
 
 Blob = npt.NDArray[np.uint8]  # saved KV
-Scales = tuple[float, ...]  # of the model's LoRA adapters, in their order
+LoraScales = tuple[float, ...]  # of the model's LoRA adapters, in their order
 Logits = npt.NDArray[np.float32]  # one row, shape (n_vocab,)
 
 
 class DecodeStatus(Enum):
-    """What became of a batch; only OK computes anything, and only FATAL leaves the KV store in doubt."""
+    """Result of a decode. Only OK computes anything, and only FATAL leaves the KV store in doubt."""
 
     OK = auto()
-    NO_ROOM = auto()  # no cells for it: send less, or free some
+    NO_ROOM = auto()  # not enough free cells: send less, or free some
     INVALID = auto()  # the batch itself is wrong
     FATAL = auto()  # the computation failed
 
@@ -34,20 +35,21 @@ class Batch:
 
     __slots__ = ("lora", "positions", "seq_ids", "tokens", "wanted")
 
-    def __init__(self, lora: Scales = ()) -> None:
-        self.lora = lora  # with which all of it is computed
+    def __init__(self, lora: LoraScales = ()) -> None:
+        self.lora = lora  # scales for all tokens
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
-        self.wanted: list[int] = []  # 1 where logits are to be computed
+        self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def add(self, seq_id: int, position: int, tokens: Sequence[int], want_logits: bool, want_all: bool = False) -> int:
-        """Append `tokens` at `position` … of `seq_id`; return the row of the last one (its logits, where wanted).
+        """Append `tokens` at `position` … of `seq_id`; return the row of the last one.
 
-        `want_all` asks for the logits of every one of them. At most n_seq_max rows of a batch may be wanted.
+        `want_logits` asks for the logits of the last token, `want_all` for those of all. At most n_seq_max rows of a
+        batch may be wanted.
         """
         count = len(tokens)
         self.tokens += tokens
@@ -60,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a sampler chain has left of the vocabulary: token ids and their probabilities, each of shape (n,)."""
+    """Tokens that a sampler chain has left: their ids and probabilities, each of shape (n,)."""
 
     ids: npt.NDArray[np.int32]
     probs: npt.NDArray[np.float32]
@@ -70,26 +72,33 @@ class Sampler(Protocol):
     """One branch's sampler chain, with its random state and its memory of past tokens."""
 
     def sample(self, row: int) -> int:
-        """Choose and accept a token from a wanted row of the last decode. Raise GrammarDeadEnd when none is allowed."""
+        """Sample and accept a token from a wanted row of the last decode. Raise GrammarDeadEnd if none is allowed."""
         ...
 
     def sample_from(self, logits: Logits) -> int:
-        """As `sample`, from logits that were kept."""
+        """Sample and accept a token from stored logits, as `sample` does."""
         ...
 
     @property
     def candidates(self) -> Candidates:
-        """What the last token was chosen from; only with post_sampling_probs."""
+        """Candidates of the last sampled token; only with post_sampling_probs."""
+        ...
+
+    def clone(self, seed: int, min_tokens: int = 0) -> Sampler:
+        """Return a sampler with the same settings, past tokens and place in the grammar, which draws by `seed`.
+
+        The clone of a new sampler equals a newly built one, and costs much less.
+        """
         ...
 
     def close(self) -> None:
-        """Free what the chain holds; may be called again."""
+        """Free the native chain; may be called again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter that has been loaded, and the scale that the settings give it."""
+    """A loaded LoRA adapter, and the scale that the settings give it."""
 
     path: str
     scale: float = 1.0
@@ -98,24 +107,28 @@ class Adapter:
 
 
 class Model(Protocol):
-    """A loaded model and its KV store. One thread calls what is below the line; the rest is safe from any thread."""
+    """A loaded model and its KV store. Methods above the line are safe from any thread."""
 
     n_ctx: int  # cells, shared by all sequences
-    n_ctx_seq: int  # longest one sequence may grow
+    n_ctx_seq: int  # most tokens in one sequence
     n_batch: int  # most tokens in one decode
     n_ubatch: int
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
     n_vocab: int
-    is_on_gpu: bool  # whether the KV store lies on one
+    bos_id: int  # the token that begins a text (BOS); −1: none
+    is_on_gpu: bool  # whether the KV store is in a GPU's memory
     n_embd: int
     n_embed_tokens: int  # most tokens in one call of `embed` or `rank`, and so in one input
     n_embed_inputs: int  # most inputs in one call
-    pooling: str  # how the vectors of a text become one, where a request does not say: none, mean, cls, last or rank
+    pooling: str  # default pooling of a text's vectors: none, mean, cls, last or rank
     adapters: list[Adapter]
-    can_generate: bool  # whether it continues texts, or only makes embeddings
+    can_generate: bool  # False for models that only make embeddings
     can_embed: bool
     can_rank: bool
-    can_cut: bool  # whether a sequence can be used and saved in parts, or only whole
+    supports_partial_reuse: bool  # whether a part of a sequence can be reused and saved, or only the whole
+
+    @property
+    def max_piece_bytes(self) -> int: ...  # most bytes of text per token; 0: no limit
 
     def info(self, alias: str) -> ModelInfo: ...
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
@@ -125,9 +138,9 @@ class Model(Protocol):
         self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
     ) -> Sampler: ...
 
-    def grammar_of(self, json_schema: str) -> str: ...  # GBNF; InvalidRequest where there is none
+    def grammar_of(self, json_schema: str) -> str: ...  # GBNF; raises InvalidRequest
 
-    def pair(self, query: str, document: str) -> list[int]: ...  # the tokens by which `rank` compares two texts
+    def pair(self, query: str, document: str) -> list[int]: ...  # the input of `rank` for two texts
 
     # ---- the decode thread's alone
 
@@ -142,9 +155,9 @@ class Model(Protocol):
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
 
-    # One entry for each input, of shape (tokens, n_embd); None where the computation failed.
-    def embed(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[Logits] | None: ...
-    def rank(self, inputs: Sequence[list[int]], lora: Scales = ()) -> list[float] | None: ...
+    # One entry per input, of shape (tokens, n_embd); None if the computation failed.
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None: ...
+    def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None: ...
     def close(self) -> None: ...
 
 
@@ -155,11 +168,18 @@ class SavedState:
     tokens: list[int]
     blob: Blob
     logits: Logits
-    lora: Scales = ()  # with which it was computed
+    lora: LoraScales = ()  # scales it was computed with
 
 
 class StateStore(Protocol):
-    """Where named states are kept; both methods are called from any thread and do not raise for a bad file."""
+    """A store of named states. Safe from any thread; only `load` waits for a disk."""
 
-    def load(self, name: str) -> SavedState | None: ...
-    def save(self, name: str, state: SavedState) -> None: ...
+    @property
+    def is_busy(self) -> bool: ...  # too much waits to be written, so nothing more is accepted
+    def load(self, name: str) -> SavedState | None: ...  # None if there is no file, or none that can be used
+    def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
+    def holds(self, name: str, tokens: Sequence[int], lora: LoraScales) -> bool: ...  # whether the state is this text
+
+    # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
+    # state was saved automatically, and the store may remove it to make room.
+    def save(self, name: str, state: SavedState, on_saved: Callable[[SRBError | None], None] | None = None) -> None: ...

@@ -1,24 +1,25 @@
-"""States by name: a text that the tree keeps longest, and that a store may hold beyond the server's life."""
+"""Named states: texts that are evicted last, and that a store may keep beyond the server's life."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from srb.engine.match import Match
-from srb.engine.model import SavedState, Scales, StateStore
-from srb.engine.node import Node, NodeState
-from srb.engine.prefix_tree import PrefixTree
+from srb.engine.model import LoraScales, SavedState, StateStore
 from srb.engine.request import Request
-from srb.engine.residency import Residency
+from srb.engine.tree.match import Match
+from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.prefix_tree import PrefixTree
+from srb.engine.tree.residency import Residency
+from srb.errors import SRBError, Unavailable
 
 
 class NamedStates:
-    """Keeps, saves and takes in texts of the tree."""
+    """Names of texts in the tree, and a store for those texts."""
 
     def __init__(self, tree: PrefixTree, residency: Residency, store: StateStore | None) -> None:
-        """`store` is where states outlive the server; None: nowhere."""
+        """Keep states in `store` beyond the server's life; None: in memory only."""
         self._tree = tree
         self._residency = residency
         self._store = store
@@ -26,31 +27,46 @@ class NamedStates:
     # ---- of a prompt
 
     def keep_prompt(self, request: Request) -> None:
-        """Keep a complete prompt under its request's name, and store it where it is not stored already."""
+        """Name a complete prompt as its request asks, and store it unless the store has it."""
         prefix = request.prefix
         assert prefix.node is not None
         assert prefix.logits is not None
-        self._residency.keep(request.state_name, prefix.node)
-        is_new = request.saved is None or request.saved.tokens != prefix.tokens
-        if self._store is not None and is_new and (blob := self._residency.snapshot(prefix.node)) is not None:
-            self._store.save(request.state_name, SavedState(prefix.tokens, blob, prefix.logits, request.lora))
+        self._residency.host.set_name(request.state_name, prefix.node)
         request.saved = None
+        store, name = self._store, request.state_name
+        if store is None or store.is_busy or store.holds(name, prefix.tokens, request.lora):
+            return  # a busy store gets it with the next request of this name
+        if (blob := self._residency.snapshot(prefix.node)) is not None:
+            store.save(name, SavedState(prefix.tokens, blob, prefix.logits, request.lora))
 
-    def adopt(self, saved: SavedState) -> None:
-        """Take in a text that was saved elsewhere, as a parked node, unless it is here or has no place."""
+    def insert(self, saved: SavedState) -> None:
+        """Insert a saved text as a parked node, unless the tree has it or it does not fit into host memory."""
         root = self._tree.root(saved.lora)
         known = self._tree.match(saved.tokens, root).length
         if len(saved.blob) > self._residency.cache_bytes or known >= len(saved.tokens) - 1:
             return
-        node = Node(root, saved.tokens, NodeState.PARKED)
-        node.blob, node.logits = saved.blob, saved.logits if len(saved.logits) else None
-        self._residency.adopt(node)
+        node = Node(root, list(saved.tokens), NodeState.PARKED)
+        node.logits = saved.logits if len(saved.logits) else None
+        self._residency.insert_parked(node, saved.blob)
 
     # ---- of any text
 
-    def save(self, name: str, tokens: Sequence[int], lora: Scales) -> SavedState | None:
-        """Keep and store a text as far as the tree holds it; None where that is nothing, or no room to take it."""
-        at = self._residency.bring(self._match(tokens, lora))
+    @property
+    def has_store(self) -> bool:
+        """Whether states are stored beyond the server's life."""
+        return self._store is not None
+
+    def save(
+        self, name: str, tokens: Sequence[int], lora: LoraScales, on_saved: Callable[[SRBError | None], None]
+    ) -> SavedState | None:
+        """Name and store the part of a text that the tree holds; return None if that is empty or cannot be copied.
+
+        With a store, `on_saved` is called from any thread when the state is safe, or with the error. Raise Unavailable
+        if the store is busy.
+        """
+        if self._store is not None and self._store.is_busy:
+            raise Unavailable("other states are still being written; try again in a moment")
+        at = self._residency.make_resident(self._match(tokens, lora))
         try:
             blob = self._residency.snapshot(at) if at.end else None
         finally:
@@ -59,31 +75,41 @@ class NamedStates:
             return None
         logits = at.logits if at.logits is not None else np.empty(0, np.float32)
         state = SavedState(list(tokens[: at.end]), blob, logits, lora)
-        self._residency.keep(name, at)
+        self._residency.host.set_name(name, at)
         if self._store is not None:
-            self._store.save(name, state)
+            self._store.save(name, state, on_saved)
         return state
 
-    def kept(self, name: str) -> tuple[list[int], Scales] | None:
-        """Return the tokens that are kept under a name, and the scales they were computed with."""
-        node = self._residency.kept(name)
+    def note_not_saved(self, name: str) -> None:
+        """Remove a name from memory after its new text could not be stored; an older stored text keeps the name."""
+        self._residency.host.remove_name(name)
+
+    def is_in_memory(self, name: str) -> bool:
+        """Whether memory has a text of this name. Safe from any thread; may be outdated on return."""
+        return self._residency.host.named(name) is not None
+
+    def find(self, name: str) -> tuple[list[int], LoraScales] | None:
+        """Return the tokens of a named state and the LoRA scales they were computed with, or None."""
+        node = self._residency.host.named(name)
         if node is None:
             return None
         return [token for each in node.path() for token in each.tokens], self._tree.scales(node.root)
 
-    def held(self, tokens: Sequence[int], lora: Scales) -> int:
+    def cached_length(self, tokens: Sequence[int], lora: LoraScales) -> int:
         """Return how many tokens of a text the tree holds."""
         return self._match(tokens, lora).length
 
-    def forget(self, tokens: Sequence[int], lora: Scales) -> int:
-        """Drop a text as far as nothing else stands on it; return how many tokens that were."""
+    def evict(self, tokens: Sequence[int], lora: LoraScales) -> int:
+        """Evict the part of a text that no other text or request needs; return the number of evicted tokens."""
         match, count = self._match(tokens, lora), 0
         node = match.node
-        while match.into is None and node.parent is not None and not node.pins and not node.children:
+        while match.into is None and node.parent is not None and node.is_childless and not node.is_needed:
             parent, count = node.parent, count + len(node.tokens)
-            self._residency.drop(node)
+            self._residency.evict(node)
+            if parent.state is NodeState.EVICTED:  # merged into its other child
+                break
             node = parent
         return count
 
-    def _match(self, tokens: Sequence[int], lora: Scales) -> Match:
-        return self._tree.match([*tokens, -1], self._tree.root(lora))  # −1 is no token: it stands for what comes next
+    def _match(self, tokens: Sequence[int], lora: LoraScales) -> Match:
+        return self._tree.match([*tokens, -1], self._tree.root(lora))  # −1 stands for a next token

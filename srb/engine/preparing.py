@@ -1,39 +1,56 @@
-"""What is done with a command before the decode thread sees it: tokens, limits, samplers. Safe from any thread."""
+"""Preparation of commands before the decode thread runs them: tokens, limits, samplers. Safe from any thread."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
+from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
-from srb.engine.model import Model, Sampler, Scales, StateStore
+from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.state_actions import StateJob, check_action
-from srb.errors import ContextExceeded, NotSupported, SRBError, bad_field
-from srb.protocol import Embed, Generate, Rerank, SamplingParams, StateAction
+from srb.errors import ContextExceeded, NotSupported, bad_field
+from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams, StateAction
+from srb.sampling_params import MAX_BIASES
 
-MAX_LOGIT_BIAS = 1024
-MAX_NUMBERS = 2_000_000  # in one answer, which crosses the wire as text
+log = logging.getLogger("srb.engine")
+
+# over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
+MAX_DRY_BREAKERS = 512
+MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
 
 class Preparer:
-    """Turns commands into what the engine's core runs; refuses what native code would abort on."""
+    """Commands turned into requests and jobs; input on which native code would abort is refused."""
 
-    def __init__(self, model: Model, states: StateStore | None) -> None:
+    def __init__(
+        self, model: Model, states: StateStore | None, is_in_memory: Callable[[str], bool] = lambda name: False
+    ) -> None:
+        """Load from `states` the states that are not in memory. Any thread may call `is_in_memory`."""
         self._model = model
         self._states = states
-        self.lora: Scales = tuple(adapter.scale for adapter in model.adapters)  # of requests that name none
+        self._is_in_memory = is_in_memory
+        self._has_logged_biases = False
+        self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
     def tokenize(
         self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
     ) -> list[int]:
         """Return the tokens of strings and ids, in order; only a string at the beginning gets a BOS.
 
-        Raise InvalidRequest, which names `field`, for an id that is not in the vocabulary.
+        Raise InvalidRequest, which names `field`, for an id outside the vocabulary.
         """
+        if set(map(type, parts)) == {int}:  # a long prompt of ids is checked in C, in a few passes
+            ids = cast(Sequence[int], parts)
+            if not 0 <= min(ids) <= max(ids) < self._model.n_vocab:
+                self._check_token(next(token for token in ids if not 0 <= token < self._model.n_vocab), field)
+            return list(ids)
         tokens: list[int] = []
         for place, part in enumerate(parts):
             if isinstance(part, str):
@@ -43,59 +60,105 @@ class Preparer:
                 tokens.append(part)
         return tokens
 
-    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
-        """Return each token's bytes, control tokens as their text. Raise InvalidRequest as `tokenize` does."""
+    def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
+        """Return each token's bytes; control tokens have none, or with `special` their text.
+
+        Raise InvalidRequest for an id outside the vocabulary.
+        """
         for token in tokens:
             self._check_token(token, "tokens")
-        return [self._model.piece(token, special=True) for token in tokens]
+        return [self._model.piece(token, special) for token in tokens]
 
     def request(self, command: Generate) -> Request:
-        """Return the request, with a sampler for each branch, which whoever gets it must close.
+        """Return the request, with a sampler for each branch; the caller must submit or close it.
 
-        Raise InvalidRequest or ContextExceeded.
+        Raise InvalidRequest, ContextExceeded or NotSupported.
         """
+        check_branches(command.branches)
         if not self._model.can_generate:
-            raise NotSupported("This model makes embeddings and cannot continue a text")
+            raise NotSupported("This model only makes embeddings and cannot generate text")
+        self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
         prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
+        if not command.prompt:
+            raise bad_field("prompt", "should not be empty")
         if not prompt:
-            raise bad_field("prompt", "has no tokens; give at least one character")
-        if len(prompt) >= self._model.n_ctx_seq:
+            prompt = self._blank_page()
+        self._check_fits("", len(prompt))
+        if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
+            raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
+        lora = self.lora if command.lora is None else self.scales(command.lora)
+        saved = self._saved(command.state) if command.state else None
+        _check_breakers(command.branches)
+        samplers = self._samplers(command.branches, prompt)
+        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora)
+
+    def _blank_page(self) -> list[int]:
+        """Return the prompt of an empty text: BOS alone, even if the vocabulary does not add it. Raise InvalidRequest."""
+        if self._model.bos_id < 0:
+            raise bad_field("prompt", "is empty, and the vocabulary has no token (BOS) to begin with; give a character")
+        return [self._model.bos_id]
+
+    def _saved(self, name: str) -> SavedState | None:
+        """Load a state from the store; None if it is in memory. If memory drops it now, the prompt is computed."""
+        if self._states is None:
+            return None
+        if self._is_in_memory(name):
+            self._states.use(name)
+            return None
+        return self._states.load(name)
+
+    def _check_fits(self, precision: str, count: int) -> None:
+        if count >= self._model.n_ctx_seq:
             raise ContextExceeded(
-                f"the prompt has {len(prompt)} tokens and the context holds {self._model.n_ctx_seq}, "
+                f"the prompt has {precision}{count} tokens and the context holds {self._model.n_ctx_seq}, "
                 "of which at least one must be left for the answer",
-                n_prompt_tokens=len(prompt),
+                n_prompt_tokens=count,
                 n_ctx=self._model.n_ctx_seq,
             )
-        if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
-            raise bad_field("n_keep", "should be -1 or more, and n_discard 0 or more")
-        lora = self.lora if command.lora is None else self.scales(command.lora)
+
+    def _fewest_tokens(self, parts: Sequence[str | int], most: int) -> int:
+        """Return a lower bound of the number of tokens, without tokenizing; 0 if the parts may fit `most` tokens.
+
+        Megabytes take seconds to tokenize, and a context seldom has room for them.
+        """
+        texts = [part for part in parts if isinstance(part, str)]
+        sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
+        ids = len(parts) - len(texts)
+        if not texts or ids + sum(sizes) <= most or not self._model.max_piece_bytes:
+            return 0
+        return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
+
+    def _samplers(self, specs: Iterable[BranchSpec], prompt: list[int]) -> list[Sampler]:
+        """Return a sampler for each branch: one is built for each set of parameters, the others are its clones."""
         samplers: list[Sampler] = []
-        ready: dict[int, SamplingParams] = {}  # by the identity of what was asked: branches share it
+        built: dict[SamplingParams, Sampler] = {}
         try:
-            for spec in command.branches:
-                if id(spec.sampling) not in ready:
-                    ready[id(spec.sampling)] = self._checked(spec.sampling)
-                params = ready[id(spec.sampling)]
-                samplers.append(self._model.new_sampler(params, spec.seed, self._past(params, prompt), spec.min_tokens))
-        except SRBError:
+            for spec in specs:
+                if spec.sampling in built:
+                    samplers.append(built[spec.sampling].clone(spec.seed, spec.min_tokens))
+                    continue
+                params = self._checked(spec.sampling)
+                past = self._past(params, prompt)
+                samplers.append(self._model.new_sampler(params, spec.seed, past, spec.min_tokens))
+                built[spec.sampling] = samplers[-1]
+        except BaseException:
             for sampler in samplers:
                 sampler.close()
             raise
-        saved = self._states.load(command.state) if self._states and command.state else None
-        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora)
+        return samplers
 
     def _past(self, params: SamplingParams, prompt: list[int]) -> list[int]:
-        """Return the tokens that the penalties look at before there are any of the branch's own."""
+        """Return the tokens that penalties look at before the branch has tokens of its own."""
         if params.penalty_prompt is None:
             return prompt
         return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
 
     def count_special(self, prompt: Sequence[int]) -> int:
-        """Return 1 where a prompt begins with the token that the vocabulary puts before texts, else 0."""
+        """Return 1 if a prompt begins with the special token that the vocabulary puts before texts, else 0."""
         return int(list(prompt[:1]) == self._model.tokenize("", add_special=True, parse_special=False)[:1])
 
-    def scales(self, given: Iterable[tuple[int, float]]) -> Scales:
-        """Return the scale of every adapter, 0 for those that are not named. Raise InvalidRequest."""
+    def scales(self, given: Iterable[tuple[int, float]]) -> LoraScales:
+        """Return the scale of every adapter; 0 for those that are not named. Raise InvalidRequest."""
         scales = [0.0] * len(self._model.adapters)
         for adapter, scale in given:
             if not 0 <= adapter < len(scales):
@@ -107,9 +170,12 @@ class Preparer:
 
     def embedding(self, command: Embed | Rerank) -> EmbeddingJob:
         """Return the job of an Embed or Rerank command. Raise NotSupported or InvalidRequest."""
+        most = self._model.n_embed_tokens
         if isinstance(command, Rerank):
             if not self._model.can_rank:
                 raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+            for document in command.documents:
+                self._check_input("documents", "at least ", self._fewest_tokens((command.query, document), most))
             pairs = [self._model.pair(command.query, document) for document in command.documents]
             return EmbeddingJob(command.request_id, "rank", self._checked_inputs(pairs, "documents"), lora=self.lora)
         if not self._model.can_embed:
@@ -119,6 +185,8 @@ class Preparer:
             raise NotSupported("This model ranks documents and makes no embeddings")
         if pooling not in POOLINGS:
             raise bad_field("pooling", f"should be one of {', '.join(POOLINGS)}")
+        for parts in command.inputs:
+            self._check_input("input", "at least ", self._fewest_tokens(parts, most))
         texts = [self.tokenize(parts, add_special=True, parse_special=True, field="input") for parts in command.inputs]
         inputs = self._checked_inputs(texts, "input")
         if count_numbers(inputs, pooling, self._model.n_embd) > MAX_NUMBERS:
@@ -133,16 +201,18 @@ class Preparer:
         return StateJob(command.request_id, command.action, command.name, command.slot, saved)
 
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
-        most = self._model.n_embed_tokens
         for tokens in inputs:
-            if not 0 < len(tokens) <= most:
-                problem = (
-                    f"is too large to process: {len(tokens)} tokens, and the physical batch size (n_ubatch) is {most}"
-                )
-                raise bad_field(field, problem if tokens else "has no tokens; give at least one character")
+            if not tokens:
+                raise bad_field(field, "has no tokens; give at least one character")
+            self._check_input(field, "", len(tokens))
         if not inputs:
             raise bad_field(field, "should not be empty")
         return inputs
+
+    def _check_input(self, field: str, precision: str, count: int) -> None:
+        if count > (most := self._model.n_embed_tokens):
+            holds = f"{precision}{count} tokens, and the physical batch size (n_ubatch) is {most}"
+            raise bad_field(field, f"is too large to process: {holds}")
 
     def _check_token(self, token: int, field: str) -> None:
         if not 0 <= token < self._model.n_vocab:
@@ -150,12 +220,10 @@ class Preparer:
             raise bad_field(field, f"token id {token} is not in the vocabulary ({there_are})")
 
     def _checked(self, params: SamplingParams) -> SamplingParams:
-        """Return what native code may see: a JSON schema has become a grammar."""
-        if len(params.logit_bias) > MAX_LOGIT_BIAS:
-            raise bad_field("logit_bias", f"has {len(params.logit_bias)} entries; at most {MAX_LOGIT_BIAS} are taken")
-        for token, _ in params.logit_bias:
-            if isinstance(token, int):
-                self._check_token(token, "logit_bias")
+        """Return parameters that are safe for native code, a JSON schema as a grammar. Raise InvalidRequest."""
+        if len(params.logit_bias) > MAX_BIASES:
+            raise bad_field("logit_bias", f"has {len(params.logit_bias)} entries; at most {MAX_BIASES} are taken")
+        params = replace(params, logit_bias=tuple(self._known_biases(params.logit_bias)))
         if params.grammar:
             check_grammar(params.grammar)
         elif params.json_schema:
@@ -164,3 +232,28 @@ class Preparer:
             check_grammar(grammar, "json_schema")
             return replace(params, grammar=grammar)
         return params
+
+    def _known_biases(
+        self, biases: Iterable[tuple[int | str, float | None]]
+    ) -> Iterator[tuple[int | str, float | None]]:
+        """Yield the biases of known token ids; clients of other models often send unknown ones."""
+        for token, bias in biases:
+            if isinstance(token, int) and token >= self._model.n_vocab:
+                if not self._has_logged_biases:
+                    self._has_logged_biases = True
+                    text = "logit_bias: token id %d is not in the vocabulary (0 to %d); such biases are skipped; logged once"
+                    log.warning(text, token, self._model.n_vocab - 1)
+                continue
+            if isinstance(token, int):
+                self._check_token(token, "logit_bias")
+            yield token, bias
+
+
+def _check_breakers(specs: Sequence[BranchSpec]) -> None:
+    """Raise InvalidRequest for too many sequence breakers: each branch has its own copy of each."""
+    counts = [len(spec.sampling.dry_sequence_breakers) for spec in specs if spec.sampling.dry_multiplier]
+    if sum(counts) > MAX_DRY_BREAKERS:
+        raise bad_field(
+            "dry_sequence_breakers",
+            f"has {max(counts)} entries for {len(specs)} branches; at most {MAX_DRY_BREAKERS} are taken for all together",
+        )

@@ -1,4 +1,4 @@
-"""What a prompt goes through: it begins, is computed and scored in parts, and is complete."""
+"""A prompt's life: it begins, is computed and scored in chunks, and completes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 from srb.engine.model import Model
 from srb.engine.named_states import NamedStates
-from srb.engine.prefix_tree import PrefixTree
 from srb.engine.probs import token_probs, unknown_prob
 from srb.engine.request import Prefix, Request
-from srb.engine.residency import Residency
-from srb.protocol import Event, Progress, PromptDone, PromptProbs
+from srb.engine.tree.match import Match
+from srb.engine.tree.prefix_tree import PrefixTree
+from srb.engine.tree.residency import Residency
+from srb.protocol import Event, Progress, PromptDone, PromptLogprobs
 
 
 class Prompts:
-    """Makes the tree compute and keep prompts; what there is to tell of them goes into `events`."""
+    """Prompts of all requests: begins, records and completes them in the tree, and appends their `events`."""
 
     def __init__(
         self, model: Model, tree: PrefixTree, residency: Residency, states: NamedStates, clock: Callable[[], float]
@@ -24,41 +25,70 @@ class Prompts:
         self._residency = residency
         self._states = states
         self._clock = clock
-        self.tokens_total = 0  # computed since the start
+        self.tokens_total = 0  # prompt tokens computed since the start
+        self.hits_total = 0  # requests whose prompt was in the tree, at least in part
+        self.cached_tokens_total = 0  # prompt tokens that were in the tree
 
-    def begin(self, request: Request, events: list[Event]) -> None:
-        """Give a request what the tree holds of its prompt, for the first time or after it was dropped."""
+    def begin(self, request: Request, match: Match | None, events: list[Event]) -> None:
+        """Begin a prompt, for the first time or after it was dropped under pressure.
+
+        `match` is the part of it that the tree holds; None if the request does not use the tree.
+        """
         if request.started_at is None:
             request.started_at = self._clock()
+        prefix = request.prefix
         if request.saved is not None:
-            self._states.adopt(request.saved)
-        self._tree.begin(request.prefix, request.cache_prompt, request.reuses)
+            self._states.insert(request.saved)
+            match = self._tree.match(prefix.tokens, self._tree.root(request.lora)) if request.reuses else None
+        begun = self._tree.begin(prefix.tokens, request.lora, request.cache_prompt, match)
+        prefix.node, prefix.logits = begun.node, begun.logits
+        if prefix.num_cached is None:  # after a drop the request finds its own tokens, which do not count
+            prefix.num_cached, prefix.num_restored = begun.num_cached, begun.num_restored
+            self.hits_total += begun.num_cached > 0
+            self.cached_tokens_total += begun.num_cached
         self._report_progress(request, events)
-        if request.prefix.is_complete:  # the very same prompt is there, with its logits
-            self._tell_done(request, events)
+        if request.prefix.is_complete:  # the tree holds the whole prompt with its logits
+            self._report_done(request, events)
 
     def score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
-        """Tell the probabilities of the tokens that follow the `count` that were just computed, up to `last_row`."""
+        """Emit the log-probabilities of the prompt tokens predicted by the last `count` rows, up to `last_row`."""
         n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
-        first, done = prefix.num_computed, prefix.num_scored
+        first, done = prefix.num_computed, prefix.num_prompt_logprobs
         probs = [unknown_prob(self._model, prefix.tokens[0])] if done == 0 else []
         for place in range(max(first + 1, done + len(probs)), min(first + count + 1, len(prefix.tokens))):
             logits = self._model.logits(last_row - (first + count - place))
             probs.append(token_probs(self._model, logits, prefix.tokens[place], n_top))
-        prefix.num_scored += len(probs)
+        prefix.num_prompt_logprobs += len(probs)
         if probs:
-            events.append(PromptProbs(prefix.request.request_id, probs))
+            events.append(PromptLogprobs(prefix.request.request_id, probs))
 
     def advance(self, prefix: Prefix, count: int, events: list[Event]) -> None:
         """Record that `count` further tokens have been computed."""
-        self._residency.computed(prefix, count)
+        assert prefix.node is not None
+        self._residency.record_computed(prefix.node, count)
         self.tokens_total += count
         self._report_progress(prefix.request, events)
 
     def complete(self, prefix: Prefix, row: int, events: list[Event]) -> None:
-        """Keep the logits of the last token: branches that begin later than others need nothing computed again."""
-        self._tree.complete(prefix, self._model.logits(row).copy(), prefix.request.cache_prompt)
-        self._tell_done(prefix.request, events)
+        """Complete a prompt: keep the logits of its last token, from which every branch samples its first."""
+        assert prefix.node is not None
+        prefix.logits = self._model.logits(row).copy()
+        prefix.node = self._tree.complete(prefix.node, prefix.logits, prefix.request.cache_prompt)
+        self._report_done(prefix.request, events)
+
+    def release(self, prefix: Prefix) -> None:
+        """Release a prompt's node, if it has one. Its computed tokens stay in the tree if the request allows it."""
+        node, prefix.node = prefix.node, None
+        if node is not None:
+            self._tree.release(node)
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) by name."""
+        return {
+            "prompt_tokens_total": self.tokens_total,
+            "prefix_hits_total": self.hits_total,
+            "prompt_tokens_cached_total": self.cached_tokens_total,
+        }
 
     def _report_progress(self, request: Request, events: list[Event]) -> None:
         if not request.report_progress or request.prefix_done_at is not None:
@@ -68,8 +98,8 @@ class Prompts:
         progress = (len(prefix.tokens), prefix.num_cached or 0, prefix.num_computed, time_ms)
         events.append(Progress(request.request_id, *progress))
 
-    def _tell_done(self, request: Request, events: list[Event]) -> None:
-        """Say PromptDone, the first time that a prompt is there, and keep its state where that has a name."""
+    def _report_done(self, request: Request, events: list[Event]) -> None:
+        """Emit PromptDone when the prompt first completes, and keep its state if the request names one."""
         if request.prefix_done_at is None:
             assert request.started_at is not None
             request.prefix_done_at = self._clock()

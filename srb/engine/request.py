@@ -1,18 +1,19 @@
-"""A request, its prefix and its branches: what they hold, the states they pass through, and which moves are legal."""
+"""Requests, prefixes and branches: their data, their states, and the legal moves between states."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from srb.engine.model import Logits, Sampler, SavedState, Scales
-from srb.engine.node import Node
+from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.text import BranchText
+from srb.engine.tree.node import Node
+from srb.engine.tree.prefix_tree import Lease
 from srb.protocol import BranchSpec, Generate
 
 
 class BranchState(Enum):
-    WAITING = auto()  # not begun, or paused under pressure: holds no sequence
+    WAITING = auto()  # not started, or paused under pressure; holds no sequence
     RUNNING = auto()  # holds a sequence; takes part in every step
     ENDED = auto()
 
@@ -25,20 +26,20 @@ _LEGAL = {
 
 
 class Prefix:
-    """The prompt, shared by all branches of a request. It is no branch, and no branch is it."""
+    """The prompt's tokens, shared by all branches of a request; an object of its own, not a branch."""
 
-    __slots__ = ("logits", "node", "num_cached", "num_restored", "num_scored", "request", "tokens")
+    __slots__ = ("logits", "node", "num_cached", "num_prompt_logprobs", "num_restored", "request", "tokens")
 
     start = 0
 
     def __init__(self, request: Request, tokens: list[int]) -> None:
         self.request = request
         self.tokens = tokens
-        self.node: Node | None = None  # the tree's, where the prompt ends; None until the request begins
-        self.num_cached: int | None = None  # tokens that the tree had when the request first began
-        self.num_restored = 0  # those of them that had been parked
-        self.num_scored = 0  # tokens whose probability has been told, where that was asked for
-        self.logits: Logits | None = None  # of the last token: every branch samples its first token from them
+        self.node: Node | None = None  # the tree's node at the prompt's end; None until the request begins
+        self.num_cached: int | None = None  # tokens that the tree held when the request first began
+        self.num_restored = 0  # how many of the cached tokens were parked
+        self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
+        self.logits: Logits | None = None  # of the last token; every branch samples its first token from them
 
     @property
     def num_computed(self) -> int:
@@ -46,7 +47,7 @@ class Prefix:
 
     @property
     def pending(self) -> int:
-        """Prefill and decode are one subtraction: tokens that are known and not yet computed."""
+        """Number of tokens that are known and not yet computed. Prefill and decode are this one subtraction."""
         return len(self.tokens) - self.num_computed
 
     @property
@@ -62,11 +63,11 @@ class Prefix:
 
 
 class Branch:
-    """One completion: the tokens it has chosen, the sampler that chooses, the text they make."""
+    """One continuation of a prompt: its sampled tokens, its sampler and its text."""
 
     __slots__ = (
-        "base", "began_at", "has_new_line", "index", "logprob_sum", "num_computed", "num_shifted",
-        "request", "sampler", "seq_id", "spec", "start", "state",
+        "began_at", "has_new_line", "index", "lease", "logprob_sum", "num_computed", "num_shifted",
+        "request", "sampler", "spec", "start", "state",
         "text", "tokens",
     )  # fmt: skip
 
@@ -75,32 +76,31 @@ class Branch:
         self.start = len(request.prefix.tokens)  # position of tokens[0]
         self.tokens: list[int] = []
         self.num_computed = 0
-        self.num_shifted = 0  # tokens it had chosen when the context was last shifted; `tokens` are those since then
-        self.seq_id: int | None = None  # lent by the tree while the branch runs
-        self.base: Node | None = None  # the node it was forked from
+        self.num_shifted = 0  # tokens sampled before the latest context shift; `tokens` has those after it
+        self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index
         self.spec = spec
         self.sampler = sampler
         self.text = BranchText(spec.stop, spec.n_indent)
-        self.began_at: float | None = None  # seconds on the engine's clock: its first token
+        self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
-        self.has_new_line = False  # in the text that was shown
+        self.has_new_line = False  # whether the emitted text has one
 
     def move(self, state: BranchState) -> None:
-        """Change the state; an illegal move is our own bug and changes nothing."""
+        """Change the state. Raise AssertionError for an illegal move, which changes nothing."""
         if state not in _LEGAL[self.state]:
             raise AssertionError(f"{self!r} cannot become {state.name}")
         self.state = state
 
     @property
     def length(self) -> int:
-        """How many tokens it has chosen."""
+        """Number of sampled tokens."""
         return self.num_shifted + len(self.tokens)
 
     @property
     def end(self) -> int:
-        """Position after the branch's last token."""
+        """Position after the last token."""
         return self.start + len(self.tokens)
 
     @property
@@ -109,19 +109,23 @@ class Branch:
 
     @property
     def own_cells(self) -> int:
-        """Cells of tokens that the branch computed itself, and no node holds."""
-        return self.num_computed - (self.base.end - self.start) if self.base else 0
+        """Cells of tokens that the branch computed and no node owns."""
+        return self.num_computed - (self.lease.node.end - self.start) if self.lease else 0
+
+    @property
+    def seq_id(self) -> int | None:
+        return self.lease.seq_id if self.lease else None
 
     def __repr__(self) -> str:
         return f"<branch {self.index} {self.state.name} {self.num_computed}/{len(self.tokens)} seq={self.seq_id}>"
 
 
 class Request:
-    """One prompt and its branches. What it is doing follows from them; nothing is stored twice."""
+    """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "arrived_at", "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at", "prompt_probs",
-        "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
+        "arrived_at", "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at",
+        "prompt_logprobs", "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -130,19 +134,19 @@ class Request:
         prompt: list[int],
         samplers: Iterable[Sampler],
         saved: SavedState | None = None,
-        lora: Scales = (),
+        lora: LoraScales = (),
     ) -> None:
         self.request_id = command.request_id
-        self.awaits: Node | None = None  # another request's prompt, being computed, that holds more of this one
-        self.state_name = command.state  # under which the prompt's KV is to be kept
-        self.saved = saved  # what the state's file held
-        self.lora = lora  # with which all of it is computed
+        self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
+        self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
+        self.saved = saved  # the state read from its file
+        self.lora = lora  # scales of the LoRA adapters
         self.report_progress = command.report_progress
-        self.prompt_probs = command.prompt_probs
-        self.cache_prompt = command.cache_prompt  # use what the tree holds, and leave there what is computed
+        self.prompt_logprobs = command.prompt_logprobs
+        self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
         self.prefix = Prefix(self, prompt)
         specs = zip(command.branches, samplers, strict=True)
-        self.num_prompt = len(prompt)  # as it was given: a shift of the context replaces the prefix's tokens
+        self.num_prompt = len(prompt)  # as given; a context shift replaces the prefix's tokens
         self.shift = command.shift
         self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
         self.arrived_at = 0.0  # seconds on the engine's clock
@@ -150,28 +154,29 @@ class Request:
         self.prefix_done_at: float | None = None
 
     @property
-    def wants_scores(self) -> bool:
-        """Whether the prompt's tokens are to be told with their probabilities, and some have not been yet."""
-        return self.prompt_probs and self.prefix.num_scored < len(self.prefix.tokens)
+    def wants_prompt_logprobs(self) -> bool:
+        """Whether prompt log-probabilities were requested and some are still to be emitted."""
+        return self.prompt_logprobs and self.prefix.num_prompt_logprobs < len(self.prefix.tokens)
 
     @property
     def reuses(self) -> bool:
-        """Whether the prompt begins with what the tree holds of it; scoring needs the logits of every token."""
-        return self.cache_prompt and not self.wants_scores
+        """Whether the prompt reuses the tree's texts; prompt log-probabilities need every token computed."""
+        return self.cache_prompt and not self.wants_prompt_logprobs
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]
 
     @property
     def can_shift(self) -> bool:
-        """Whether the beginning of its text may be discarded; branches that share a prompt cannot each have another."""
+        """Whether the context may be shifted; branches that share a prompt cannot each discard a part of it."""
         return self.shift is not None and len(self.branches) == 1
 
     def shift_context(self, n_special: int) -> None:
-        """Make a text of the only branch's tokens, less some of the oldest, that is computed anew as a prompt.
+        """Shift the context: discard some of the oldest tokens, and compute the rest again as the prompt.
 
-        `n_special` tokens at the beginning (BOS) are kept besides shift.n_keep. Nothing of it is in the KV store now.
-        As llama-server counts; but that moves the KV of what is left, which still holds traces of what is gone.
+        The request has one branch and no node. `n_special` tokens at the beginning (BOS) are kept besides shift.n_keep.
+        The number of discarded tokens is llama-server's. llama-server moves the KV of the remaining tokens instead,
+        which keeps traces of the discarded ones.
         """
         [branch] = self.branches
         assert self.shift is not None
@@ -185,7 +190,7 @@ class Request:
         self.prefix.logits = None
         branch.num_shifted, branch.tokens = branch.length, []
         branch.start = len(self.prefix.tokens)
-        self.state_name, self.prompt_probs = "", False  # they were about the prompt as it was given
+        self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
 
     @property
     def is_over(self) -> bool:
@@ -193,12 +198,15 @@ class Request:
 
     @property
     def is_queued(self) -> bool:
-        """Nothing has been computed for it yet."""
+        """Whether the request has not begun."""
         return self.started_at is None
 
     def close(self) -> None:
+        """Free the samplers and drop large data: request and prefix refer to each other, so Python frees them late."""
         for branch in self.branches:
             branch.sampler.close()
+        self.branches = []
+        self.prefix.tokens, self.prefix.logits, self.saved = [], None, None
 
     def __repr__(self) -> str:
         return f"<request {self.request_id} {self.prefix!r} {self.branches!r}>"

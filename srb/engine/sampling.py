@@ -1,7 +1,7 @@
-"""From what the user asked to the sampler chain that llama.cpp is told to build: its stages, in llama.cpp's order.
+"""SamplingParams as a sampler chain: its stages, in llama.cpp's order.
 
-A pure description, so that the same seed and parameters give what llama-server gives and a test can read why. Stages
-that would change nothing are left out. Source: `common_sampler_init` in llama.cpp's common/sampling.cpp.
+A pure description, so that equal seeds and parameters give llama-server's results, and a test can compare the stages.
+Stages that change nothing are left out. Source: `common_sampler_init` in llama.cpp's common/sampling.cpp.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 from srb.protocol import SamplingParams
 
 MIROSTAT_CANDIDATES = 100  # the m of mirostat 1, fixed in llama.cpp
+# Stages that draw random numbers; none of them remembers past tokens.
+SEEDED = frozenset({"xtc", "dist", "mirostat", "mirostat_v2", "adaptive_p"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Stage:
 
 
 def chain(params: SamplingParams, seed: int) -> list[Stage]:
-    """Return the stages after logit bias and grammar, which need a vocabulary; the last one chooses a token."""
+    """Return the stages after logit bias and grammar, which need a vocabulary; the last stage chooses a token."""
     if params.mirostat == 1:
         chooser = Stage("mirostat", (seed, params.mirostat_tau, params.mirostat_eta, MIROSTAT_CANDIDATES))
         return [Stage("temp", (params.temperature,)), chooser]
@@ -38,7 +40,7 @@ def chain(params: SamplingParams, seed: int) -> list[Stage]:
 
 
 def remembered_tokens(params: SamplingParams) -> int:
-    """Return how many past tokens the chain looks at: as much of the prompt as a new sampler has to be shown."""
+    """Return how many past tokens the chain looks at; a new sampler accepts so many of the prompt's last tokens."""
     stages = {stage.name: stage for stage in chain(params, 0)}
     return max(
         params.repeat_last_n if "penalties" in stages else 0,
@@ -55,7 +57,8 @@ def _penalties(p: SamplingParams, _seed: int) -> Stage | None:
 def _dry(p: SamplingParams, _seed: int) -> Stage | None:
     if p.dry_multiplier == 0.0 or p.dry_base < 1.0 or p.dry_penalty_last_n == 0:
         return None
-    args = (p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, p.dry_sequence_breakers)
+    breakers = tuple(dict.fromkeys(p.dry_sequence_breakers))  # a repeated breaker costs time and changes nothing
+    args = (p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, breakers)
     return Stage("dry", args)
 
 
@@ -76,7 +79,5 @@ _STAGES: dict[str, Callable[[SamplingParams, int], Stage | None]] = {
     "xtc": _xtc,
     "temperature": lambda p, _: Stage("temp_ext", (p.temperature, p.dynatemp_range, p.dynatemp_exponent)),
     "infill": lambda _p, _s: Stage("infill", ()),
-    "adaptive_p": lambda _p, _s: None,  # chooses a token, so it stands last wherever it was named
+    "adaptive_p": lambda _p, _s: None,  # chooses a token, so it is the last stage wherever it is named
 }
-
-SAMPLER_NAMES = frozenset(_STAGES)

@@ -1,9 +1,9 @@
-"""Decides what the next step computes. Everything here reads; the engine acts on the plan.
+"""The scheduler plans the next step. It only reads; the engine acts on its plan.
 
-The order is that of arrival: decode tokens of all running branches come first, then prompts in chunks, oldest first, as
-far as the batch and the cells reach. Cells of idle nodes count as free: the tree parks those when they are needed. Under
-pressure the youngest give way: branches are paused, then prompts let go, to be resumed from what the tree kept of them
-when there is room. The oldest request always goes on, so nobody waits for ever.
+Requests are served in the order of arrival: first the decode tokens of all running branches, then prompts in chunks, as
+far as batch and cells reach. Cells of idle nodes count as free, since the tree parks those nodes when cells are needed.
+Under pressure the youngest give way: branches are paused, then prompts are dropped; both continue from the tokens that
+the tree still has when there is room. The oldest request always runs, so no request waits for ever.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.model import Batch, Model
-from srb.engine.node import NodeState
-from srb.engine.prefix_tree import PrefixTree
 from srb.engine.request import Branch, BranchState, Prefix, Request
-from srb.engine.residency import Residency
+from srb.engine.tree.match import Match
+from srb.engine.tree.node import NodeState
+from srb.engine.tree.prefix_tree import PrefixTree
+from srb.engine.tree.residency import Residency
 
-MOST_SCORED = 32  # tokens of prompts in a step: each takes a row of logits and about a millisecond
-HEADROOM = 16  # cells kept free per running branch before more is begun, so that beginners do not push each other out
+MAX_PROMPT_LOGPROBS = 32  # prompt tokens per step; each takes a row of logits and about a millisecond
+HEADROOM = 16  # free cells per running branch that a new branch must leave, so that branches do not pause each other
 
 
 @dataclass(slots=True)
-class Run:
-    """Compute `count` pending tokens of a span in this step."""
+class Chunk:
+    """`count` pending tokens of a prefix or branch, to compute in this step."""
 
     span: Prefix | Branch
     count: int
 
     @property
     def completes(self) -> bool:
-        """Whether the span's last known token is computed, so that its logits are wanted."""
+        """Whether the chunk includes the span's last token, whose logits are needed."""
         return self.count == self.span.pending
 
     def add_to(self, batch: Batch) -> int:
@@ -39,18 +40,18 @@ class Run:
         assert span.seq_id is not None, f"{span!r} is planned and has no sequence"
         first = span.num_computed
         tokens = span.tokens[first : first + self.count]
-        want_all = isinstance(span, Prefix) and span.request.wants_scores
+        want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
         return batch.add(span.seq_id, span.start + first, tokens, self.completes, want_all)
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """One step: `pauses`, `drops` and `ends` first, which free cells, then one decode of all `runs`."""
+    """One step: first `pauses`, `drops` and `ends`, which free cells, then one decode of all `chunks`."""
 
     pauses: list[Branch] = field(default_factory=list)
     drops: list[Request] = field(default_factory=list)
-    ends: list[Branch] = field(default_factory=list)  # can never fit
-    runs: list[Run] = field(default_factory=list)
+    ends: list[Branch] = field(default_factory=list)  # branches that can never fit
+    chunks: list[Chunk] = field(default_factory=list)
 
 
 class Scheduler:
@@ -63,42 +64,43 @@ class Scheduler:
         """Plan a step for `requests`, oldest first."""
         plan = StepPlan()
         running = list(_running(requests))
-        free = self._relieve(plan, requests, running)
+        free = self._plan_pauses(plan, requests, running)
         budget = self._model.n_batch
         for branch in running:
             if branch.pending == 1 and budget and free:
-                plan.runs.append(Run(branch, 1))
+                plan.chunks.append(Chunk(branch, 1))
                 budget -= 1
                 free -= 1
-        # Running branches, who has just come and who wants to leave wait for this step: prompts fill one ubatch, no more.
+        # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         n_ubatch = self._model.n_ubatch
-        budget = min(budget, n_ubatch - len(plan.runs) % n_ubatch)
-        # Every sequence has a row of logits in a batch; a prompt whose tokens are scored takes what is left of them.
+        budget = min(budget, n_ubatch - len(plan.chunks) % n_ubatch)
+        # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
         for span in _to_prefill((request for request in requests if request not in plan.drops), running):
             count = min(span.pending, budget, free)
-            if isinstance(span, Prefix) and span.request.wants_scores:
-                count = min(count, MOST_SCORED, 1 + spare_rows)
+            if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
+                count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
             if count <= 0:
                 break
-            plan.runs.append(Run(span, count))
+            plan.chunks.append(Chunk(span, count))
             budget -= count
             free -= count
-        if running and not plan.runs and not plan.pauses and not plan.drops:
+        if running and not plan.chunks and not plan.pauses and not plan.drops:
             plan.ends.append(running[-1])
         return plan
 
-    def admissible(self, requests: Sequence[Request]) -> Iterator[Request]:
-        """Yield requests that may begin now; the caller begins each before asking for the next.
+    def admissible(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Match | None]]:
+        """Yield requests that may begin now, each with its match in the tree (None if it does not use the tree).
 
-        Who shares tokens with a prompt that is being computed waits for those; of all others nobody overtakes, so that
-        a long prompt gets its turn when enough has ended.
+        The caller begins each before taking the next. A request that shares tokens with a prompt being computed waits
+        for that prompt. No other request overtakes, so that a long prompt gets its turn when enough branches have
+        ended.
         """
         if all(request.prefix.node is not None for request in requests):
             return
-        # A prompt without a running branch will need cells for its rest and one more sequence id.
+        # A prompt without a running branch needs cells for its pending tokens and one more sequence id.
         promised_cells = sum(request.prefix.pending for request in requests if request.prefix.node is not None)
         promised_ids = sum(
             request.prefix.node is not None and not request.in_state(BranchState.RUNNING) for request in requests
@@ -119,14 +121,28 @@ class Scheduler:
             enough = cells + promised_cells + headroom <= self._residency.available_cells
             if not must and (not enough or self._residency.available_ids - promised_ids < 2):
                 return
-            yield request
+            yield request, match
             promised_cells += request.prefix.pending
             promised_ids += 1
 
-    def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
-        """Yield branches that may fork their computed prefix now; the caller starts each before asking for the next.
+    def room(self, requests: Sequence[Request]) -> int:
+        """Return the number of branches that a new request with a short prompt could start now; 0: it would wait."""
+        waiting = [request for request in requests if request.prefix.node is None]
+        fits = next(self.admissible(requests), None) is not None
+        if not fits and any(request.awaits is None for request in waiting):
+            return 0  # no request overtakes
+        begun = [request for request in requests if request.prefix.node is not None]
+        running = sum(1 for _ in _running(begun))
+        promised_ids = sum(not request.in_state(BranchState.RUNNING) for request in begun) + 2 * len(waiting)
+        promised_cells = sum(request.prefix.pending for request in begun) + HEADROOM * running
+        ids = self._residency.available_ids - promised_ids - 1  # the prompt needs one, too
+        cells = (self._residency.available_cells - promised_cells) // HEADROOM
+        return max(0, min(ids, cells))
 
-        Requests with the fewest running branches come first, so that a large one leaves room for others. The last
+    def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
+        """Yield branches that may start now; the caller starts each before taking the next.
+
+        Requests with the fewest running branches come first, so that a large request leaves room for others. The last
         sequence ids are kept for requests that have not begun.
         """
         opened = [request for request in requests if request.prefix.node is not None]
@@ -147,8 +163,8 @@ class Scheduler:
             running[request.request_id] += 1
             yield branch
 
-    def _relieve(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
-        """Pause the youngest until every running branch can take a step; return the free cells after that."""
+    def _plan_pauses(self, plan: StepPlan, requests: Sequence[Request], running: list[Branch]) -> int:
+        """Pause the youngest branches until every running branch can take a step; return the free cells."""
         free = self._residency.available_cells
         if running and free >= len(running):
             return free
@@ -163,12 +179,12 @@ class Scheduler:
             needed = len(running) or _next_need(requests[0])
             if free < needed and not own and not is_oldest and (node := request.prefix.node) is not None:
                 plan.drops.append(request)
-                free += node.cells if node.pins == 1 and not node.has_live_children else 0
+                free += node.cells if node.pins == 1 and not node.live_children else 0
         return free
 
 
 def _to_prefill(requests: Iterable[Request], running: list[Branch]) -> Iterator[Prefix | Branch]:
-    """Yield resumed branches that catch up, then prompts in the order of arrival."""
+    """Yield resumed branches with several pending tokens, then prompts in the order of arrival."""
     yield from (branch for branch in running if branch.pending > 1)
     yield from (request.prefix for request in requests if request.prefix.node and not request.prefix.is_complete)
 
@@ -182,6 +198,6 @@ def _without_branch(running: dict[str, int]) -> int:
 
 
 def _next_need(request: Request) -> int:
-    """Cells that a request with no running branch needs to get one."""
+    """Return the cells that a request without a running branch needs to start one."""
     waiting = request.in_state(BranchState.WAITING)
     return request.prefix.pending + (waiting[0].pending if waiting else 0) + 1

@@ -1,4 +1,4 @@
-"""What runs in which sequence, for those who watch the engine at work."""
+"""Slots: the branch that runs in each sequence, for GET /slots."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from srb.protocol import SamplingParams
 
 
 def slots(model: Model, requests: Iterable[Request]) -> list[dict[str, Any]]:
-    """Return, for every sequence that a branch may use, what runs there.
+    """Return a dict for every sequence that a branch may use.
 
-    Keys: id, n_ctx, is_processing; where a branch runs also request_id, index, n_prompt_tokens,
-    n_prompt_tokens_processed, n_prompt_tokens_cache, has_new_line, n_decoded, n_remain (−1: no limit), max_tokens,
-    seed and sampling (SamplingParams' fields).
+    Keys: id, n_ctx, is_processing. With a running branch also request_id, index, n_prompt_tokens,
+    n_prompt_tokens_processed, n_prompt_tokens_cache, has_new_line, n_decoded, n_remain (−1: no limit), max_tokens, seed
+    and sampling (SamplingParams' fields).
     """
     running = {branch.seq_id: branch for request in requests for branch in request.in_state(BranchState.RUNNING)}
     return [

@@ -1,22 +1,23 @@
-"""Saving, restoring and erasing the text of a branch by hand, under a name."""
+"""State actions: save, restore and erase the text of a slot under a name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from srb.engine.model import SavedState, Scales
+from srb.engine.model import LoraScales, SavedState
 from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
-from srb.errors import InvalidRequest, bad_field
+from srb.errors import InvalidRequest, SRBError, bad_field
+from srb.protocol import Event, Rejected, Reply
 
 ACTIONS = ("save", "restore", "erase")
 
 
 @dataclass(slots=True)
 class StateJob:
-    """A StateAction command with what its file holds."""
+    """A StateAction command, with the state read from its file for `restore`."""
 
     request_id: str
     action: str
@@ -30,11 +31,11 @@ class StateJob:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A prompt and what a branch has added to it; the lists are the branch's own, not copies."""
+    """The text of an ended branch: prompt and continuation. The lists are the branch's own, not copies."""
 
     prompt: list[int]
     added: list[int]
-    lora: Scales
+    lora: LoraScales
 
     @property
     def tokens(self) -> list[int]:
@@ -44,56 +45,94 @@ class _Text:
 _NOTHING = _Text([], [], ())
 
 
-class StateActions:
-    """Remembers which text the branch of each index had that ended last, and acts on it."""
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """A save that waits until its file is written."""
 
-    def __init__(self, states: NamedStates, clock: Callable[[], float]) -> None:
+    name: str
+    began: float
+    tokens: int
+    size: int
+
+
+class StateActions:
+    """Texts of ended branches, the latest for each index, and the actions on them."""
+
+    def __init__(
+        self, states: NamedStates, clock: Callable[[], float], on_save_end: Callable[[str, SRBError | None], None]
+    ):
+        """Call `on_save_end` from any thread with a save's request_id and error; `end_save` then makes the reply."""
         self._states = states
         self._clock = clock
+        self._on_save_end = on_save_end
         self._texts: dict[int, _Text] = {}  # by index
+        self._saving: dict[str, _Saving] = {}  # by request_id
 
     def note_end(self, branch: Branch) -> None:
-        """Remember the text of a branch whose KV the tree keeps."""
+        """Remember the text of an ended branch, whose KV stays in the tree."""
         self._texts[branch.index] = _Text(branch.request.prefix.tokens, branch.tokens, branch.request.lora)
 
-    def act(self, job: StateJob) -> dict[str, Any]:
-        """Return {"tokens", "bytes", "ms"}. Raise InvalidRequest where there is nothing to act on."""
+    def act(self, job: StateJob) -> list[Event]:
+        """Return the Reply ({"tokens", "bytes", "ms"}) or Rejected; nothing yet for a save that waits for its file."""
         began = self._clock()
-        match job.action:
-            case "save":
-                tokens, size = self._save(job)
-            case "restore":
-                tokens, size = self._restore(job)
-            case _:
-                text = self._texts.pop(job.slot, _NOTHING)
-                tokens, size = self._states.forget(text.tokens, text.lora), 0
-        return {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000}
+        try:
+            match job.action:
+                case "save":
+                    tokens, size = self._save(job, began)
+                    if self._states.has_store:
+                        return []
+                case "restore":
+                    tokens, size = self._restore(job)
+                case _:
+                    text = self._texts.pop(job.slot, _NOTHING)
+                    tokens, size = self._states.evict(text.tokens, text.lora), 0
+        except SRBError as refusal:
+            return [_rejected(job.request_id, refusal)]
+        return [self._reply(job.request_id, began, tokens, size)]
 
-    def _save(self, job: StateJob) -> tuple[int, int]:
+    def end_save(self, request_id: str, error: SRBError | None) -> list[Event]:
+        """Return the Reply to a save that has been written, or Rejected with its error."""
+        saving = self._saving.pop(request_id)
+        if error is None:
+            return [self._reply(request_id, saving.began, saving.tokens, saving.size)]
+        self._states.note_not_saved(saving.name)
+        return [_rejected(request_id, error)]
+
+    def _reply(self, request_id: str, began: float, tokens: int, size: int) -> Reply:
+        return Reply(request_id, {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000})
+
+    def _save(self, job: StateJob, began: float) -> tuple[int, int]:
         text = self._texts.get(job.slot, _NOTHING)
-        state = self._states.save(job.name, text.tokens, text.lora)
+        on_saved = partial(self._on_save_end, job.request_id)
+        state = self._states.save(job.name, text.tokens, text.lora, on_saved)
         if state is None:
             raise InvalidRequest(f"Slot {job.slot} has no text that could be saved")
+        if self._states.has_store:
+            self._saving[job.request_id] = _Saving(job.name, began, len(state.tokens), len(state.blob))
         return len(state.tokens), len(state.blob)
 
     def _restore(self, job: StateJob) -> tuple[int, int]:
-        kept = self._states.kept(job.name)
-        if kept is None and job.saved is not None:
-            self._states.adopt(job.saved)
-            kept = (job.saved.tokens, job.saved.lora)
-        held = self._states.held(*kept) if kept else 0
-        if kept is None or not held:
+        found = self._states.find(job.name)
+        if found is None and job.saved is not None:
+            self._states.insert(job.saved)
+            found = (job.saved.tokens, job.saved.lora)
+        cached = self._states.cached_length(*found) if found else 0
+        if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
-        tokens, lora = kept
+        tokens, lora = found
         self._texts[job.slot] = _Text(tokens, [], lora)
-        return held, len(job.saved.blob) if job.saved else 0
+        return cached, len(job.saved.blob) if job.saved else 0
 
 
 def check_action(action: str, name: str, slot: int) -> None:
-    """Raise InvalidRequest for an action that does not exist, or lacks its name."""
+    """Raise InvalidRequest for an unknown action, a missing name or a negative slot."""
     if action not in ACTIONS:
         raise bad_field("action", f"should be one of {', '.join(ACTIONS)}")
     if action != "erase" and not name:
         raise bad_field("filename", "should not be empty")
     if slot < 0:
         raise bad_field("id_slot", "should not be negative")
+
+
+def _rejected(request_id: str, error: SRBError) -> Rejected:
+    return Rejected(request_id, error.code, error.message, error.extra)

@@ -1,7 +1,6 @@
-"""Who may use the server, and from where: keys, the names it answers to, other pages' origins, the prefix of its paths.
+"""Access control: API keys, host names, CORS, rate limits and the path prefix, checked before Flask.
 
-All of it is decided here, in front of Flask, from the very path that Flask will route by. So no spelling of a path, no
-method and no header leads around it.
+The checks use the path that Flask then routes by, so no spelling of a path, no method and no header bypasses them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 from werkzeug import Response
 
 from srb.errors import Forbidden, NotFound, RateLimited, SRBError, Unauthorized
-from srb.settings import Settings
+from srb.settings import Settings, split_commas
 from srb.web.limits import CLIENT, RateLimit
 from srb.web.replies import json_reply
 from srb.web.static_files import StaticFiles
@@ -25,27 +24,26 @@ from srb.web.static_files import StaticFiles
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # to read; and the user's own files
+PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # GET needs no key; nor for the user's own files
 
 
 class Access:
-    """Stand before an application: let a request pass, or answer it here. Every answer carries the CORS headers.
+    """Checks requests before an application: passes a request on, or answers it. Every answer carries the CORS headers.
 
-    `path` is what remains of the request's path without the prefix and slashes too many: clients join URLs carelessly,
-    and few follow a redirect.
+    The prefix and repeated slashes are removed from the path: clients join URLs carelessly, and few follow a redirect.
     """
 
     def __init__(self, settings: Settings, folder: Path | None = None) -> None:
-        """Read the keys; raise ConfigError where that cannot be done. Workers with the same `folder` count together."""
+        """Read the keys; raise ConfigError if a file is unreadable. Workers with the same `folder` share the rate limit."""
         self._keys = [key.encode() for key in settings.load_api_keys()]
         self._prefix = settings.api_prefix
         self._files = StaticFiles(settings.static_path) if settings.static_path else None
-        self._origins = _listed(settings.cors_origins)
+        self._origins = split_commas(settings.cors_origins)
         self._methods = settings.cors_methods
         self._headers = settings.cors_headers
         self._credentials = settings.cors_credentials
         self._rate_limit = RateLimit(settings.rate_limit, folder) if settings.rate_limit else None
-        self._hosts = set(_listed(settings.allowed_hosts.lower()))
+        self._hosts = set(split_commas(settings.allowed_hosts.lower()))
         local = not self._keys and all(is_loopback(host) for host in settings.hosts)
         self._checks_host = "*" not in self._hosts and (local or bool(self._hosts))
 
@@ -63,9 +61,9 @@ class Access:
         key = self._key(environ)
         if self._keys and not public and key is None:
             return _refuse(Unauthorized("Invalid API Key"), environ, start)
-        if self._checks_host and not self._knows(environ.get("HTTP_HOST", "localhost")):
+        if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
-            return _refuse(Forbidden(f"This server does not answer to {asked}: see allowed_hosts"), environ, start)
+            return _refuse(Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), environ, start)
         client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"key {key}"
         if self._rate_limit and method == "POST":
             try:
@@ -80,7 +78,7 @@ class Access:
         return application(environ, start)
 
     def _path(self, environ: WSGIEnvironment) -> str | None:
-        """Return the path below the prefix, with the slash at its end if it has one; None for another path."""
+        """Return the path below the prefix, with its trailing slash if it has one; None for a path outside the prefix."""
         path = re.sub("/{2,}", "/", "/" + environ.get("PATH_INFO", ""))
         rest = path.removeprefix(self._prefix)
         if self._prefix and (rest == path or (rest and rest[0] != "/")):
@@ -88,9 +86,9 @@ class Access:
         return rest or "/"
 
     def _key(self, environ: WSGIEnvironment) -> int | None:
-        """Return which of the keys was sent.
+        """Return the index of the key that was sent, or None.
 
-        All are compared, each in constant time: how long it takes says nothing of any of them.
+        The request is compared with every key, in constant time, so the duration reveals nothing about the keys.
         """
         scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         sent = [token.strip()] if scheme.lower() == "bearer" else []
@@ -99,15 +97,15 @@ class Access:
         matches = [max([hmac.compare_digest(text, key) for text in texts]) for key in self._keys]
         return matches.index(True) if any(matches) else None
 
-    def _knows(self, host: str) -> bool:
-        """Whether a Host header names this server. Where it does not, a foreign page may have had its name rebound."""
+    def _is_own_host(self, host: str) -> bool:
+        """Whether a Host header names this server. Another name may be a page's that was rebound to our address (DNS)."""
         match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+?)\.?(:\d*)?", host.strip().lower())
         return match is not None and (match[1] in self._hosts or is_loopback(match[1]))
 
     # Cross-origin requests ------------------------------------------------------------------------------------------
 
     def _with_cors(self, environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:
-        """Let the pages of allowed origins read what is answered, errors too; a file's page has the origin `null`."""
+        """Add the CORS headers, also to errors; pages opened from a file have the origin `null`."""
         more = self._cors_headers(environ)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
@@ -140,12 +138,12 @@ class Access:
 
 
 def _route(path: str) -> str:
-    """Return the path that routes are compared with: a slash at its end is no difference."""
+    """Return the path without its trailing slash, as routes have it."""
     return path.rstrip("/") or "/"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached by `host`: a name, an address (IPv6 also in brackets) or a socket's path."""
+    """Whether `host` is reachable from this machine only: a name, an address (IPv6 also in brackets) or a socket's path."""
     name = host.strip("[]").lower()
     if name == "localhost" or name.endswith((".localhost", ".sock")):
         return True
@@ -160,10 +158,6 @@ def _is_local_origin(origin: str) -> bool:
         return is_loopback(urlsplit(origin).hostname or "")
     except ValueError:
         return False
-
-
-def _listed(text: str) -> list[str]:
-    return [item for part in text.split(",") if (item := part.strip())]
 
 
 def _refuse(error: SRBError, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

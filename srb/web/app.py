@@ -1,11 +1,12 @@
-"""The Flask application: `create_app` puts access, routes, limits and JSON errors together.
+"""The Flask application: `create_app` combines access, routes, limits and JSON errors.
 
-Nothing connects or starts here: the first request does, in the worker process where it arrives.
+Creating it connects to nothing; the worker does after its fork, or at its first request.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,17 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from srb import logs
-from srb.client import EngineClient
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
-from srb.settings import Settings
+from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.web import routes
 from srb.web.access import Access
-from srb.web.chat import check_configured
+from srb.web.calls.calls import CALL
+from srb.web.calls.engine_client import EngineClient
+from srb.web.chat.template import check_configured
+from srb.web.context import Web, web
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.replies import json_reply
-from srb.web.request_log import BEGAN, answered
-from srb.web.state import Web, web
+from srb.web.request_log import BEGAN, log_response
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -37,7 +39,7 @@ _BY_STATUS: dict[int | None, SRBError] = {
 
 
 class Application(Flask):
-    """Flask behind `access`, which decides before routing what may pass."""
+    """Flask behind `access`, which checks every request before routing."""
 
     access: Access
     metrics: Metrics
@@ -47,16 +49,25 @@ class Application(Flask):
 
         def counted(status: str, *rest: Any) -> Any:
             self.metrics.count(environ, status)
-            answered(environ, status)
+            log_response(environ, status)
             return start_response(status, *rest)
 
-        return self.access(environ, counted, super().wsgi_app)
+        try:
+            return self.access(environ, counted, super().wsgi_app)
+        except BaseException:  # start_response failed, so the WSGI server has no stream to close
+            if (call := environ.get(CALL)) is not None:
+                call.close()
+            raise
+
+
+def _own_client(settings: Settings) -> EngineClient:
+    return EngineClient(settings, os.environ.get(SERVER_ID_VARIABLE, ""))
 
 
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
-    """Make the application of one worker.
+    """Return the application of one worker.
 
-    Without `settings` it is a whole process's: they come from the file and the environment, and set up its logging.
+    Without `settings`, load them from the file and the environment, and set up the logging of the process.
     """
     if settings is None:
         settings = Settings.load()
@@ -64,8 +75,8 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     check_configured(settings)
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout
-    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body that has the one byte more is refused
-    shared = app.extensions["srb"] = Web(settings, client or EngineClient(settings))
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body of this length is refused, see _read
+    shared = app.extensions["srb"] = Web(settings, client or _own_client(settings))
     app.metrics = shared.metrics
     app.before_request(_note_route)
     app.access = Access(settings, shared.folder)
@@ -90,7 +101,7 @@ def _error_reply(error: SRBError) -> Response:
 
 
 def _http_error_reply(error: HTTPException) -> Any:
-    """Say Werkzeug's errors in our words; what they carry for the client (Allow, …) stays."""
+    """Return Werkzeug's errors as JSON errors; headers for the client (Allow) are kept."""
     if error.response is not None or error.code is None or error.code < 400:
         return error
     if error.code == 413:

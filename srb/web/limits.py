@@ -1,8 +1,8 @@
-"""How much one client may ask for: tokens of a request, requests at once, requests a minute. All of it is off by default.
+"""Limits per client: tokens of a request, open requests, requests per minute. All are off by default.
 
-A client is a key, or where there are none an address. All workers of a server count together, in SQLite files of the
-folder that they share; only digests of clients are in them. What cannot be counted (the disk is full) is let pass and
-said in the log: limits keep a server fair, and one that refuses everybody is not.
+A client is an API key, or an address if there are no keys. All workers of a server count together, in SQLite files in their
+shared folder; the files contain digests of clients only. If a file cannot be written, requests pass and the log says so:
+limits fail open.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from srb.protocol import Generate
 
 log = logging.getLogger("srb.web")
 
-CLIENT = "srb.client"  # key of a WSGI environ: who asks, as Access found
+CLIENT = "srb.client"  # key of a WSGI environ: the client, set by Access
 
 _SECOND = 10**9  # nanoseconds
 _MINUTE = 60 * _SECOND
-_MOST_BUCKETS = 10_000
-_PATIENCE = 1.0  # seconds to wait for another worker's statement, which takes microseconds; all of this worker waits
+_MAX_BUCKETS = 10_000
+_LOCK_TIMEOUT = (
+    1.0  # seconds to wait for another worker's statement, which takes microseconds; all of this worker waits
+)
 _CALLS_FILE = "calls.sqlite"
 
 
-def within(commands: Sequence[Generate], most: int) -> list[Generate]:
-    """Return the commands of one call, whose branches together may have `most` tokens; 0: any number.
+def cap_max_tokens(commands: Sequence[Generate], limit: int) -> list[Generate]:
+    """Return the commands of one call, with at most `limit` tokens in all branches together; 0: no limit.
 
-    Branches without a limit get an equal share. Raise InvalidRequest where those with one have more than there is.
+    A branch without max_tokens gets an equal share. Raise InvalidRequest if all branches together exceed the limit.
     """
     branches = [branch for command in commands for branch in command.branches]
-    if not most:
+    if not limit:
         return list(commands)
-    share = most // len(branches)
+    share = limit // len(branches)
     asked = sum(branch.max_tokens if branch.max_tokens >= 0 else share for branch in branches)
-    if asked > most or share == 0:
-        limit = f"all branches of a request may have {most} tokens together, but got {len(branches)} with {asked}"
-        raise bad_field("max_tokens", limit)
+    if asked > limit or share == 0:
+        problem = f"the branches of a request may have {limit} tokens together, but {len(branches)} have {asked}"
+        raise bad_field("max_tokens", problem)
     return [
         replace(
             command,
@@ -55,16 +57,16 @@ def within(commands: Sequence[Generate], most: int) -> list[Generate]:
 
 
 class RateLimit:
-    """A token bucket for each client: `per_minute` requests at once, and as many more each minute.
+    """A token bucket for each client, of `per_minute` requests, refilled at that rate.
 
-    What is kept of a bucket is the time at which it will be full again. Of more than _MOST_BUCKETS clients the first are
-    forgotten: nobody may fill the disk with addresses.
+    A bucket is stored as the time at which it will be full again. Beyond _MAX_BUCKETS clients the oldest buckets are
+    deleted, so that addresses cannot fill the disk.
     """
 
     _SCHEMA = f"""
         CREATE TABLE IF NOT EXISTS bucket (client BLOB NOT NULL UNIQUE, full_at INTEGER NOT NULL);
         CREATE TRIGGER IF NOT EXISTS few AFTER INSERT ON bucket BEGIN
-            DELETE FROM bucket WHERE rowid <= new.rowid - {_MOST_BUCKETS};
+            DELETE FROM bucket WHERE rowid <= new.rowid - {_MAX_BUCKETS};
         END;
     """
     _TAKE = """
@@ -76,52 +78,54 @@ class RateLimit:
     def __init__(
         self, per_minute: int, folder: Path | None = None, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        """Count together with all who have the same `folder`, on whose machine `clock` (in ns) is the same for all."""
-        self._most = per_minute
+        """Share the counts with all processes that have the same `folder`; `clock`, in ns, is the same in all of them."""
+        self._per_minute = per_minute
         self._step = _MINUTE // per_minute
         self._clock = clock
         self._table = _Table(folder and folder / "rates.sqlite", self._SCHEMA)
 
     def take(self, client: str) -> None:
-        """Count a request. Raise RateLimited, with the seconds until the next one, where there were too many."""
+        """Count a request. Raise RateLimited, with the seconds until the next is allowed, if the bucket is empty."""
         now, name = self._clock(), _digest(client)
         if self._table.change(self._TAKE, client=name, now=now, step=self._step, minute=_MINUTE) == 0:
-            full = [at for (at,) in self._table.look("SELECT full_at FROM bucket WHERE client = :client", client=name)]
+            full = [
+                at for (at,) in self._table.select("SELECT full_at FROM bucket WHERE client = :client", client=name)
+            ]
             wait = max(full, default=now) + self._step - now - _MINUTE
-            raise RateLimited(f"More than {self._most} requests a minute", max(1, -(-wait // _SECOND)))
+            raise RateLimited(f"More than {self._per_minute} requests per minute", max(1, -(-wait // _SECOND)))
 
 
 class OpenLimit:
-    """How many requests each client has open at once: at most `most`."""
+    """The number of open requests of each client: at most `limit`."""
 
     _SCHEMA = """
         CREATE TABLE IF NOT EXISTS call (id BLOB PRIMARY KEY, client BLOB NOT NULL, worker INTEGER NOT NULL) WITHOUT ROWID;
         CREATE INDEX IF NOT EXISTS call_client ON call (client);
     """
     _TAKE = """
-        INSERT INTO call SELECT :id, :client, :worker WHERE (SELECT count(*) FROM call WHERE client = :client) < :most
+        INSERT INTO call SELECT :id, :client, :worker WHERE (SELECT count(*) FROM call WHERE client = :client) < :limit
     """
 
-    def __init__(self, most: int, folder: Path | None = None) -> None:
-        """Count together with all who have the same `folder`."""
-        self._most = most
+    def __init__(self, limit: int, folder: Path | None = None) -> None:
+        """Share the counts with all processes that have the same `folder`."""
+        self._limit = limit
         self._table = _Table(folder and folder / _CALLS_FILE, self._SCHEMA)
-        self._ended: list[bytes] = []  # calls that are still counted: giving them back has failed so far
+        self._ended: list[bytes] = []  # ended calls that are still counted, since deleting their rows failed
 
     def take(self, client: str) -> bytes | None:
-        """Count a request and return what to give back at its end, None where it could not be counted.
+        """Count a request; return its id for `give_back`, or None if it could not be counted.
 
-        Raise RateLimited where there are too many.
+        Raise RateLimited if the client has `limit` requests open already.
         """
         self._give_back_ended()
         call = os.urandom(16)
-        done = self._table.change(self._TAKE, id=call, client=_digest(client), worker=os.getpid(), most=self._most)
+        done = self._table.change(self._TAKE, id=call, client=_digest(client), worker=os.getpid(), limit=self._limit)
         if done == 0:
-            raise RateLimited(f"More than {self._most} requests at once")
+            raise RateLimited(f"More than {self._limit} requests open at once")
         return call if done else None
 
     def give_back(self, call: bytes) -> None:
-        """Count no more what `take` returned; where that fails, the next call tries again."""
+        """Stop counting the request that `take` returned; if that fails, the next call tries again."""
         self._ended.append(call)
         self._give_back_ended()
 
@@ -131,9 +135,9 @@ class OpenLimit:
 
 
 def give_back_calls(folder: Path, workers: Collection[int]) -> None:
-    """Forget the open requests of all processes but `workers`: a worker that was killed gives nothing back.
+    """Delete the open requests of all processes but `workers`: a killed worker could not give them back.
 
-    Raise sqlite3.Error where that fails; the next time forgets them too.
+    Raise sqlite3.Error if that fails; the next call deletes them as well.
     """
     path = folder / _CALLS_FILE
     if path.exists():
@@ -147,9 +151,9 @@ def _digest(client: str) -> bytes:
 
 
 class _Table:
-    """A table in a file, or without a `path` in this process's memory. Each statement is a transaction of its own.
+    """An SQLite table in the file `path`, or in memory without one. Each statement is a transaction of its own.
 
-    It is opened by the first statement: no connection crosses a fork, and limits that are off cost nothing.
+    The first statement opens it: no connection crosses a fork, and limits that are off cost nothing.
     """
 
     def __init__(self, path: Path | None, schema: str) -> None:
@@ -159,15 +163,15 @@ class _Table:
         self._fails = False
 
     def change(self, statement: str, **values: object) -> int | None:
-        """Return how many rows a statement has changed, or None where it failed."""
+        """Execute a statement; return the number of changed rows, or None if it failed."""
         return self._execute(statement, values)[0]
 
-    def look(self, query: str, **values: object) -> list[tuple[int]]:
-        """Return the rows that a query finds, or none where it failed."""
+    def select(self, query: str, **values: object) -> list[tuple[int]]:
+        """Return the rows of a query, or none if it failed."""
         return self._execute(query, values)[1]
 
     def _execute(self, statement: str, values: dict[str, object]) -> tuple[int | None, list[tuple[int]]]:
-        """Say in the log when it begins to fail, not at every request."""
+        """Log an error when statements begin to fail, not at every request."""
         try:
             if self._connection is None:
                 self._connection = _connect(self._path or ":memory:", self._schema)
@@ -176,7 +180,7 @@ class _Table:
             done = cursor.rowcount, cursor.fetchall()
         except sqlite3.Error as error:
             if not self._fails:
-                log.error("requests cannot be counted, and so pass the limits for one client: %s", error)
+                log.error("limits per client are suspended, since requests cannot be counted: %s", error)
             self._fails = True
             return None, []
         self._fails = False
@@ -184,11 +188,11 @@ class _Table:
 
 
 def _connect(path: Path | str, schema: str = "") -> sqlite3.Connection:
-    """Open a database that outlives the kill of any process, but need not outlive the machine.
+    """Open a database that survives the kill of any process, but not a crash of the machine.
 
-    A write-ahead log is faster (12 µs for 40), but of processes that begin one at the same time some find it locked.
+    A write-ahead log would be faster (12 µs instead of 40), but processes that create one at the same time find it locked.
     """
-    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         connection.executescript(f"PRAGMA synchronous = OFF; PRAGMA journal_mode = PERSIST; {schema}")
     except sqlite3.Error:

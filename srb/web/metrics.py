@@ -1,7 +1,7 @@
-"""What /metrics shows: `llamacpp:` for the numbers that llama-server has too, `srb:` for the rest.
+"""Metrics in Prometheus's text format: `llamacpp:` for those that llama-server has too, `srb:` for all others.
 
-The engine's numbers are asked of it. Those of the web workers are prometheus-client's own: where gunicorn runs several
-workers they share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any of them answers for all.
+The engine's numbers are queried from the engine. Those of the web workers are kept by prometheus-client: the workers
+share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker answers for all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUTE = "srb.route"  # key of a WSGI environ: the rule that matched
 
 LLAMACPP = {
     "prompt_tokens_total": "Prompt tokens processed.",
-    "prompt_tokens_cached_total": "Prompt tokens that were already computed.",
+    "prompt_tokens_cached_total": "Prompt tokens reused from the prefix tree.",
     "prompt_seconds_total": "Time spent on prompts.",
     "tokens_predicted_total": "Tokens generated, over all branches.",
     "tokens_predicted_seconds_total": "Time spent on generating.",
@@ -33,18 +33,18 @@ LLAMACPP = {
     "prompt_tokens_seconds": "Average prompt throughput in tokens/s since the last scrape.",
     "predicted_tokens_seconds": "Average generation throughput in tokens/s since the last scrape.",
     "requests_processing": "Requests being processed.",
-    "requests_deferred": "Requests that wait.",
-    "n_busy_slots_per_decode": "Average number of branches in a decode since the last scrape.",
-    "kv_cache_usage_ratio": "Part of the KV cells in use, 0 to 1.",
+    "requests_deferred": "Requests that wait in the queue.",
+    "n_busy_slots_per_decode": "Average number of branches per llama_decode call since the last scrape.",
+    "kv_cache_usage_ratio": "Fraction of the KV cells in use, 0 to 1.",
     "kv_cache_tokens": "KV cells in use.",
-    "spec_decode_num_draft_tokens_total": "Tokens drafted; there is no speculative decoding here.",
+    "spec_decode_num_draft_tokens_total": "Tokens drafted; always 0, speculative decoding is not supported.",
     "spec_decode_num_accepted_tokens_total": "Drafted tokens accepted.",
     "spec_decode_num_drafts_total": "Drafts verified.",
 }
 
 
 class Metrics:
-    """One worker's counts of HTTP, and the text of all metrics."""
+    """HTTP counters of one worker, and the text of all metrics."""
 
     def __init__(self) -> None:
         self._own = CollectorRegistry()
@@ -53,21 +53,21 @@ class Metrics:
         )
         self.open_calls = Gauge(
             "srb:http_calls_open",
-            "Generating HTTP calls being answered.",
+            "HTTP calls being answered that wait for the engine: completions, embeddings, rankings.",
             registry=self._own,
             multiprocess_mode="livesum",
         )
         self._last: Mapping[str, float] = {}
 
     def count(self, environ: Mapping[str, Any], status: str) -> None:
-        """Count an answer; `status` is WSGI's ("200 OK"), the route the rule that matched, not what was asked for."""
+        """Count a response; `status` is WSGI's ("200 OK"), the label `route` is the rule that matched, not the path."""
         method = environ["REQUEST_METHOD"]
         if method not in ("GET", "POST", "HEAD", "OPTIONS"):
-            method = "other"  # whatever a client makes up is no series of its own
+            method = "other"  # a client's invented methods must not become time series
         self._answered.labels(method, environ.get(ROUTE, "none"), status[:3]).inc()
 
     def render(self, stats: Mapping[str, float], state: str = "running", restarts: int = 0) -> bytes:
-        """Return the exposition of all workers' counts, the engine's state and, where they are known, its numbers."""
+        """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown)."""
         values: dict[str, float] = {}
         if stats:
             averages, self._last = _averages(stats, self._last), dict(stats)
@@ -85,10 +85,10 @@ class Metrics:
 
 
 def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Return llama-server's gauges of the time between two scrapes, and of what the KV store holds."""
+    """Return llama-server's gauges: averages over the time between two scrapes, and the use of the KV cells."""
 
     def grown(name: str) -> float:
-        """After the engine was started again its counters begin at zero."""
+        """Return a counter's growth; a restarted engine counts from zero."""
         value, last = now.get(name, 0.0), before.get(name, 0.0)
         return value - last if value >= last else value
 
@@ -105,14 +105,14 @@ def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str
 
 
 class _EngineNumbers(Collector):
-    """Names that end in _total are counters, others gauges; the state is a gauge for each that there is."""
+    """The engine's metrics: names that end in _total are counters, others gauges; each possible state has a gauge."""
 
     def __init__(self, values: Mapping[str, float], state: str) -> None:
         self._values = values
         self._state = state
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        states = GaugeMetricFamily("srb:engine_state", "1 for the state that the engine is in.", labels=["state"])
+        states = GaugeMetricFamily("srb:engine_state", "1 for the current state, 0 for the others.", labels=["state"])
         for state in ENGINE_STATES:
             states.add_metric([state], float(state == self._state))
         yield states

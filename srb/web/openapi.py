@@ -1,6 +1,6 @@
-"""The description of this server's HTTP interface, made from its routes and the models of their bodies.
+"""The OpenAPI document of the HTTP interface, made from the routes and the types of their bodies and answers.
 
-A route says with `operation` what it takes and gives. What is said nowhere else, its docstring, is its summary.
+The decorator `operation` declares a route's types; the first line of the route's docstring is its summary.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Operation:
-    """What a route takes (a pydantic model) and gives: types that pydantic can describe, or a media type's name.
-
+    """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
     `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
     """
 
@@ -46,7 +45,7 @@ def operation(
     media_type: str = "application/json",
     query: tuple[str, ...] = (),
 ) -> Callable[[View], View]:
-    """Say of a view what it takes and gives; stands below the route's decorator."""
+    """Declare a view's types (see Operation); this decorator stands below the route's."""
 
     def tag(view: View) -> View:
         view.__dict__["operation"] = Operation(body, answer, events, media_type, query)
@@ -74,7 +73,8 @@ def describe(app: Flask) -> dict[str, Any]:
         "info": {
             "title": "SRB",
             "summary": "One prompt, many continuations",
-            "description": "Unknown fields of a body are accepted, null is absent, a known field with a bad value is 400.",
+            "description": "Unknown fields of a body are ignored, and null fields count as absent. A known field with a bad "
+            "value is answered 400.",
             "version": srb.__version__,
         },
         "paths": dict(sorted(paths.items())),
@@ -90,13 +90,13 @@ def describe(app: Flask) -> dict[str, Any]:
 
 
 def body_models(app: Flask) -> list[type[BaseModel]]:
-    """Return every model that checks a body of `app`, once."""
+    """Return the models of all bodies of `app`, each once."""
     models = {described.body: None for _, _, _, described in _routes(app)}
     return [model for model in models if inspect.isclass(model) and issubclass(model, BaseModel)]
 
 
 def field_names(model: type[BaseModel]) -> dict[str, list[str]]:
-    """Return each field of a body with all the names under which clients may send it."""
+    """Return all names of each field of a body: its own and its aliases."""
     names = {}
     for name, field in model.model_fields.items():
         alias = field.validation_alias
@@ -113,7 +113,7 @@ def _routes(app: Flask) -> Iterator[tuple[Rule, str, Any, Operation]]:
 
 
 class _Schemas:
-    """The schemas of all bodies and answers, with the models that they share under `components`."""
+    """JSON schemas of all bodies and answers; models used more than once are in `components`."""
 
     def __init__(self, described: list[Operation]) -> None:
         inputs = {id(each.body): each.body for each in described if each.body is not None}
@@ -125,14 +125,14 @@ class _Schemas:
         self.components: dict[str, Any] = shared.get("$defs", {})
         for kind in inputs.values():
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
-                _say_how_fields_are_read(self.components[kind.__name__], kind)
+                _add_aliases_and_null(self.components[kind.__name__], kind)
 
     def of(self, kind: Any) -> dict[str, Any]:
         return {} if kind is None else self._by_id[id(kind)]
 
 
-def _say_how_fields_are_read(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Give a field's schema to each of its names, and let null stand for a field that is absent."""
+def _add_aliases_and_null(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Add a property for each alias of a field, and allow null, which counts as an absent field."""
     properties: dict[str, Any] = {}
     for names in field_names(model).values():
         found = schema["properties"].get(names[0])
@@ -160,7 +160,7 @@ def _body(described: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _event(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a server-sent event whose data is JSON, or the word that ends OpenAI's streams."""
+    """Return the schema of a server-sent event whose data is JSON of `schema`, or `[DONE]`, the end of OpenAI's streams."""
     data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
     return {"type": "object", "properties": {"data": {"anyOf": [data, {"const": "[DONE]"}]}}}
 

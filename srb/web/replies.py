@@ -1,4 +1,4 @@
-"""Replies that are complete when they are sent. All JSON goes through orjson."""
+"""Complete JSON responses."""
 
 from __future__ import annotations
 

@@ -1,68 +1,72 @@
-"""One log line for each request: what was asked, what came of it, how long it took. No prompts unless a setting asks."""
+"""One log line per request: method, path, client, outcome, tokens and duration; prompts only with log_prompts."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from srb import logs
-from srb.client import Mailbox
 from srb.protocol import Done, Failed, Generate, Rejected
+from srb.web.calls.mailbox import Mailbox
 
 log = logging.getLogger("srb.web")
 
 BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
-_HAS_LINE = "srb.has_line"  # key of one: a call that generates has a line of its own, when it ends
-_LONGEST_PATH = 200
+_HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
+_MAX_PATH = 200
 
 
-def answered(environ: Mapping[str, Any], status: str) -> None:
-    """Log an answer whose status (WSGI's, "200 OK") is known; of what is merely looked at, only failures."""
+def log_response(environ: Mapping[str, Any], status: str) -> None:
+    """Log one line per response, whose `status` is WSGI's ("200 OK"); successful GETs only at debug level.
+
+    Calls that generate are left out: they are logged when they end (see CallLine).
+    """
     if _HAS_LINE in environ:
         return
-    asked, code = _asked(environ), int(status[:3])
+    asked, code = _request_fields(environ), int(status[:3])
     ms = 1000 * (time.monotonic() - environ[BEGAN])
-    looked = code < 400 and asked["method"] in ("GET", "HEAD", "OPTIONS")
+    only_reads = code < 400 and asked["method"] in ("GET", "HEAD", "OPTIONS")
     fields = asked | {"status": code, "ms": round(ms, 1)}
     text = "%(method)s %(path)s %(client)s: %(status)d, %(ms).0f ms"
-    log.log(logging.DEBUG if looked else logging.INFO, text, fields, extra=logs.with_fields(fields))
+    log.log(logging.DEBUG if only_reads else logging.INFO, text, fields, extra=logs.with_fields(fields))
 
 
 class CallLine:
-    """The line of one generating call."""
+    """The log line of one call that generates."""
 
     def __init__(self, environ: MutableMapping[str, Any], commands: Sequence[Generate], *, prompts: bool) -> None:
-        """Note what was asked; with `prompts` the line also has the prompts themselves."""
+        """Note the request's fields; with `prompts` the line contains the prompts."""
         environ[_HAS_LINE] = True
-        self._asked = _asked(environ)
+        self._asked = _request_fields(environ)
         self._commands = commands
         self._prompts = prompts
         self._began = environ.get(BEGAN, time.monotonic())
 
     def write(self, mailbox: Mailbox) -> None:
-        """Log the line; `mailbox` knows how the call ended."""
-        done = [event for event in mailbox.ended if isinstance(event, Done)]
-        failed = [event.slug for event in mailbox.ended if isinstance(event, Rejected | Failed)]
-        prompt = sum(mailbox.prompt_tokens.values())
-        cached = sum(event.cached_tokens for event in done)
-        new = sum(event.completion_tokens for event in done)
+        """Log the line; `mailbox` has the events that ended the call, and the counts until then."""
+        failed = [event.code for event in mailbox.ended if isinstance(event, Rejected | Failed)]
+        done = any(isinstance(event, Done) for event in mailbox.ended)
+        work = _Work.of(mailbox)
         fields = self._asked | {
             "id": self._commands[0].request_id,
             "outcome": failed[0] if failed else "done" if done else "refused",
             "branches": sum(len(command.branches) for command in self._commands),
-            "prompt_tokens": prompt,
-            "cached_tokens": cached,
-            "restored_tokens": sum(event.restored_tokens for event in done),
-            "computed_tokens": prompt - cached,
-            "completion_tokens": new,
-            "tokens_per_second": round(1000 * new / (sum(event.predicted_ms for event in done) or 1), 1),
+            "prompt_tokens": work.prompt,
+            "cached_tokens": work.cached,
+            "restored_tokens": work.restored,
+            "computed_tokens": work.computed,
+            "unfinished_tokens": work.unfinished,
+            "completion_tokens": work.new,
+            "tokens_per_second": round(work.new / (work.seconds or 1), 1),
             "ms": round(1000 * (time.monotonic() - self._began), 1),
         }
+        unfinished = ", unfinished %(unfinished_tokens)d" if work.unfinished else ""
         text = (
             "%(method)s %(path)s %(client)s %(id)s: %(outcome)s, %(branches)d branches, prompt %(prompt_tokens)d "
-            "(cached %(cached_tokens)d, restored %(restored_tokens)d, computed %(computed_tokens)d), "
+            f"(cached %(cached_tokens)d, restored %(restored_tokens)d, computed %(computed_tokens)d{unfinished}), "
             "new %(completion_tokens)d tokens, %(tokens_per_second).0f/s, %(ms).0f ms"
         )
         if self._prompts:
@@ -71,11 +75,51 @@ class CallLine:
         log.info(text, fields, extra=logs.with_fields(fields))
 
 
-def _asked(environ: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who asked for what. A query is left out: clients put keys there."""
+@dataclass(slots=True)
+class _Work:
+    """The token counts of a call's requests, from the events that arrived; `seconds` is the time of the new tokens.
+
+    For a request without a Done, `new` counts the received tokens, and a prompt without a PromptDone is `unfinished`: the
+    engine has computed a part of it, or nothing.
+    """
+
+    prompt: int = 0
+    cached: int = 0
+    restored: int = 0
+    unfinished: int = 0
+    new: int = 0
+    seconds: float = 0.0
+
+    @property
+    def computed(self) -> int:
+        return self.prompt - self.cached - self.unfinished
+
+    @classmethod
+    def of(cls, mailbox: Mailbox) -> _Work:
+        work = cls()
+        ends = {event.request_id: event for event in mailbox.ended if isinstance(event, Done)}
+        for request_id, prompt_tokens in mailbox.prompt_tokens.items():
+            work.prompt += prompt_tokens
+            prompt, since = mailbox.prompts_done.get(request_id, (None, 0.0))
+            if done := ends.get(request_id):
+                work.new += done.completion_tokens
+                work.seconds += done.predicted_ms / 1000
+            else:
+                work.new += mailbox.new_tokens[request_id]
+                work.seconds += time.monotonic() - since if prompt else 0.0
+            if told := done or prompt:
+                work.cached += told.cached_tokens
+                work.restored += told.restored_tokens
+            else:
+                work.unfinished += prompt_tokens
+        return work
+
+
+def _request_fields(environ: Mapping[str, Any]) -> dict[str, Any]:
+    """Return method, path and client of a request. The query is left out, since clients put keys there."""
     path = str(environ.get("RAW_URI") or environ.get("PATH_INFO", "")).partition("?")[0]
     return {
         "method": environ.get("REQUEST_METHOD", ""),
-        "path": path[:_LONGEST_PATH],
+        "path": path[:_MAX_PATH],
         "client": environ.get("REMOTE_ADDR") or "local",
     }

@@ -1,4 +1,4 @@
-"""A folder of files that are served at /, before any route: a page of the user's own."""
+"""Static files: the user's folder, served at / before any route."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class StaticFiles:
-    """Files below `folder`, symbolic links that lead out of it not among them."""
+    """Files below `folder`; symbolic links that lead out of it are not served."""
 
     def __init__(self, folder: str) -> None:
-        """Raise ConfigError where there is no such folder."""
+        """Raise ConfigError if `folder` is not a folder."""
         self._folder = Path(folder).expanduser().resolve()
         if not self._folder.is_dir():
-            raise ConfigError(f"static_path: there is no folder {folder}")
+            raise ConfigError(f"static_path: {folder} is not a folder")
 
     def find(self, path: str) -> Path | None:
-        """Return the file for a path as WSGI has it, index.html for a folder's (which ends with a slash), or None."""
+        """Return the file for a path as WSGI encodes it, or None; a path that ends with a slash means its index.html."""
         try:
             name = path.encode("latin-1").decode()
         except UnicodeDecodeError:
@@ -39,12 +39,12 @@ class StaticFiles:
         try:
             file = Path(joined).resolve()
             return file if file.is_relative_to(self._folder) and file.is_file() else None
-        except (OSError, RuntimeError):  # a name too long; a loop of links, which Python 3.13 tells otherwise than 3.11
+        except (OSError, RuntimeError):  # a name too long; a loop of links, another error in Python 3.13 than in 3.11
             return None
 
     def send(self, file: Path, environ: WSGIEnvironment) -> Response:
-        """Return the answer with a file that `find` found; it knows ranges, and what the client has already."""
+        """Return the response with a file that `find` returned; supports ranges and conditional requests."""
         try:
             return send_file(file, environ, conditional=True)
-        except HTTPException as error:  # a range that the file does not have
+        except HTTPException as error:  # a range outside the file
             return Response(status=error.code)

@@ -1,6 +1,6 @@
-"""The system prompt of 2024: a text that stands before every prompt of the llamacpp dialect, shared by all clients.
+"""The shared system prompt of llama-server of 2024: a text before every prompt of the llamacpp dialect, for all clients.
 
-A request sets it once and it holds until another does. It lives in a small file, so that all workers see the same.
+A request sets it, and it applies until another request sets one. It is kept in a file, which all workers read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import orjson
 
 from srb.errors import ConfigError
 from srb.settings import Settings
-from srb.web.llamacpp_schemas import SystemPrompt
+from srb.web.dialects.llamacpp.body import SystemPrompt
 
 
 class SystemPromptStore:
-    """Read and write the prompt in force; without one set by a request it is that of `system_prompt_file`."""
+    """The current system prompt; before a request sets one, it is that of `system_prompt_file`."""
 
     def __init__(self, settings: Settings, folder: Path | None) -> None:
-        """Share it through `folder` with other workers. Raise ConfigError for a system_prompt_file that is unreadable."""
+        """Share the prompt with other workers through `folder`. Raise ConfigError for an unreadable system_prompt_file."""
         self._path = folder / "system_prompt.json" if folder else None
         self._prompt = _from_file(settings.system_prompt_file)
 
@@ -32,7 +32,7 @@ class SystemPromptStore:
             return self._prompt
 
     def set(self, prompt: SystemPrompt) -> None:
-        """Put `prompt` in force for all workers, at once and whole."""
+        """Set the prompt for all workers, atomically."""
         if self._path is None:
             self._prompt = prompt
             return
@@ -42,7 +42,7 @@ class SystemPromptStore:
 
 
 def _from_file(name: str) -> SystemPrompt:
-    """A JSON object with `prompt`, `anti_prompt` and `assistant_name`, as llama-server took it, or plain text."""
+    """Read a JSON object with `prompt`, `anti_prompt` and `assistant_name`, llama-server's form, or plain text."""
     if not name:
         return SystemPrompt()
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.llama import LlamaModel
+from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.settings import Settings
 from tools.random_gguf import TINY, WRITERS
@@ -29,12 +29,18 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(params=["fake", *WRITERS])
-def model(request: pytest.FixtureRequest, gguf: Callable[[str], Path]) -> Iterator[Model]:
+def model_name(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
     made: Model
-    if request.param == "fake":
+    if model_name == "fake":
         made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64)
     else:
-        path = str(gguf(request.param))
+        path = str(gguf(model_name))
         made = LlamaModel.load(Settings(model=path, n_ctx=N_CTX, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1))
     yield made
     made.close()

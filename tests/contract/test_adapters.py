@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srb.engine.core import Engine
-from srb.engine.llama import LlamaModel
+from srb.engine.engine import Engine
+from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, Logits
 from srb.errors import ModelLoadFailed
 from srb.protocol import BranchSpec, Delta, Embed, Generate, GetAdapters, SamplingParams
@@ -48,7 +48,7 @@ def test_scales_change_what_is_computed_and_zero_is_the_model_itself(model: Llam
     assert np.array_equal(logits[0], compute(model, ()))
 
 
-def test_requests_with_different_scales_run_together_as_each_would_alone(model: LlamaModel) -> None:
+def test_requests_with_different_scales_run_together_with_the_texts_of_each_alone(model: LlamaModel) -> None:
     def texts(*scales: tuple[float, ...]) -> list[list[int]]:
         model.clear()
         engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__, cache_cells=1000)
@@ -72,7 +72,7 @@ def test_requests_with_different_scales_run_together_as_each_would_alone(model: 
 
 def test_adapters_are_told_with_the_scales_of_the_settings_and_used_by_embeddings(model: LlamaModel) -> None:
     engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__)
-    told = engine.answer(GetAdapters("a"))
+    told = engine.serve_query(GetAdapters("a"))
     assert [(one["id"], Path(one["path"]).name, one["scale"], one["task_name"]) for one in told] == [
         (0, "a.gguf", 1.0, "verse"),
         (1, "b.gguf", 0.25, ""),
@@ -86,7 +86,9 @@ def test_adapters_are_told_with_the_scales_of_the_settings_and_used_by_embedding
         assert np.allclose(vectors.mean(axis=0), answer.value["embeddings"][0][0], atol=1e-4) == same
 
 
-def test_a_file_that_is_no_adapter_of_this_model_is_named(gguf: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_file_that_is_no_adapter_of_this_model_is_refused_by_name(
+    gguf: Callable[[str], Path], tmp_path: Path
+) -> None:
     wrong = write_lora(tmp_path / "wrong.gguf", Shape(dim=32))
     for path, reason in [
         (wrong, "cannot be loaded"),

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.core import Engine
-from srb.engine.llama import LlamaModel
+from srb.engine.engine import Engine
+from srb.engine.llama.model import LlamaModel
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
-from srb.protocol import Answer, BranchSpec, Embed, Event, Generate, Rerank
+from srb.protocol import BranchSpec, Embed, Event, Generate, Reply, Rerank
 from srb.settings import Settings
 from tests.contract.test_model import compute, tokens_of
 from tools.random_gguf import TINY, write_bert, write_llama
@@ -43,7 +43,7 @@ def answers(model: LlamaModel, *commands: Any) -> list[Any]:
         events += engine.submit(engine.prepare(command))
     while engine.has_work:
         events += engine.step()
-    assert all(isinstance(event, Answer) for event in events)
+    assert all(isinstance(event, Reply) for event in events)
     return [event.value for event in events]
 
 
@@ -76,7 +76,7 @@ def test_the_models_own_pooling_is_the_default_and_a_setting_overrides_it(load: 
     assert load("llama", embedding=True).info("l").pooling == "none"
 
 
-def test_embeddings_leave_what_is_being_continued_alone(load: Load) -> None:
+def test_embeddings_do_not_change_running_sequences(load: Load) -> None:
     model = load("llama", embedding=True)
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
@@ -99,13 +99,13 @@ def test_a_ranker_scores_each_document_whatever_the_others_are(load: Load) -> No
 
 def test_an_encoder_embeds_and_refuses_to_continue(load: Load) -> None:
     model = load("bert", embedding=True)
-    with pytest.raises(NotSupported, match="cannot continue"):
+    with pytest.raises(NotSupported, match="cannot generate"):
         answers(model, Generate("a", ("a",), (BranchSpec(1),)))
     with pytest.raises(ModelLoadFailed, match="set embedding"):
         load("bert")
 
 
-def test_what_is_not_asked_for_at_the_start_is_refused(load: Load) -> None:
+def test_embeddings_and_rankings_are_refused_unless_the_settings_enable_them(load: Load) -> None:
     model = load("llama")
     for command in (Embed("a", (("a",),)), Rerank("a", "a", ("b",))):
         with pytest.raises(NotSupported, match="Start it with"):

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import llama_cpp as native
 import numpy as np
 import pytest
 
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
-from srb.engine.llama import LlamaModel
+from srb.engine.llama import sampler
+from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.params import NUMA_STRATEGIES
+from srb.engine.llama.sampler import LlamaSampler
 from srb.engine.model import Batch, DecodeStatus
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import SamplingParams
@@ -46,7 +50,9 @@ def test_every_sampler_builds_and_samples_by_its_seed(llama: LlamaModel, options
     logits = compute(llama, 0, tokens)
     for seed in range(5):
         a, b = (llama.new_sampler(SamplingParams(**options), seed, tokens) for _ in range(2))
-        assert [a.sample_from(logits) for _ in range(5)] == [b.sample_from(logits) for _ in range(5)]
+        c = llama.new_sampler(SamplingParams(**options), seed + 99, tokens).clone(seed)
+        drawn = [[sampler.sample_from(logits) for _ in range(5)] for sampler in (a, b, c)]
+        assert drawn[0] == drawn[1] == drawn[2]
 
 
 @pytest.mark.parametrize("options", EVERY_SAMPLER, ids=lambda options: "-".join(options))
@@ -97,6 +103,48 @@ def test_a_grammar_is_obeyed_to_its_end(llama: LlamaModel) -> None:
             token = sampler.sample_from(np.random.default_rng(position).random(llama.n_vocab, dtype=np.float32))
         assert text in (b"yes", b"no")
         llama.remove(0)
+
+
+def text_of(llama: LlamaModel, sampler: LlamaSampler, begun: bytes = b"") -> bytes:
+    """Go on with noise until the text ends; return the whole of it."""
+    for row in np.random.default_rng(3).random((40, llama.n_vocab), dtype=np.float32):
+        if llama.is_eog(token := sampler.sample_from(row)):
+            sampler.close()
+            return begun + llama.piece(token)
+        begun += llama.piece(token)
+    raise AssertionError(f"{begun!r} does not end")
+
+
+def test_a_clone_stands_where_its_grammar_stands(llama: LlamaModel) -> None:
+    """Also within a character of several bytes, and whatever the other one does."""
+    params = SamplingParams(grammar='root ::= "☃" ("ab" | "cd") "☃"')
+    whole = {"☃ab☃".encode(), "☃cd☃".encode()}
+    rows = np.random.default_rng(5).random((40, llama.n_vocab), dtype=np.float32)
+    for count in range(7):
+        first, begun = llama.new_sampler(params, 1, []), b""
+        begun += b"".join(llama.piece(first.sample_from(row)) for row in rows[:count])
+        clones = [first.clone(seed) for seed in range(16)]
+        assert text_of(llama, first, begun) in whole
+        texts = {text_of(llama, clone, begun) for clone in clones}
+        assert texts <= whole
+        assert count > 3 or texts == whole
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_a_clone_of_a_fresh_sampler_with_a_grammar_draws_as_one_built_anew(
+    llama: LlamaModel, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "CLONED_GRAMMAR", most)
+    grammar = llama.grammar_of('{"properties": {"a": {"type": "integer"}}, "required": ["a"]}')
+    params = SamplingParams(grammar=grammar, logit_bias=((40, 2.0),), temperature=1.5)
+    first = llama.new_sampler(params, 1, [])
+    rows = np.random.default_rng(4).standard_normal((12, llama.n_vocab)).astype(np.float32)
+    for seed in range(4):
+        pair = (first.clone(seed), llama.new_sampler(params, seed, []))
+        clone, anew = ([each.sample_from(row) for row in rows[:6]] for each in pair)
+        assert clone == anew
+        going_on = [pair[0].clone(9).sample_from(rows[6]), pair[1].clone(9).sample_from(rows[6])]
+        assert going_on[0] == going_on[1]
 
 
 def test_a_grammar_and_a_bias_with_nothing_in_common_end_in_an_error_not_an_abort(llama: LlamaModel) -> None:
@@ -151,6 +199,7 @@ def test_files_that_cannot_be_loaded_say_why_in_one_line(tmp_path: Path, gguf: C
             LlamaModel.load(Settings(model=str(tmp_path / name)))
         assert name in caught.value.message
         assert "\n" not in caught.value.message
+        assert not caught.value.message.endswith(("failed to load model", "no reason given")), "that is no reason"
 
 
 def test_an_impossible_context_is_a_load_failure(gguf: Callable[[str], Path]) -> None:
@@ -234,11 +283,11 @@ def test_a_schema_that_cannot_be_made_a_grammar_is_refused_and_so_is_one_that_gr
 ) -> None:
     for schema, reason in [
         ({"type": "poem"}, "Unrecognized schema"),
-        ({"$ref": "https://example.org/schema"}, "leads out of the schema"),
-        ({"$ref": "#/nowhere"}, "leads nowhere"),
+        ({"$ref": "https://example.org/schema"}, "is not within the schema"),
+        ({"$ref": "#/nowhere"}, "has no target in the schema"),
         ({"type": "string", "pattern": "no anchors"}, "Pattern must start"),
-        ({"properties": 5}, "cannot be made a grammar"),
-        ({"allOf": [{"$ref": "#/a"}]}, "cannot be made a grammar"),
+        ({"properties": 5}, "cannot be converted to a grammar"),
+        ({"allOf": [{"$ref": "#/a"}]}, "cannot be converted to a grammar"),
         (
             {"anyOf": [{"properties": {f"{k}-{i}": {} for i in range(100)}} for k in range(40)]},
             "more than 262144 bytes",
@@ -248,11 +297,11 @@ def test_a_schema_that_cannot_be_made_a_grammar_is_refused_and_so_is_one_that_gr
         with pytest.raises(InvalidRequest, match=reason) as caught:
             llama.grammar_of(json.dumps(schema))
         assert caught.value.extra["param"] == "json_schema"
-    with pytest.raises(InvalidRequest, match="not valid GBNF"):
+    with pytest.raises(InvalidRequest, match="Failed to parse grammar"):
         llama.new_sampler(SamplingParams(grammar=llama.grammar_of('{"$ref": "#"}')), 0, [])
 
 
-def test_what_is_referred_to_twice_at_every_level_is_converted_once(llama: LlamaModel) -> None:
+def test_a_schema_referenced_many_times_is_converted_once(llama: LlamaModel) -> None:
     doubling = {f"a {i}": {"anyOf": [{"$ref": f"#/$defs/a {i + 1}"}] * 2} for i in range(40)}
     schema = {"$ref": "#/$defs/a 0", "$defs": {**doubling, "a 40": {"type": "null"}}}
     assert len(llama.grammar_of(json.dumps(schema))) < 5000
@@ -266,3 +315,21 @@ def test_a_text_may_be_longer_than_the_trained_context_only_where_rope_is_scaled
     scaled = LlamaModel.load(settings.model_copy(update={"rope_freq_scale": 0.01, "kv_offload": False}))
     assert scaled.n_ctx_seq == scaled.n_ctx
     scaled.close()
+
+
+@pytest.mark.parametrize(("numa", "strategies"), [("off", []), ("distribute", [1]), ("numactl", [3])])
+def test_threads_and_memory_are_placed_before_a_model_is_loaded(
+    gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, numa: str, strategies: list[int]
+) -> None:
+    called: list[Any] = []
+    load = native.llama_model_load_from_file
+    monkeypatch.setattr(native, "llama_numa_init", called.append)
+    monkeypatch.setattr(native, "llama_model_load_from_file", lambda *given: (called.append("load"), load(*given))[1])
+    LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=256, threads=1, numa=numa)).close()
+    assert called == [*strategies, "load"]
+
+
+def test_llama_cpp_knows_the_strategies_by_these_numbers() -> None:
+    for name, number in NUMA_STRATEGIES.items():
+        assert getattr(native, f"GGML_NUMA_STRATEGY_{name.upper()}") == number
+    native.llama_numa_init(0)  # it is there, and takes a number

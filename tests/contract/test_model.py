@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from srb.engine.core import Engine
-from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.engine.engine import Engine
+from srb.engine.model import Batch, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.protocol import BranchSpec, ContextShift, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
+PARTLY_REUSABLE = ("fake", "llama")  # the others' memory is kept, forked and saved whole
+partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)
 TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones
 
 
@@ -31,6 +33,11 @@ def tokens_of(model: Model, text: str = TEXT) -> list[int]:
     return model.tokenize(text, add_special=True, parse_special=True)
 
 
+def test_the_bos_is_the_one_that_the_model_tells_of(model: Model) -> None:
+    assert model.bos_id == model.info("any").bos_id
+    assert -1 <= model.bos_id < model.n_vocab
+
+
 def test_pieces_of_a_text_concatenate_to_it(model: Model) -> None:
     text = b"".join(model.piece(token) for token in tokens_of(model)).decode()
     assert text.removeprefix(" ") == TEXT
@@ -40,6 +47,15 @@ def test_special_tokens_are_added_only_when_asked_for(model: Model) -> None:
     plain = model.tokenize("a", add_special=False, parse_special=False)
     assert tokens_of(model, "a")[1:] == plain
     assert model.piece(tokens_of(model, "a")[0]) == b""
+
+
+def test_no_token_stands_for_more_bytes_than_the_longest_piece(model: Model) -> None:
+    longest = model.max_piece_bytes
+    assert longest == max(len(model.piece(token, special=True)) for token in range(model.n_vocab))
+    for text in (TEXT * 9, " " * 500, "the the  the\n\n" * 40, "<s></s>" * 50, "é☃" * 99, "\u2581" * 70):
+        for parse_special in (False, True):
+            tokens = model.tokenize(text, add_special=False, parse_special=parse_special)
+            assert len(tokens) * longest >= len(text.encode())
 
 
 def test_logits_depend_on_everything_visible(model: Model) -> None:
@@ -106,7 +122,7 @@ def test_clear_empties_every_sequence(model: Model) -> None:
     assert close(cold, compute(model, 1, tokens))
 
 
-def test_what_llama_cpp_would_abort_on_raises_before(model: Model) -> None:
+def test_calls_that_would_abort_llama_cpp_raise_before(model: Model) -> None:
     with pytest.raises(AssertionError):
         model.decode(Batch())
     too_long = Batch()
@@ -169,7 +185,7 @@ def test_the_end_of_text_waits_for_the_least_number_of_tokens(model: Model) -> N
         sampler.close()
 
 
-def test_a_sampler_that_may_choose_nothing_says_so(model: Model) -> None:
+def test_a_sampler_without_an_allowed_token_raises(model: Model) -> None:
     logits = compute(model, 0, tokens_of(model))
     nothing = tuple((token, None) for token in range(model.n_vocab))
     for params in (SamplingParams(logit_bias=nothing), SamplingParams(logit_bias=nothing, temperature=0)):
@@ -195,10 +211,68 @@ def test_candidates_are_what_the_chain_left_with_their_probabilities(model: Mode
     assert (probs["prob"], [entry["id"] for entry in probs["top_probs"]]) == (1.0, [token])
 
 
-def test_a_sampler_closes_twice(model: Model) -> None:
-    sampler = model.new_sampler(SamplingParams(), 0, [])
+def test_closing_a_sampler_twice_leaves_another_unchanged(model: Model) -> None:
+    logits = compute(model, 0, tokens_of(model))
+    first, second = (model.new_sampler(SamplingParams(), 7, []) for _ in range(2))
+    chosen = [first.sample_from(logits) for _ in range(5)]
+    first.close()
+    first.close()
+    assert [second.sample_from(logits) for _ in range(5)] == chosen
+    second.close()
+
+
+SETTINGS = [
+    SamplingParams(),
+    SamplingParams(temperature=0),
+    SamplingParams(mirostat=1),
+    SamplingParams(mirostat=2),
+    SamplingParams(xtc_probability=0.5, xtc_threshold=0.02, top_k=0, samplers=("xtc", "min_p", "temperature")),
+    SamplingParams(adaptive_target=0.3, samplers=(*SamplingParams().samplers, "adaptive_p")),
+    SamplingParams(dry_multiplier=2.0, dry_allowed_length=1, dry_penalty_last_n=200, repeat_penalty=1.5),
+    SamplingParams(presence_penalty=1.0, frequency_penalty=0.5, logit_bias=((7, 3.0), (9, None)), ignore_eos=True),
+]
+
+
+def draws(model: Model, sampler: Sampler, count: int = 12) -> list[int]:
+    """Return the tokens that a sampler draws from rows of noise, the same ones each time; then close it."""
+    rows = np.random.default_rng(1).standard_normal((count, model.n_vocab)).astype(np.float32)
+    tokens = [sampler.sample_from(row * 2) for row in rows]
     sampler.close()
-    sampler.close()
+    return tokens
+
+
+@pytest.mark.parametrize("params", SETTINGS)
+def test_a_clone_draws_as_a_sampler_built_anew_with_its_seed(model: Model, params: SamplingParams) -> None:
+    history = [5, 6, 7, 5, 6] * 9
+    first = model.new_sampler(params, 1, history)
+    clones = [first.clone(seed) for seed in range(8)]
+    drawn = [draws(model, first.clone(3)), draws(model, first)]  # none depends on when the others draw
+    assert drawn == [draws(model, model.new_sampler(params, seed, history)) for seed in (3, 1)]
+    cloned = [draws(model, clone) for clone in clones]
+    assert cloned == [draws(model, model.new_sampler(params, seed, history)) for seed in range(8)]
+    assert len({tuple(tokens) for tokens in cloned}) == (1 if params.temperature == 0 else 8)
+    assert draws(model, model.new_sampler(params, 1, history).clone(2).clone(5)) == cloned[5]
+
+
+def test_a_clone_has_a_least_number_of_tokens_of_its_own(model: Model) -> None:
+    logits = np.full(model.n_vocab, -50.0, np.float32)
+    logits[[token for token in range(model.n_vocab) if model.is_eog(token)]] = 50.0
+    for of_the_first in (0, 3):
+        first = model.new_sampler(SamplingParams(repeat_penalty=1.1, logit_bias=((7, 1.0),)), 1, [5], of_the_first)
+        for least in (0, 2, 4):
+            clone = first.clone(1, least)
+            ends = [model.is_eog(clone.sample_from(logits)) for _ in range(6)]
+            assert ends == [False] * least + [True] * (6 - least)
+            clone.close()
+        first.close()
+
+
+def test_a_clone_outlives_the_sampler_it_was_made_of(model: Model) -> None:
+    params = SamplingParams(dry_multiplier=2.0, repeat_penalty=1.5)
+    first = model.new_sampler(params, 1, [5, 6] * 9)
+    clone = first.clone(4)
+    first.close()
+    assert draws(model, clone) == draws(model, model.new_sampler(params, 4, [5, 6] * 9))
 
 
 def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engine:
@@ -231,7 +305,7 @@ def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> Non
 
 @pytest.mark.parametrize("cache_cells", [0, 10**6])
 def test_a_writers_evening_gives_the_texts_of_cold_runs(model: Model, cache_cells: int) -> None:
-    """Go on from branches, and back to others, with everything parked in between or everything kept."""
+    """Continue from branches and go back to earlier ones, with everything parked in between or everything resident."""
     engine = new_engine(model, cache_cells, cache_bytes=10**8)
     prompt, asked = tokens_of(model), []
     first = generate(engine, [1, 2, 3], prompt)
@@ -259,9 +333,12 @@ def test_a_sequence_saved_and_restored_has_the_same_next_logits(model: Model) ->
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
-def test_a_span_is_saved_alone_and_glued_on_behind_what_was_before_it(model: Model) -> None:
-    if not model.can_cut:
-        return  # whole sequences only: the test above
+def test_only_plain_attention_supports_partial_reuse(model: Model, model_name: str) -> None:
+    assert model.supports_partial_reuse == (model_name in PARTLY_REUSABLE)
+
+
+@partly_reusable
+def test_a_span_is_saved_alone_and_restored_after_the_same_text(model: Model) -> None:
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
     compute(model, 1, tokens[:-1])
@@ -273,9 +350,8 @@ def test_a_span_is_saved_alone_and_glued_on_behind_what_was_before_it(model: Mod
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
-def test_a_fork_cut_short_goes_on_another_way(model: Model) -> None:
-    if not model.can_cut:
-        return
+@partly_reusable
+def test_a_truncated_fork_can_continue_differently(model: Model) -> None:
     tokens = tokens_of(model)
     other = [*tokens[:5], *tokens[:3]]
     cold = compute(model, 0, other)
@@ -286,9 +362,8 @@ def test_a_fork_cut_short_goes_on_another_way(model: Model) -> None:
     assert close(cold, compute(model, 1, other[5:], position=5))
 
 
+@partly_reusable
 def test_a_splice_shares_the_beginning_and_keeps_the_rest(model: Model) -> None:
-    if not model.can_cut:
-        return
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
     compute(model, 1, tokens[:7])

@@ -91,7 +91,7 @@ class Server:
 
     @property
     def supervisor(self) -> int:
-        [pid] = [pid for pid in children(self.pid) if "srb.engine.supervisor" in command_line(pid)]
+        [pid] = [pid for pid in children(self.pid) if "srb.engine.process.supervisor" in command_line(pid)]
         return pid
 
     @property
@@ -164,9 +164,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def storyteller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the bundled model, as a newcomer has it; shared, do not kill any part of it.
+    """A server with the bundled model and default settings; shared, do not kill any part of it.
 
-    One thread: two that wait for each other are slow where the cores have other work.
+    One thread, since two threads that wait for each other are slow on busy cores.
     """
     with Server(tmp_path_factory.mktemp("storyteller"), model="", n_ctx=Settings().n_ctx, threads=1) as shared:
         yield shared.start()
@@ -187,13 +187,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def openai_options(server: Server) -> dict[str, Any]:
-    """Return what OpenAI's client is made with to ask a server, once and without a key."""
+    """Return the arguments of OpenAI's client for a server, without retries and key."""
     return {"base_url": f"{server.url}/v1", "api_key": "none", "max_retries": 0, "timeout": DEADLINE}
 
 
 @contextlib.contextmanager
 def everything_ends(server: Server) -> Iterator[None]:
-    """Check that what happens inside ends every process of the server and leaves no file behind."""
+    """Check that the block inside ends every process of the server and leaves no file."""
     pids = server.all_pids()
     yield
     wait_for(lambda: not any(map(is_alive, pids)), f"all of {pids} have ended")

@@ -9,14 +9,14 @@ import orjson
 from tests.e2e.conftest import Server
 
 BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
-ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True}
+ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True, "format": "srb"}
 
 
 class Stream:
     """A streamed answer in the srb dialect, event by event."""
 
     def __init__(self, server: Server, body: dict[str, Any]) -> None:
-        self._response = server.post("/v1/completions", body, stream=True)
+        self._response = server.post("/v1/srb/completions", body, stream=True)
         assert self._response.status_code == 200, self._response.text
         self._lines = self._response.iter_lines(chunk_size=1)
 

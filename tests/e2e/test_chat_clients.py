@@ -157,6 +157,11 @@ def test_logprobs_concatenate_to_the_text(client: openai.OpenAI) -> None:
     assert choice.logprobs.content
     assert "".join(entry.token for entry in choice.logprobs.content) == choice.message.content
     assert all(len(entry.top_logprobs) == 3 for entry in choice.logprobs.content)
+    for entry in choice.logprobs.content:
+        likely = [(top.logprob, top.token) for top in entry.top_logprobs]
+        assert [logprob for logprob, _ in likely] == sorted((logprob for logprob, _ in likely), reverse=True)
+        assert entry.logprob <= likely[0][0]
+        assert (entry.logprob, entry.token) in likely or entry.logprob <= likely[-1][0]
 
 
 def test_a_reply_follows_its_schema(client: openai.OpenAI) -> None:
@@ -204,7 +209,7 @@ def test_tools_that_need_not_be_called_leave_the_text_as_it_is(client: openai.Op
     assert collected.calls == [[]]
 
 
-def test_a_call_and_its_answer_can_be_told_of(client: openai.OpenAI) -> None:
+def test_a_conversation_may_contain_a_call_and_its_result(client: openai.OpenAI) -> None:
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
     messages = [
         *MESSAGES,

@@ -40,7 +40,7 @@ def all_are_ready(server: Server) -> None:
 
 
 def check_restarted(server: Server, stream: Stream, answer: requests.Response) -> None:
-    """Check what a stream and a whole answer were told when the engine died, and wait for the next one."""
+    """Check the results of a stream and an answer when the engine died, and wait for the next engine."""
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     last = stream.rest()[-1]
     assert (last["event"], last["code"]) == ("error", "engine_restarted")
@@ -54,7 +54,7 @@ def test_row_23_a_hung_engine_is_unhealthy_and_then_replaced(make_server: MakeSe
     stream = Stream(server, ENDLESS)
     stream.until("stream")
     os.kill(hung, signal.SIGSTOP)
-    wait_for(lambda: "The engine hangs" in server.get("/health").text, "the stop is noticed")
+    wait_for(lambda: "The engine is hung" in server.get("/health").text, "the stop is noticed")
     assert server.health() == 503
     assert (state_told(server), server.get("/livez").status_code, is_alive(hung)) == ("hung", 200, True)
     assert "engine_restarted" in orjson.dumps(stream.rest()).decode()
@@ -82,7 +82,7 @@ def test_row_23_an_engine_that_was_stopped_only_briefly_goes_on(make_server: Mak
 
 
 def test_row_21_until_the_model_is_loaded_workers_answer_503(make_server: MakeServer, tmp_path: Path) -> None:
-    """The engine is started apart, as by systemd, so that the test decides when there is one."""
+    """The test starts the engine itself, as systemd would, and so decides when there is one."""
     server = make_server(engine_managed="false").start(wait=False)
     wait_for(lambda: server.live() == 200, "a worker answers")
     workers = server.workers
@@ -120,14 +120,14 @@ def test_row_22_a_dead_engine_ends_streams_with_an_event_and_answers_with_503(
     all_are_ready(server)
     assert texts(server) == before
     assert sorted(server.workers) == workers
-    assert f"the engine ended ({signum.name})" in server.logs
+    assert f"the engine exited ({signum.name})" in server.logs
 
 
-def test_row_22_engines_that_die_at_once_are_started_ever_more_slowly(make_server: MakeServer) -> None:
+def test_row_22_engines_that_die_at_once_are_restarted_with_growing_delays(make_server: MakeServer) -> None:
     server = make_server().start()
     for delay in (0.1, 0.2, 0.4, 0.8):
         os.kill(server.engine, signal.SIGKILL)
-        wait_for(lambda delay=delay: f"started again in {delay} s" in server.logs, "it is said")  # type: ignore[misc]
+        wait_for(lambda delay=delay: f"restarting in {delay} s" in server.logs, "the restart is logged")  # type: ignore[misc]
     server.wait_ready()
 
 
@@ -156,7 +156,7 @@ def test_row_24_a_truncated_model_is_said_once_and_not_tried_again(
     check_failed(make_server(model=model).start(wait=False), str(model))
 
 
-def test_row_25_more_memory_than_there_is_is_said_with_its_size(make_server: MakeServer) -> None:
+def test_row_25_a_context_beyond_the_memory_is_reported_with_its_size(make_server: MakeServer) -> None:
     little = ("bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", *GUNICORN)
     server = make_server(model="", n_ctx=2**24, command=little).start(wait=False)
     check_failed(server, "no context of 16777216 cells")
@@ -216,9 +216,7 @@ def test_row_30_where_a_batch_finds_no_room_branches_pause_and_nobody_fails(make
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_row_31_of_a_batch_that_is_refused_only_the_request_at_fault_fails(
-    make_server: MakeServer, streamed: bool
-) -> None:
+def test_row_31_an_invalid_batch_fails_only_the_request_at_fault(make_server: MakeServer, streamed: bool) -> None:
     server = make_server().start()
     engine, stream = server.engine, Stream(server, WATCHED)
     stream.until("start")
@@ -235,7 +233,7 @@ def test_row_31_of_a_batch_that_is_refused_only_the_request_at_fault_fails(
     assert (server.engine, server.metric("decode_failures_total") > 0) == (engine, True)
 
 
-def test_row_32_a_failed_computation_ends_what_runs_and_a_second_one_the_process(make_server: MakeServer) -> None:
+def test_row_32_a_failed_computation_ends_running_requests_and_a_second_one_the_engine(make_server: MakeServer) -> None:
     server = make_server(workers=2).start()
     all_are_ready(server)
     before, workers, engine = texts(server), sorted(server.workers), server.engine

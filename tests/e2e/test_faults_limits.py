@@ -64,7 +64,7 @@ def test_row_03_with_the_queue_full_every_generating_route_is_429(full: Server) 
 
 
 @pytest.mark.parametrize("full", [{"queue_timeout": 1}], indirect=True)
-def test_row_03_who_waits_too_long_is_told_503_or_in_the_stream(full: Server) -> None:
+def test_row_03_a_request_that_waits_too_long_is_503_or_an_error_event(full: Server) -> None:
     wait_for(lambda: full.metric("requests_deferred") == 0, "those who waited have been told")
     answer = full.post("/v1/completions", BRIEF | {"stream": False})
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
@@ -72,7 +72,7 @@ def test_row_03_who_waits_too_long_is_told_503_or_in_the_stream(full: Server) ->
     assert Stream(full, ENDLESS).rest()[-1]["code"] == "queue_timeout"
 
 
-def test_row_20_when_the_time_is_up_what_has_been_written_is_kept(make_server: MakeServer) -> None:
+def test_row_20_a_request_that_runs_out_of_time_keeps_its_text(make_server: MakeServer) -> None:
     server = make_server(request_timeout=1).start()
     events = Stream(server, ENDLESS | {"n": 2}).rest()
     assert [event["reason"] for event in events if event["event"] == "stop"] == ["limit"] * 2

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 import requests
-from pydantic import TypeAdapter
 
-from srb.web.llamacpp_answers import Final, Health, LlamaEvent, Props, Slot, TokenList
+from srb.web.dialects.llamacpp.answers import Final, Health, LlamaEvent, Props, Slot, TokenList
 from tests.e2e.conftest import MakeServer, Server
+from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
+from tests.shapes import read
 
 pytestmark = pytest.mark.e2e
 
-EVENT: TypeAdapter[LlamaEvent] = TypeAdapter(LlamaEvent)
 WELL = {"prompt": "Once upon a time,", "n_predict": 12, "seed": 7}
 LONG = WELL | {"n": 32, "n_predict": 250, "ignore_eos": True, "stream": True}  # takes more than a moment
 
@@ -47,18 +47,17 @@ def check_error(response: requests.Response, status: int, kind: str, words: str)
 
 
 def test_a_completion_has_its_shape_streamed_and_not_and_the_same_text(tiny: Server) -> None:
-    answer = Final.model_validate_json(ask(tiny, return_tokens=True, n_probs=2).content, strict=True)
-    assert answer.tokens_predicted == len(answer.tokens) == 12
-    assert (answer.stop_type, answer.stopped_limit) == ("limit", True)
-    assert answer.completion_probabilities is not None
-    assert "".join(entry.token for entry in answer.completion_probabilities) == answer.content
+    answer = read(Final, ask(tiny, return_tokens=True, n_probs=2).content)
+    assert answer["tokens_predicted"] == len(answer["tokens"]) == 12
+    assert (answer["stop_type"], answer["stopped_limit"]) == ("limit", True)
+    assert "".join(entry["token"] for entry in answer["completion_probabilities"]) == answer["content"]
     response = ask(tiny, stream=True, n_probs=2, timings_per_token=True, return_progress=True, cache_prompt=False)
     assert response.headers["Content-Type"].startswith("text/event-stream")
-    found = [EVENT.validate_json(json.dumps(event), strict=True) for event in events(response)]
-    assert isinstance(found[-1], Final)
-    assert "".join(event.content for event in found if not isinstance(event, type(None))) == answer.content  # type: ignore[union-attr]
-    assert found[-1].tokens_predicted == 12
-    assert any(getattr(event, "prompt_progress", None) for event in found)
+    found = [read(LlamaEvent, json.dumps(event)) for event in events(response)]
+    read(Final, json.dumps(found[-1]))
+    assert "".join(event["content"] for event in found) == answer["content"]
+    assert found[-1]["tokens_predicted"] == 12
+    assert any("prompt_progress" in event for event in found)
 
 
 def test_branches_are_a_list_with_seeds_of_their_own_and_texts_that_can_be_had_again(tiny: Server) -> None:
@@ -69,7 +68,7 @@ def test_branches_are_a_list_with_seeds_of_their_own_and_texts_that_can_be_had_a
         assert ask(tiny, seed=seed).json()["content"] == branch["content"]
 
 
-def test_the_second_time_the_prompt_is_there(tiny: Server) -> None:
+def test_a_prompt_sent_again_is_cached(tiny: Server) -> None:
     prompt = "A prompt that nobody has sent to this server before this test came along."
     cold, warm = ask(tiny, prompt=prompt).json(), ask(tiny, prompt=prompt).json()
     assert cold["timings"]["prompt_n"] == cold["tokens_evaluated"] - cold["timings"]["cache_n"]
@@ -116,11 +115,11 @@ def test_infill_fills_in(storyteller: Server) -> None:
         "input_suffix": " who lived in the wood.",
         "prompt": "small ",
     }
-    response = ask(storyteller, "/infill", **body)
-    answer = Final.model_validate_json(response.content, strict=True)
-    assert answer.prompt.endswith("small <|fim_suffix|> who lived in the wood.<|fim_middle|>")
-    assert answer.content
-    assert events(ask(storyteller, "/infill", stream=True, **body))[-1]["stop"]
+    response = ask(storyteller, "/infill", stream=False, **body)
+    answer = read(Final, response.content)
+    assert answer["prompt"].endswith("small <|fim_suffix|> who lived in the wood.<|fim_middle|>")
+    assert answer["content"]
+    assert events(ask(storyteller, "/infill", **body))[-1]["stop"]
 
 
 def test_the_text_of_a_prompt_of_tokens_is_given_back(storyteller: Server) -> None:
@@ -148,19 +147,21 @@ def test_a_prompt_beyond_the_context_is_400_with_both_lengths(storyteller: Serve
 @pytest.mark.parametrize(
     "body",
     [
-        {"prompt": [10**6]}, {"prompt": ["x", 10**6]}, {"logit_bias": [[10**6, 1]]}, {"n_discard": -1}, {"n_keep": -2},
+        {"prompt": [10**6]}, {"prompt": ["x", 10**6]}, {"logit_bias": [[-1, 1]]}, {"n_discard": -1}, {"n_keep": -2},
         {"lora": [{"id": 7, "scale": 1}]}, {"grammar": "root ::= ("}, {"json_schema": {"type": "nothing"}},
-        {"temperature": 10**400}, {"top_p": "x"}, {"repeat_penalty": 0}, {"prompt": ""},
+        {"temperature": 10**400}, {"top_p": "x"}, {"repeat_penalty": 0}, {"prompt": []},
     ],
 )  # fmt: skip
-def test_what_native_code_would_die_of_is_400_and_the_engine_lives(storyteller: Server, body: dict[str, Any]) -> None:
+def test_input_that_would_abort_native_code_is_400_and_the_engine_lives(
+    storyteller: Server, body: dict[str, Any]
+) -> None:
     engine = storyteller.engine
     check_error(ask(storyteller, **body), 400, "invalid_request_error", "")
     assert ask(storyteller).status_code == 200
     assert storyteller.engine == engine
 
 
-def test_a_token_that_is_none_is_400_also_for_detokenize(storyteller: Server) -> None:
+def test_a_token_id_outside_the_vocabulary_is_400_also_for_detokenize(storyteller: Server) -> None:
     check_error(storyteller.post("/detokenize", {"tokens": [10**6]}), 400, "invalid_request_error", "vocabulary")
 
 
@@ -174,33 +175,33 @@ def test_head_on_a_generating_route_is_405(storyteller: Server) -> None:
 @pytest.mark.parametrize("text", ["Once upon a time,", "naïve — 雪 🦊", "", " \n\t", "<|fim_middle|>"])
 def test_tokens_lead_back_to_the_text(storyteller: Server, text: str) -> None:
     response = storyteller.post("/tokenize", {"content": text, "with_pieces": True})
-    found = TokenList.model_validate_json(response.content, strict=True)
+    found = read(TokenList, response.content)
     ids = [entry["id"] for entry in response.json()["tokens"]]
-    assert len(ids) == found.count
+    assert len(ids) == found["count"]
     assert storyteller.post("/detokenize", {"tokens": ids}).json() == {"content": text}
     pieces = [entry["piece"] for entry in response.json()["tokens"]]
     assert b"".join(piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces).decode() == text
 
 
 def test_properties_are_those_of_the_model(storyteller: Server) -> None:
-    found = Props.model_validate_json(storyteller.get("/props").content, strict=True)
-    assert found.default_generation_settings.n_ctx > 0
-    assert found.chat_template
-    assert found.model_path.endswith("storyteller.gguf")
+    found = read(Props, storyteller.get("/props").content)
+    assert found["default_generation_settings"]["n_ctx"] > 0
+    assert found["chat_template"]
+    assert found["model_path"].endswith("storyteller.gguf")
 
 
 def test_slots_and_health_show_what_runs(storyteller: Server) -> None:
     def busy() -> list[Slot]:
-        slots = [Slot.model_validate_json(json.dumps(slot)) for slot in storyteller.get("/slots").json()]
-        return [slot for slot in slots if slot.is_processing]
+        slots = [read(Slot, json.dumps(slot)) for slot in storyteller.get("/slots").json()]
+        return [slot for slot in slots if slot["is_processing"]]
 
     with requests.post(storyteller.url + "/completion", json=LONG, stream=True, timeout=DEADLINE) as stream:
         lines = stream.iter_lines()  # kept: without it the connection would be closed
         next(lines)
-        health = Health.model_validate_json(storyteller.get("/health").content, strict=True)
+        health = read(Health, storyteller.get("/health").content)
         slots = busy()
-    assert health.slots_processing == len(slots) == LONG["n"]
-    assert all(slot.next_token and slot.next_token[0].n_decoded > 0 and slot.params for slot in slots)
+    assert health["slots_processing"] == len(slots) == LONG["n"]
+    assert all(slot["next_token"][0]["n_decoded"] > 0 and slot["params"] for slot in slots)
     wait_for(lambda: not busy(), "the branches were cancelled")
 
 
@@ -214,7 +215,7 @@ def test_a_client_that_leaves_ends_its_branches(storyteller: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/nowhere", "/completion", "/metrics"])
-def test_every_answer_says_that_it_is_llama_cpps_interface(storyteller: Server, path: str) -> None:
+def test_every_answer_has_llama_cpps_server_header(storyteller: Server, path: str) -> None:
     assert storyteller.get(path).headers["Server"] == "llama.cpp"
 
 
@@ -233,7 +234,7 @@ def counts(server: Server) -> dict[str, float]:
 ANSWERED = 'srb:http_requests_total{method="POST",route="/completion",status="200"}'
 
 
-def test_any_worker_tells_what_all_have_answered_and_forgets_what_a_dead_one_had_open(make_server: MakeServer) -> None:
+def test_metrics_of_any_worker_cover_all_and_drop_a_dead_workers_open_calls(make_server: MakeServer) -> None:
     server = make_server(workers=2).start()
 
     def count(_: int) -> int:
@@ -286,3 +287,38 @@ def test_a_slots_text_outlives_the_server_under_the_name_of_a_file(make_server: 
     assert (restored["n_restored"], restored["n_read"]) == (saved["n_saved"], saved["n_written"])
     again = ask(second, prompt=WELL["prompt"] + answer["content"]).json()
     assert again["timings"]["cache_n"] >= answer["tokens_evaluated"]
+
+
+def test_a_system_prompt_alone_is_computed_and_holds_for_all(make_server: MakeServer) -> None:
+    server = make_server(workers=2).start()
+    text = "Transcript of a never ending dialog, where the User interacts with an Assistant.\nUser:"
+    system = {"prompt": text, "anti_prompt": "User:", "assistant_name": "Assistant:"}
+    answer = read(Final, server.post("/completion", {"system_prompt": system}).content)
+    assert (answer["content"], answer["tokens_predicted"], answer["stop_type"]) == ("", 0, "limit")
+    for _ in range(8):
+        assert server.get("/props").json()["system_prompt"] == text
+    after = read(Final, server.post("/completion", {"prompt": " Hello", "n_predict": 2}).content)
+    assert after["prompt"].endswith(f"{text} Hello")
+    assert after["timings"]["cache_n"] >= answer["tokens_evaluated"] - 1
+
+
+def test_a_server_says_that_it_is_full_while_a_request_would_wait(make_server: MakeServer) -> None:
+    server = make_server().start()
+    slots = server.get("/props").json()["total_slots"]
+    free = {"status": "ok", "slots_idle": slots - 1, "slots_processing": 0}  # a prompt has one, too
+    assert server.get("/health?fail_on_no_slot").json() == free
+    stream = Stream(server, ENDLESS | {"n": slots})
+    stream.until("stream")
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": slots - 1}
+    wait_for(lambda: server.get("/health").json() == full, "all that can run does")
+    assert server.get("/health").status_code == server.get("/slots").status_code == 200
+    assert server.get("/health?fail_on_no_slot").status_code == 503
+    refused = server.get("/slots?fail_on_no_slot")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (503, "no slot available")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(server.post, "/completion", {"prompt": "Once", "n_predict": 2})
+        wait_for(lambda: server.metric("requests_deferred") == 1, "a request that comes now waits")
+        stream.close()
+        assert waiting.result().status_code == 200
+    wait_for(lambda: server.get("/health?fail_on_no_slot").json() == free, "there is room again")
+    assert server.get("/slots?fail_on_no_slot").status_code == 200

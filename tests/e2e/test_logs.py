@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.e2e.conftest import MakeServer
-from tests.e2e.streams import BRIEF, Stream
+from tests.e2e.streams import BRIEF, ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -35,7 +35,7 @@ def test_each_request_is_one_json_line_without_its_prompt(make_server: MakeServe
     server.post("/tokenize?with=secrets", {"content": PROMPT})
     server.get("/no/such/path")
     wait_for(lambda: lines(log_file, path="/no/such/path"), "the last of them is there")
-    [done] = lines(log_file, path="/v1/completions", outcome="done")
+    [done] = lines(log_file, path="/v1/srb/completions", outcome="done")
     assert (done["branches"], done["completion_tokens"], done["client"]) == (2, 8, "127.0.0.1")
     [wrong] = lines(log_file, path="/v1/completions", status=400)
     [asked] = lines(log_file, path="/tokenize")
@@ -54,6 +54,24 @@ def test_prompts_are_logged_where_that_is_asked_for(make_server: MakeServer, tmp
     server.post("/v1/completions", BRIEF | {"prompt": PROMPT, "stream": False})
     [line] = wait_for(lambda: lines(log_file, outcome="done"), "it is logged")
     assert line["prompts"] == [[PROMPT]]
+
+
+def test_the_line_of_a_client_that_left_tells_what_was_computed(make_server: MakeServer, tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    server = make_server(log_format="json", log_file=log_file).start()
+    stream = Stream(server, ENDLESS | {"prompt": PROMPT})
+    prompt_tokens = stream.until("start")["prompt_tokens"]
+    for _ in range(50):
+        stream.until("stream")
+    stream.close()
+    [line] = wait_for(lambda: lines(log_file, outcome="cancelled"), "it is logged")
+    assert line["completion_tokens"] >= 50
+    assert line["tokens_per_second"] > 0
+    assert (line["prompt_tokens"], line["computed_tokens"], line["unfinished_tokens"]) == (
+        prompt_tokens,
+        prompt_tokens,
+        0,
+    )
 
 
 def test_logrotate_may_move_the_file_and_signal_everybody(make_server: MakeServer, tmp_path: Path) -> None:
@@ -89,7 +107,7 @@ def test_no_key_is_logged_or_shown(make_server: MakeServer, tmp_path: Path, log_
         assert key not in shown
 
 
-def test_what_is_no_request_is_logged_without_what_it_said(make_server: MakeServer) -> None:
+def test_a_malformed_request_is_logged_without_its_content(make_server: MakeServer) -> None:
     server = make_server().start()
     for line in ("Authorization Bearer sk-secret", "Transfer-Encoding: sk-secret", "Authorization : sk-secret"):
         with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as connection:

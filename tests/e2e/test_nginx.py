@@ -13,7 +13,7 @@ import requests
 
 from tests.e2e.conftest import MakeServer, Server, free_port
 from tests.e2e.streams import ENDLESS
-from tests.processes import DEADLINE, ROOT, Process, clean_environ, wait_for
+from tests.processes import DEADLINE, ROOT, Process, clean_environ, self_signed, wait_for
 
 pytestmark = [
     pytest.mark.e2e,
@@ -47,11 +47,8 @@ def server(make_server: MakeServer) -> Server:
 @pytest.fixture
 def url(server: Server, tmp_path: Path) -> Iterator[str]:
     """The address of an nginx with the example's configuration before a server."""
-    port, certificate, key = free_port(), tmp_path / "certificate.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=srb.example.org",
-         "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=DEADLINE,
-    )  # fmt: skip
+    port = free_port()
+    self_signed(tmp_path, "srb.example.org")
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
     text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl").replace("/etc/ssl/srb", str(tmp_path))
     (tmp_path / "srb.conf").write_text(text.replace("127.0.0.1:9090", f"127.0.0.1:{server.port}"))

@@ -142,7 +142,24 @@ def test_logprobs_have_the_completions_shape(storyteller: Server) -> None:
     assert "".join(logprobs.tokens) == choice.text
     for offset, token in zip(logprobs.text_offset, logprobs.tokens, strict=True):
         assert choice.text[offset:].startswith(token)
-    assert all(1 <= len(top) <= 3 for top in logprobs.top_logprobs)
+    assert all(1 <= len(top) <= 4 for top in logprobs.top_logprobs)
+
+
+def test_likely_tokens_are_ordered_and_hold_the_chosen_one(storyteller: Server) -> None:
+    with openai.OpenAI(**openai_options(storyteller)) as client:
+        answer = client.completions.create(**ASK | {"temperature": 2}, n=4, logprobs=1)
+    chosen = [choice.logprobs for choice in answer.choices if choice.logprobs]
+    assert len(chosen) == 4
+    sizes = set()
+    for logprobs in chosen:
+        assert logprobs.tokens
+        assert logprobs.token_logprobs
+        assert logprobs.top_logprobs
+        for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
+            assert list(top.values()) == sorted(top.values(), reverse=True)
+            assert top[token] == logprob
+            sizes.add(len(top))
+    assert sizes == {1, 2}  # two where the chosen token is not the likeliest
 
 
 def test_echo_scores_a_prompt_without_writing_a_word(storyteller: Server) -> None:
@@ -163,7 +180,7 @@ def test_echo_scores_a_prompt_without_writing_a_word(storyteller: Server) -> Non
     assert again.choices[0].logprobs == logprobs  # also where the prompt is known
 
 
-def test_an_echo_is_the_prompt_and_what_would_have_come_without_it(client: openai.OpenAI) -> None:
+def test_an_echo_is_the_prompt_and_the_text_of_the_request_without_echo(client: openai.OpenAI) -> None:
     plain = client.completions.create(**ASK, n=2)
     whole = client.completions.create(**ASK, n=2, echo=True)
     assert [choice.text for choice in whole.choices] == [ASK["prompt"] + choice.text for choice in plain.choices]
@@ -201,7 +218,7 @@ def test_models_lists_the_one_that_answers(client: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("n", 0), ("n", 65), ("temperature", "hot"), ("max_tokens", -5), ("stop", 7), ("prompt", ""), ("best_of", 65)],
+    [("n", 0), ("n", 65), ("temperature", "hot"), ("max_tokens", -5), ("stop", 7), ("best_of", 65)],
 )
 def test_a_bad_value_is_a_bad_request_error_that_names_it(client: openai.OpenAI, field: str, value: Any) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
@@ -224,7 +241,7 @@ def test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers(cl
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("prompt", [2**31 - 1]), ("grammar", "no grammar"), ("logit_bias", {"9999999": 1}), ("json_schema", {"type": 7})],
+    [("prompt", [2**31 - 1]), ("grammar", "no grammar"), ("logit_bias", [[-1, 1]]), ("json_schema", {"type": 7})],
 )
 def test_what_the_engine_refuses_is_a_bad_request_error_that_names_it(
     client: openai.OpenAI, field: str, value: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server, everything_ends
+from tests.e2e.conftest import GUNICORN, MakeServer, Server, everything_ends, free_port
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
-from tests.processes import PYTHON, is_alive, wait_for
+from tests.processes import DEADLINE, PYTHON, is_alive, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -32,7 +33,7 @@ def test_a_server_starts_says_what_to_try_and_leaves_nothing_behind(make_server:
 
 
 def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> None:
-    command = (PYTHON, "-m", "srb.cli", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
+    command = (PYTHON, "-m", "srb.launch.cli", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
     server = make_server(command=command, model="").start()
     events = Stream(server, {"prompt": "Once", "max_tokens": 2}).rest()
     assert events[0]["count"] == 3
@@ -50,13 +51,22 @@ def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> Non
         ({"model": "/nowhere.gguf"}, 3, "srb: cannot read the model /nowhere.gguf: No such file"),
         ({"model": __file__}, 3, f"srb: the model {__file__} is not a GGUF file"),
         ({"host": "203.0.113.1"}, 1, "srb: port "),
-        ({"static_path": "/nowhere"}, 2, "srb: static_path: there is no folder /nowhere"),
+        ({"static_path": "/nowhere"}, 2, "srb: static_path: /nowhere is not a folder"),
         ({"api_key_file": "/nowhere"}, 2, "srb: api_key_file: cannot read /nowhere: No such file"),
         ({"ssl_cert_file": "/nowhere", "ssl_key_file": "/nowhere"}, 2, "srb: ssl_cert_file and ssl_key_file: No such"),
         ({"ssl_cert_file": __file__, "ssl_key_file": __file__}, 2, "srb: ssl_cert_file and ssl_key_file: "),
+        ({"chat_template": "{% if %}"}, 2, "srb: chat_template: not a Jinja template: "),
+        ({"chat_template_file": "/nowhere.jinja"}, 2, "srb: chat_template_file: cannot read /nowhere.jinja: "),
+        (
+            {"system_prompt_file": "/nowhere.json"},
+            2,
+            "srb: system_prompt_file: cannot read /nowhere.json: No such file",
+        ),
+        ({"model": "", "lora": "/nowhere.gguf"}, 2, "srb: lora: cannot read /nowhere.gguf: No such file"),
+        ({"model": "", "lora": f"{__file__}=0.5"}, 2, f"srb: lora: {__file__} is not a GGUF file"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_an_exit_status(
+def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_status(
     make_server: MakeServer, settings: dict[str, object], exit_status: int, message: str
 ) -> None:
     server = make_server(**settings).start(wait=False)
@@ -84,6 +94,64 @@ def test_with_port_0_the_system_chooses_and_servers_do_not_wait_for_each_other(m
         assert requests.get(f"{url}/health", timeout=60).status_code == 200
         urls.add(url)
     assert len(urls) == 2
+
+
+@pytest.mark.parametrize("scheme", ["port", "socket"])
+def test_two_servers_of_one_configuration_answer_each_from_its_own_engine(
+    make_server: MakeServer, tmp_path: Path, scheme: str
+) -> None:
+    servers = {}
+    for alias in ("one", "other"):
+        bind = f"127.0.0.1:{free_port()}" if scheme == "port" else f"unix:{tmp_path / alias}.sock"
+        command = (*GUNICORN, "-b", bind, "--workers", "2")
+        servers[alias] = server = make_server(command=command, runtime_dir="", port=9090, alias=alias)
+        server.environ["XDG_RUNTIME_DIR"] = str(tmp_path)
+        server.url = f"http://{bind}" if scheme == "port" else ""
+        server.start(wait=False)
+    for alias, server in servers.items():
+        wait_for(lambda server=server: "curl " in server.logs, "the first screen is shown")  # type: ignore[misc]
+        for _ in range(8):
+            assert _model(server, f"{tmp_path / alias}.sock") == alias
+    assert len(list(tmp_path.glob("srb-*"))) == 2
+    assert [server.stop() for server in servers.values()] == [0, 0]
+    assert not list(tmp_path.glob("srb-*"))
+
+
+def _model(server: Server, path: str) -> str:
+    """Return the model that answers, over TCP or over the Unix socket of a server without a URL."""
+    if server.url:
+        return str(server.post("/v1/completions", BRIEF | {"stream": False, "model": "any"}).json()["model"])
+    done = subprocess.run(
+        ["curl", "-s", "--unix-socket", path, "http://localhost/v1/models"], capture_output=True, timeout=DEADLINE
+    )
+    return str(orjson.loads(done.stdout)["data"][0]["id"])
+
+
+def test_a_server_in_the_folder_of_another_waits_for_its_own_engine(make_server: MakeServer) -> None:
+    first = make_server(alias="one").start()
+    second = make_server(alias="other", runtime_dir=first.runtime).start(wait=False)
+    wait_for(
+        lambda: second.health() == 503 and "belongs to another server" in second.get("/health").text, "it says why not"
+    )
+    answer = second.post("/v1/completions", BRIEF)
+    assert answer.status_code == 503
+    assert "set runtime_dir" in answer.json()["error"]["message"]
+    assert second.logs.count("another server") == 1
+    assert first.post("/v1/completions", BRIEF | {"stream": False, "model": "any"}).json()["model"] == "one"
+    assert first.stop() == 0
+    second.wait_ready()
+    assert second.post("/v1/completions", BRIEF | {"stream": False, "model": "any"}).json()["model"] == "other"
+
+
+def test_servers_that_share_a_port_each_answer_from_their_own_engine(make_server: MakeServer, tmp_path: Path) -> None:
+    port = free_port()
+    servers = [make_server(port=port, alias=alias, reuse_port=True, runtime_dir="") for alias in ("one", "other")]
+    for server in servers:
+        server.environ["XDG_RUNTIME_DIR"] = str(tmp_path)
+        server.start(wait=False)
+        wait_for(lambda server=server: "curl " in server.logs, "the first screen is shown")  # type: ignore[misc]
+    answers = {server.get("/v1/models").json()["data"][0]["id"] for server in servers for _ in range(50)}
+    assert answers == {"one", "other"}
 
 
 def test_a_corrupt_model_is_said_once_and_answered_503(make_server: MakeServer, tmp_path: Path) -> None:
@@ -183,20 +251,24 @@ def test_nothing_is_orphaned_when_a_part_is_killed(make_server: MakeServer, part
     wait_for(lambda: not any(map(is_alive, pids)), f"all of {pids} have ended")
 
 
-def test_what_a_killed_server_left_is_removed_by_the_next_and_what_a_living_one_has_is_not(
+def test_a_killed_servers_folder_is_removed_by_the_next_server_and_a_living_servers_is_not(
     make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notes = tmp_path / "srb-web-my_notes"
+    notes.mkdir()
+    (notes / "my-novel.txt").write_text("Once upon a time")
     killed, living = make_server().start(), make_server().start()
-    folders = set(tmp_path.glob("srb-web-*"))
+    folders = set(tmp_path.glob("srb-web-*")) - {notes}
     assert len(folders) == 2
     pids = killed.all_pids()
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     wait_for(lambda: not any(map(is_alive, pids)), "the killed server's workers have ended")
-    assert set(tmp_path.glob("srb-web-*")) == folders
+    assert set(tmp_path.glob("srb-web-*")) == {*folders, notes}
     make_server().start()
     assert len(folders & set(tmp_path.glob("srb-web-*"))) == 1
+    assert (notes / "my-novel.txt").read_text() == "Once upon a time"
     assert living.metric("requests_processing") == 0
     assert "Traceback" not in living.logs
 

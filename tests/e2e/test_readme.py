@@ -1,4 +1,4 @@
-"""The README's examples and those in examples/, run as they stand against a server with the bundled model."""
+"""The examples of README.md, docs/usage.md and examples/, run as they stand against a server with the bundled model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from tests.processes import DEADLINE, PYTHON, ROOT
 
 pytestmark = pytest.mark.e2e
 
-HERE = "http://localhost:9090"  # where the README has its server
+PAGES = [ROOT / "README.md", ROOT / "docs" / "usage.md"]
+HERE = "http://localhost:9090"  # the server's address in the pages
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,17 @@ class Block:
         return re.sub(r"\W+", "-", self.code)[:40].strip("-")
 
 
-def blocks() -> list[Block]:
+def blocks(page: Path) -> list[Block]:
     fenced = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-    return [Block(*(part or "" for part in match)) for match in fenced.findall((ROOT / "README.md").read_text())]
+    return [Block(*(part or "" for part in match)) for match in fenced.findall(page.read_text())]
 
 
-CURLS = [block for block in blocks() if block.language == "sh" and HERE in block.code]
-PROGRAMS = [block for block in blocks() if block.language == "python"]
+def curls(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "sh" and HERE in block.code]
+
+
+CURLS = [block for page in PAGES for block in curls(page)]
+PROGRAMS = [block for page in PAGES for block in blocks(page) if block.language == "python"]
 
 
 def run(*command: str) -> str:
@@ -46,7 +52,7 @@ def run(*command: str) -> str:
 
 
 def shapes(output: str) -> list[Any]:
-    """Return the JSON values of an answer, as it came or as the README shows it, without what differs each time."""
+    """Return the JSON values of an answer, as it came or as a page shows it, without what differs each time."""
     values = []
     for line in output.splitlines():
         text = line.removeprefix("data: ")
@@ -70,6 +76,10 @@ def test_there_are_examples() -> None:
     assert len(CURLS) >= 4
     assert len(PROGRAMS) >= 2
     assert sum(bool(block.shown) for block in CURLS) >= 2
+
+
+def test_the_readme_has_one_curl_example_and_shows_its_answer() -> None:
+    assert [bool(block.shown) for block in curls(PAGES[0])] == [True]
 
 
 @pytest.mark.parametrize("block", CURLS, ids=str)

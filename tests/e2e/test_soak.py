@@ -9,8 +9,7 @@ import pytest
 
 from tests.e2e.conftest import MakeServer
 from tests.processes import DEADLINE
-from tests.soak.__main__ import SETTINGS
-from tests.soak.runs import fuzz, soak
+from tests.soak.runs import SETTINGS, fuzz, soak
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(10 * DEADLINE)]
 
@@ -26,6 +25,6 @@ def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(make_server: 
 
 def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(make_server: MakeServer) -> None:
     server = make_server(**SETTINGS, model="", workers=2).start()
-    report = soak(server, SECONDS, kill_every=SECONDS / 3, clients=12, seed=1)
+    report = soak(server, SECONDS, kill_every=SECONDS / 4, clients=12, seed=1)
     print(report.text())
     assert not report.problems, report.text()

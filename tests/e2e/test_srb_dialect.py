@@ -99,7 +99,7 @@ def test_branches_advance_side_by_side(storyteller: Server) -> None:
 
 def test_text_flows_while_it_is_made(storyteller: Server) -> None:
     body = {"prompt": "Once upon a time,", "n": 4, "max_tokens": -1, "ignore_eos": True}
-    with storyteller.post("/v1/completions", body, stream=True) as response:
+    with storyteller.post("/v1/srb/completions", body, stream=True) as response:
         lines = response.iter_lines(chunk_size=1)
         while not next(lines).startswith(b'data: {"event":"stream"'):
             pass
@@ -230,7 +230,7 @@ def test_any_page_may_ask(storyteller: Server) -> None:
     assert preflight.headers["Access-Control-Allow-Origin"] == "null"
     assert "POST" in preflight.headers["Access-Control-Allow-Methods"]
     assert preflight.headers["Access-Control-Allow-Headers"] == "x-api-key, x-stainless-os"
-    for body in ({"prompt": "x", "n": 1, "max_tokens": 1}, {"prompt": ""}):  # an error has to be readable, too
+    for body in ({"prompt": "x", "n": 1, "max_tokens": 1}, {"prompt": []}):  # an error has to be readable, too
         response = storyteller.post("/v1/completions", body, headers={"Origin": "https://example.org"})
         assert response.headers["Access-Control-Allow-Origin"] == "https://example.org"
 

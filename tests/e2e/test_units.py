@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.processes import DEADLINE, PYTHON, Process, children, clean_environ, status, wait_for
+from tests.processes import DEADLINE, PYTHON, Process, children, clean_environ, engine_with, status, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +26,7 @@ ACTIVATE = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
 os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
-os.execv(sys.executable, [sys.executable, "-m", "srb.cli", "serve"])
+os.execv(sys.executable, [sys.executable, "-m", "srb.launch.cli", "serve"])
 """
 BODY = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4, "stream": False}
 
@@ -44,8 +44,8 @@ class Units:
         self.notices.settimeout(DEADLINE)
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
 
-    def start_engine(self, **settings: object) -> Process:
-        return self._start((PYTHON, "-m", "srb.engine.process"), "engine", **settings)
+    def start_engine(self, *command: object, **settings: object) -> Process:
+        return self._start(command or (PYTHON, "-m", "srb.engine.process"), "engine", **settings)
 
     def start_web(self) -> Process:
         """Start the web server and wait until it says that it is ready."""
@@ -75,6 +75,10 @@ class Units:
 
     def wait_healthy(self) -> None:
         wait_for(lambda: self.health().status_code == 200, "GET /health answers 200")
+
+    def is_hung(self) -> bool:
+        """Whether GET /metrics shows the engine as hung."""
+        return 'srb:engine_state{state="hung"} 1' in requests.get(f"{self.url}/metrics", timeout=DEADLINE).text
 
     def complete(self) -> Any:
         return requests.post(f"{self.url}/v1/srb/completions", json=BODY, timeout=DEADLINE)
@@ -128,12 +132,42 @@ def test_the_web_server_sees_that_an_engine_by_itself_was_stopped(units: Units) 
     os.kill(engine.pid, signal.SIGSTOP)
     try:
         wait_for(lambda: units.health().status_code == 503, "an engine that gives no sign of life is unhealthy")
-        assert "hangs" in units.health().json()["error"]["message"]
-        assert 'srb:engine_state{state="hung"} 1' in requests.get(f"{units.url}/metrics", timeout=DEADLINE).text
+        assert "hung" in units.health().json()["error"]["message"]
+        assert units.is_hung()
     finally:
         os.kill(engine.pid, signal.SIGCONT)
     units.wait_healthy()
     assert units.complete().status_code == 200
+
+
+def test_row_23_an_engine_by_itself_whose_step_ends_after_all_is_healthy_again(units: Units, tmp_path: Path) -> None:
+    """The first decode waits for a byte from the test, like a decode that is stuck for a while."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = f"""
+    model = FakeModel()
+    decode = model.decode
+    def decode_late(batch):
+        model.decode = decode
+        open({str(gate)!r}).read()
+        return decode(batch)
+    model.decode = decode_late
+    """
+    units.start_engine(*engine_with(slow), stall_timeout=1)
+    units.start_web()
+    units.wait_healthy()
+    answers: list[requests.Response] = []
+    asked = threading.Thread(target=lambda: answers.append(units.complete()))
+    asked.start()
+    wait_for(lambda: status(units.runtime)["state"] == "hung", "the engine says that it hangs")
+    assert units.health().status_code == 503
+    assert units.is_hung()
+    gate.write_text("go")
+    wait_for(lambda: status(units.runtime)["state"] == "running", "the engine says that it runs again")
+    units.wait_healthy()
+    assert not units.is_hung()
+    asked.join(DEADLINE)
+    assert [answer.status_code for answer in answers] == [200]
 
 
 def test_a_restart_of_the_web_server_refuses_no_connection_and_keeps_the_engine(units: Units) -> None:

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
-from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptProbs, StateAction
-from tests.engine_helpers import Driver, solo
+from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptLogprobs, StateAction
+from tests.engine_helpers import Driver, parked_bytes, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
 
@@ -33,19 +33,34 @@ class Submitted:
 
 class EngineWalk(RuleBasedStateMachine):
     @initialize(
-        n_ctx=st.integers(70, 400),
+        n_ctx=st.integers(70, 160) | st.integers(70, 400),
         n_seq_max=st.integers(2, 12),
         n_ubatch=st.integers(4, 32),
         short=st.booleans(),
-        can_cut=st.booleans(),
+        supports_partial_reuse=st.booleans(),
         cache_cells=st.sampled_from([0, 20, 100, 10**6]),
-        cache_bytes=st.sampled_from([0, 16 * 30, 16 * 200, 10**6]),
+        cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
     )
     def begin(
-        self, n_ctx: int, n_seq_max: int, n_ubatch: int, short: bool, can_cut: bool, cache_cells: int, cache_bytes: int
+        self,
+        n_ctx: int,
+        n_seq_max: int,
+        n_ubatch: int,
+        short: bool,
+        supports_partial_reuse: bool,
+        cache_cells: int,
+        cache_bytes: int,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
-        model = FakeModel(n_ctx, n_seq_max, 32, n_ubatch, n_ctx_seq=self.n_ctx_seq, can_cut=can_cut, n_adapters=1)
+        model = FakeModel(
+            n_ctx,
+            n_seq_max,
+            32,
+            n_ubatch,
+            n_ctx_seq=self.n_ctx_seq,
+            supports_partial_reuse=supports_partial_reuse,
+            n_adapters=1,
+        )
         self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
@@ -59,7 +74,7 @@ class EngineWalk(RuleBasedStateMachine):
         max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
         stop=st.sampled_from([(), (" king",), (".", " fox said")]),
         scale=st.sampled_from([0.0, 0.0, 0.5]),
-        prompt_probs=st.booleans(),
+        prompt_logprobs=st.booleans(),
     )
     def submit(
         self,
@@ -69,12 +84,14 @@ class EngineWalk(RuleBasedStateMachine):
         max_tokens: int,
         stop: tuple[str, ...],
         scale: float,
-        prompt_probs: bool,
+        prompt_logprobs: bool,
     ) -> None:
         lora = ((0, scale),)
-        request_id = self.driver.submit(prompt, n, seed, max_tokens, stop=stop, lora=lora, prompt_probs=prompt_probs)
+        request_id = self.driver.submit(
+            prompt, n, seed, max_tokens, stop=stop, lora=lora, prompt_logprobs=prompt_logprobs
+        )
         self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora)
-        if prompt_probs:
+        if prompt_logprobs:
             self.scored.append(request_id)
 
     @rule(
@@ -100,8 +117,8 @@ class EngineWalk(RuleBasedStateMachine):
         data=st.data(),
         n=st.integers(1, 8),
         seed=st.integers(0, 1000),
-        more=st.sampled_from([(), (5,), (5, 6, 7), (9,) * 20]),
-        cut=st.integers(0, 30),
+        more=st.sampled_from([(), (), (), (5,), (5, 6, 7), (9,) * 20]),
+        cut=st.sampled_from([0, 0, 1]) | st.integers(0, 30),
         cache_prompt=st.booleans(),
     )
     def go_on_from_a_branch(
@@ -117,6 +134,23 @@ class EngineWalk(RuleBasedStateMachine):
         if len(tokens) < self.n_ctx_seq:
             new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt, lora=before.lora)
             self.submitted[new_id] = Submitted(tokens, n, seed, 8, (), before.lora)
+
+    @rule(n=st.integers(2, 5), seed=st.integers(0, 1000), max_tokens=st.sampled_from([0, 1, 8]))
+    def ask_for_what_paused_branches_have_written(self, n: int, seed: int, max_tokens: int) -> None:
+        """Prompts that end exactly where paused branches will be resumed, and leave their logits there."""
+        self.submit(PROMPTS[1], n, seed, 40, (), 0.0, False)
+        asked: list[list[int]] = []
+        for _ in range(60):
+            if not self.driver.engine.has_work or len(asked) >= 4:
+                return
+            self.driver.step()
+            for request_id, tokens in self.driver.paused():
+                if tokens in asked or len(tokens) >= self.n_ctx_seq:
+                    continue
+                asked.append(tokens)
+                lora = self.submitted[request_id].lora
+                new_id = self.driver.submit(tokens, 1, 7, max_tokens, lora=lora)
+                self.submitted[new_id] = Submitted(tuple(tokens), 1, 7, max_tokens, (), lora)
 
     @rule(action=st.sampled_from(["save", "restore", "erase"]), slot=st.integers(0, 3))
     def act_on_a_state(self, action: str, slot: int) -> None:
@@ -169,7 +203,9 @@ class EngineWalk(RuleBasedStateMachine):
             return
         assert set(outcome.ends) == set(range(submitted.n))
         if request_id in self.scored and any(isinstance(event, PromptDone) for event in outcome.events):
-            scores = [prob["id"] for event in outcome.events if isinstance(event, PromptProbs) for prob in event.probs]
+            scores = [
+                prob["id"] for event in outcome.events if isinstance(event, PromptLogprobs) for prob in event.probs
+            ]
             assert scores == self.driver.model.tokenize(str(submitted.prompt), True, True)
         for index, end in outcome.ends.items():
             expected = solo(

@@ -1,6 +1,6 @@
-"""Run a server of its own under random load, or under requests that make no sense, and say what became of it.
+"""Run a server under random load, or send it invalid requests, and report the outcome.
 
-python -m tests.soak --minutes 30 --kill-every 120     load: cancels, slow readers, and an engine killed now and then
+python -m tests.soak --minutes 30 --kill-every 120     cancels, slow readers, and an engine killed now and then
 python -m tests.soak --fuzz 10000                      random and mutated requests over all routes
 """
 
@@ -14,25 +14,23 @@ import tempfile
 from pathlib import Path
 
 from tests.e2e.conftest import Server
-from tests.soak.runs import fuzz, soak
-
-SETTINGS = {"n_ctx": 8192, "threads": 1, "read_timeout": 2, "embedding": True, "props": True}
+from tests.soak.runs import SETTINGS, fuzz, soak
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=0.0, help="of random load")
-    parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="requests that make no sense")
+    parser.add_argument("--minutes", type=float, default=0.0, help="minutes of random load")
+    parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="number of invalid requests")
     parser.add_argument(
-        "--kill-every", type=float, default=120.0, metavar="S", help="seconds between two kills; 0: none"
+        "--kill-every", type=float, default=120.0, metavar="S", help="kill the engine every S seconds; 0: never"
     )
     parser.add_argument("--clients", type=int, default=16, help="clients at once")
     parser.add_argument("--workers", type=int, default=2, help="web workers of the server")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", default="", help="a GGUF file, or fake:; without it the bundled model")
+    parser.add_argument("--model", default="", help="a GGUF file, or fake:; default: the bundled model")
     options = parser.parse_args()
     reports = []
-    # What the server says when it is ended is for tests that have failed.
+    # The server's output at its end is for failing tests.
     with tempfile.TemporaryDirectory(prefix="srb-soak-") as folder, contextlib.redirect_stdout(io.StringIO()):
         settings = SETTINGS | {"model": options.model, "workers": options.workers, "state_dir": f"{folder}/states"}
         with Server(Path(folder), **settings) as server:

@@ -1,4 +1,4 @@
-"""Requests that nobody should send: mutated bodies, paths, methods and headers, and bytes that are no HTTP at all."""
+"""Invalid requests: mutated bodies, paths, methods and headers, and bytes that are no HTTP."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ ALLOWED = {
     503,
     505,
 }
-_SILENCE = 20.0  # seconds after which an answer is missing
-_LONGEST = 1.0  # seconds that an answer is read; then the client leaves
+_ANSWER_TIMEOUT = 20.0  # seconds until a missing answer is a problem
+_READ_SECONDS = 1.0  # seconds of reading an answer; then the client leaves
 
 _MESSAGES = [{"role": "user", "content": "Tell me a story."}]
 _TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
@@ -225,13 +225,13 @@ GARBAGE = [
 
 
 class Fuzzer:
-    """Makes requests by a seed and sends them to a port; `complaints` are those that were answered as none may be."""
+    """A client that sends random requests; `problems` are those without an answer or with a forbidden status."""
 
     def __init__(self, port: int, seed: int) -> None:
         self._port = port
         self._random = random.Random(seed)
         self.statuses: dict[int, int] = {}  # 0: closed without an answer
-        self.complaints: list[str] = []
+        self.problems: list[str] = []
 
     def run(self, count: int) -> None:
         for _ in range(count):
@@ -239,7 +239,7 @@ class Fuzzer:
             status = self._send(data)
             self.statuses[status] = self.statuses.get(status, 0) + 1
             if status and status not in ALLOWED:
-                self.complaints.append(f"{status}: {data[:2000]!r}")
+                self.problems.append(f"{status}: {data[:2000]!r}")
 
     def request(self) -> bytes:
         """Return the bytes of one request."""
@@ -312,8 +312,8 @@ class Fuzzer:
         return bytes(damaged)
 
     def _send(self, data: bytes) -> int:
-        """Return the status of the answer; 0 where the connection was closed without one."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=_SILENCE) as sock:
+        """Return the status of the answer; 0 if the connection was closed without one."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_TIMEOUT) as sock:
             try:
                 sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR) if self._random.random() < 0.02 else None
@@ -323,12 +323,12 @@ class Fuzzer:
 
     def _read_status(self, sock: socket.socket, data: bytes) -> int:
         answer = b""
-        end = time.monotonic() + _LONGEST
+        end = time.monotonic() + _READ_SECONDS
         while time.monotonic() < end or b"\r\n" not in answer:
             try:
                 piece = sock.recv(65536)
             except TimeoutError:
-                self.complaints.append(f"no answer: {data[:2000]!r}")
+                self.problems.append(f"no answer: {data[:2000]!r}")
                 return 0
             if not piece:
                 break

@@ -1,4 +1,4 @@
-"""The two runs, soak and fuzz, over a server that is there, and what they report."""
+"""The two runs, soak and fuzz, against a running server, and their reports."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import requests
 
 from tests.e2e.conftest import Server
-from tests.processes import wait_for
+from tests.processes import children, wait_for
 from tests.soak.fuzz import Fuzzer
+from tests.soak.memory import EngineMemory, resident_mib, slope
 from tests.soak.traffic import Client, Tally
 
+CACHE_MIB = 32  # of parked text; small, so that the engine's memory soon reaches its final level
+SETTINGS = {
+    "n_ctx": 8192,
+    "threads": 1,
+    "read_timeout": 2,
+    "embedding": True,
+    "props": True,
+    "cache_ram_mib": CACHE_MIB,
+}
 _SAMPLE_SECONDS = 2.0
+_QUIET = 1 / 3  # share of the time, at its end, without kills, so that one engine lives long enough to judge
 
 
 @dataclass
 class Report:
-    """Lines for people, and what must not be."""
+    """The result of a run: lines to print, and problems."""
 
     lines: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -39,7 +48,10 @@ class Report:
 
 
 def soak(server: Server, seconds: float, kill_every: float, clients: int, seed: int) -> Report:
-    """Let `clients` random clients work for `seconds`, killing the engine every `kill_every` seconds (0: never)."""
+    """Let `clients` random clients work for `seconds`, killing the engine every `kill_every` seconds (0: never).
+
+    The server has SETTINGS.
+    """
     report, tally = Report(), Tally()
     workers = sorted(server.workers)
     until = time.monotonic() + seconds
@@ -47,13 +59,13 @@ def soak(server: Server, seconds: float, kill_every: float, clients: int, seed: 
         threading.Thread(target=Client(server.port, seed + number, tally, until).run, daemon=True)
         for number in range(clients)
     ]
-    watched = Watcher(workers)
+    watched = Watcher(server)
     for thread in threads:
         thread.start()
-    kills = _kill_now_and_then(server, until, kill_every, watched)
+    kills = _kill_now_and_then(server, until, until - seconds * _QUIET, kill_every, watched)
     for thread in threads:
         thread.join(120)
-    report.demand(not any(thread.is_alive() for thread in threads), "a client has got no answer")
+    report.demand(not any(thread.is_alive() for thread in threads), "a client got no answer")
     _wait_idle(server, report)
     watched.sample()
     report.say(
@@ -75,7 +87,7 @@ def soak(server: Server, seconds: float, kill_every: float, clients: int, seed: 
 
 
 def fuzz(server: Server, count: int, clients: int, seed: int) -> Report:
-    """Send `count` requests that make no sense, from `clients` at once."""
+    """Send `count` invalid requests from `clients` clients at once."""
     report = Report()
     before = (server.engine, sorted(server.workers))
     fuzzers = [Fuzzer(server.port, seed + number) for number in range(clients)]
@@ -89,8 +101,8 @@ def fuzz(server: Server, count: int, clients: int, seed: int) -> Report:
     for fuzzer in fuzzers:
         for status, number in fuzzer.statuses.items():
             statuses[status] = statuses.get(status, 0) + number
-        report.problems += fuzzer.complaints
-    report.say(f"{sum(statuses.values())} requests that make no sense in {time.monotonic() - began:.0f} s, by status:")
+        report.problems += fuzzer.problems
+    report.say(f"{sum(statuses.values())} invalid requests in {time.monotonic() - began:.0f} s, by status:")
     report.say("  " + ", ".join(f"{status or 'closed'}: {number}" for status, number in sorted(statuses.items())))
     report.demand((server.engine, sorted(server.workers)) == before, "the engine or a worker was started again")
     report.demand("Traceback" not in server.logs, "there is a traceback in the logs")
@@ -99,12 +111,12 @@ def fuzz(server: Server, count: int, clients: int, seed: int) -> Report:
     return report
 
 
-def _kill_now_and_then(server: Server, until: float, every: float, watched: Watcher) -> int:
+def _kill_now_and_then(server: Server, until: float, quiet: float, every: float, watched: Watcher) -> int:
     kills, next_kill = 0, time.monotonic() + (every or float("inf"))
     while (now := time.monotonic()) < until:
         time.sleep(min(_SAMPLE_SECONDS, until - now))
         watched.sample()
-        if now > next_kill and until - now > 10:
+        if next_kill < now < quiet:
             os.kill(server.engine, signal.SIGKILL)
             kills, next_kill = kills + 1, now + every
     return kills
@@ -116,58 +128,53 @@ def _wait_idle(server: Server, report: Report) -> None:
             lambda: server.health() == 200 and server.metric("requests_processing") == 0, "it is idle", deadline=30
         )
     except (AssertionError, requests.RequestException) as error:
-        report.demand(False, f"the server is not idle: {error}")
+        report.demand(False, f"the server does not become idle: {error}")
 
 
 def _report_idle(server: Server, report: Report) -> None:
-    """Say what is held though nobody asks for anything: nothing but the tree's."""
+    """Report sequences, cells and calls that are in use without any request."""
     used, idle = server.metric("sequences_used"), server.metric("sequences_idle")
     cells, idle_cells = server.metric("kv_cells_used"), server.metric("kv_cells_idle")
     calls = server.metric("http_calls_open")
     report.say(
         f"at the end: {used - idle:.0f} sequences leaked, {cells - idle_cells:.0f} cells leaked, {calls:.0f} calls open"
     )
-    report.demand(used == idle, "sequences are held for nobody")
-    report.demand(cells == idle_cells, "cells are held for nobody")
-    report.demand(calls == 0, "calls are open for nobody")
+    report.demand(used == idle, "sequences leaked")
+    report.demand(cells == idle_cells, "cells leaked")
+    report.demand(calls == 0, "calls are still open")
 
 
 class Watcher:
-    """Memory and descriptors of the web workers, which nobody kills."""
+    """Memory of the engine, and memory and descriptors of the web workers, which are not killed."""
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._pids = pids
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pids = sorted(server.workers)
+        self._engine = EngineMemory(CACHE_MIB)
         self._began = time.monotonic()
         self._memory: list[tuple[float, float]] = []  # minutes, MiB
         self._descriptors: list[int] = []
         self.sample()
 
     def sample(self) -> None:
-        self._memory.append(((time.monotonic() - self._began) / 60, sum(map(_resident_mib, self._pids))))
+        minutes = (time.monotonic() - self._began) / 60
+        self._memory.append((minutes, sum(map(resident_mib, self._pids))))
+        if self._server.status["state"] == "running":
+            for pid in children(self._server.supervisor):
+                self._engine.sample(pid, minutes, resident_mib(pid))
         self._descriptors.append(sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in self._pids))
 
     def report(self, report: Report) -> None:
         later = self._memory[len(self._memory) // 2 :]  # at first caches fill
-        slope = _slope(later)
+        rise = slope(later)
         report.say(
             f"web workers: {self._memory[0][1]:.0f} MiB at first, {self._memory[-1][1]:.0f} MiB at last, "
-            f"{slope:+.2f} MiB a minute in the second half; descriptors {self._descriptors[0]} at first, "
+            f"{rise:+.2f} MiB a minute in the second half; descriptors {self._descriptors[0]} at first, "
             f"{max(self._descriptors)} at most, {self._descriptors[-1]} at last"
         )
         opened_once = 4 * len(self._pids)  # the engine's connection, files for metrics
         report.demand(self._descriptors[-1] <= self._descriptors[0] + opened_once, "descriptors leak")
         if later[-1][0] - later[0][0] > 5:
-            report.demand(slope < 0.5, "memory grows")
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of the line that fits best."""
-    mean_x = sum(x for x, _ in points) / len(points)
-    mean_y = sum(y for _, y in points) / len(points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
-
-
-def _resident_mib(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+            report.demand(rise < 0.5, "memory grows")
+        report.lines += self._engine.lines()
+        report.problems += self._engine.problems()

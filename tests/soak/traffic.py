@@ -1,4 +1,4 @@
-"""Random clients: any dialect, any n, streamed or whole; some leave early, some read slowly. A request has one outcome."""
+"""Random clients: any dialect, any n, streamed or not; some leave early, some read slowly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 CANCELLED, SLOW = 0.20, 0.05  # shares of the requests
-_TIMEOUT = 60.0  # seconds without a byte: nothing here takes as long
+_TIMEOUT = 60.0  # seconds without a byte; no request takes so long
 _WORDS = ("the", "old", "king", "said", "that", "nobody", "had", "seen", "a", "boat", "near", "his", "house")
 
 Body = dict[str, Any]
@@ -22,7 +22,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where a dialect is spoken, the names of its fields, and what ends its streams, well or with an error."""
+    """A dialect: its path, the names of its fields, and the ends of its streams, regular or with an error."""
 
     path: str
     limit: str
@@ -41,7 +41,7 @@ DIALECTS = (
 
 @dataclass
 class Tally:
-    """What has come of all requests so far; any thread may count."""
+    """Outcomes of all requests so far; any thread may count."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,7 +55,7 @@ class Tally:
 
 
 class Client:
-    """One client after another, until told to stop."""
+    """A client that sends one random request after another, until a point in time."""
 
     def __init__(self, port: int, seed: int, tally: Tally, until: float) -> None:
         self._port = port
@@ -71,10 +71,10 @@ class Client:
                 outcome = f"lost: {type(error).__name__}"
             self._tally.count(outcome)
             if outcome.startswith(("status 503", "lost")):
-                time.sleep(0.2)  # as a client that heeds Retry-After, only less patient
+                time.sleep(0.2)  # like a client that heeds Retry-After, but less patient
 
     def body(self, dialect: Dialect) -> Body:
-        """Return a request that makes sense."""
+        """Return a valid random request."""
         chance = self._random
         text = " ".join(chance.choices(_WORDS, k=int(chance.paretovariate(0.6)) % 400 + 1))
         body: Body = {"stream": chance.random() < 0.7, dialect.limit: chance.choice((1, 5, 20, 60, 200))}
@@ -112,7 +112,7 @@ class Client:
         try:
             sock.recv(4096)
         except TimeoutError:
-            pass  # it leaves while it waits or while its prompt is computed
+            pass  # it leaves in the queue or during prefill
         return "left"
 
     def _read_slowly(self, response: http.client.HTTPResponse) -> bytes:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "srb"
 
-SHARED = {"srb", "srb.errors", "srb.framing", "srb.logs", "srb.protocol", "srb.settings", "srb.gguf", "srb.systemd",
-          "srb.status", "srb.welcome"}  # fmt: skip
-SHELL = {  # the engine's outside: processes, sockets, threads
-    f"srb.engine.{name}"
-    for name in ("connection", "lifeline", "loop", "process", "pulse", "reports", "runtime", "states", "supervisor")
+WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls"}
+DIALECTS = {f"srb.web.dialects.{name}" for name in ("srb", "openai", "llamacpp", "legacy")}
+
+# Each package, and the packages of ours that its modules may import besides their own.
+MAY_IMPORT = {
+    "srb": set(),  # what both sides know
+    "srb.engine": {"srb", "srb.engine.tree"},  # the core
+    "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
+    "srb.engine.llama": {"srb", "srb.engine"},  # llama.cpp behind the core's Model
+    "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
+    "srb.launch": {"srb", "srb.web"},  # of the web only the counters that it gives back, see below
+    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops"},
+    "srb.web.bodies": {"srb"},
+    "srb.web.calls": {"srb", "srb.web", "srb.web.bodies"},
+    "srb.web.chat": {"srb"},
+    "srb.web.dialects": set(),
+    **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in DIALECTS},
+    "srb.web.ops": {*WEB_FRAME, *DIALECTS},
 }
-MODELS = {"srb.engine.fake"}
-MODELS |= {f"srb.engine.{path.stem}" for path in PACKAGE.glob("engine/llama*.py")}
-LAUNCHERS = {"srb.cli", "srb.flags", "srb.gunicorn_conf", "srb.gunicorn_worker", "srb.hub", "srb.options"}
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
 # What would make a run of the core differ from the next one, or reach out of it.
@@ -52,9 +60,10 @@ def _module(package: str, name: str) -> str:
 
 
 IMPORTS = {module_name(path): imports_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
-ENGINE = {name for name in IMPORTS if name.startswith("srb.engine.")}
-CORE = ENGINE - SHELL - MODELS
-WEB = {name for name in IMPORTS if name.startswith("srb.web")} | {"srb.client"}
+
+
+def package_of(module: str) -> str:
+    return module if module in MAY_IMPORT else module.rpartition(".")[0]
 
 
 def tops(modules: set[str]) -> set[str]:
@@ -65,73 +74,85 @@ def ours(modules: set[str]) -> set[str]:
     return {name for name in modules if name.partition(".")[0] == "srb"}
 
 
-def test_every_module_has_a_side() -> None:
-    assert "srb.engine.core" in CORE
-    assert set(IMPORTS) - {"srb.engine"} == SHARED | SHELL | MODELS | CORE | WEB | LAUNCHERS
+def test_every_package_is_in_the_table() -> None:
+    assert {module_name(path.parent / "__init__.py") for path in PACKAGE.rglob("*.py")} == set(MAY_IMPORT)
 
 
-def test_only_what_is_named_after_it_imports_llama_cpp() -> None:
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
+def test_a_package_imports_only_what_it_may(package: str) -> None:
+    for name, modules in IMPORTS.items():
+        if package_of(name) == package:
+            imported = {package_of(module) for module in ours(modules)}
+            assert imported <= MAY_IMPORT[package] | {package}, f"{name} imports from where it may not"
+
+
+def test_only_its_package_imports_llama_cpp() -> None:
     users = {name for name, modules in IMPORTS.items() if "llama_cpp" in tops(modules)}
-    assert "srb.engine.llama" in users
-    assert users <= MODELS
+    assert "srb.engine.llama.model" in users
+    assert {package_of(name) for name in users} == {"srb.engine.llama"}
 
 
-@pytest.mark.parametrize("name", sorted(CORE | {"srb.engine.fake"}))
-def test_the_core_has_no_clock_no_chance_and_no_way_out(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sorted(name for name in IMPORTS if package_of(name) in ("srb.engine", "srb.engine.tree"))
+)
+def test_the_core_imports_no_clock_no_randomness_and_no_io(name: str) -> None:
     seeded = {"random"} if name == "srb.engine.fake" else set()  # it draws from random.Random(seed) only
     assert not tops(IMPORTS[name]) & (FRAMEWORKS | OUTSIDE - seeded)
-    assert ours(IMPORTS[name]) <= CORE | {"srb.errors", "srb.protocol"}
+    shared = {module for module in ours(IMPORTS[name]) if package_of(module) == "srb"}
+    assert shared <= {"srb.errors", "srb.protocol", "srb.sampling_params"}
+    if name != "srb.engine.fake":
+        assert "srb.engine.fake" not in IMPORTS[name]
 
 
 def test_each_layer_of_the_core_knows_only_those_below_it() -> None:
     layers = [
-        *("model", "text", "node", "request", "match", "residency", "prefix_tree", "named_states", "state_actions"),
-        *("scheduler", "prompts", "branches", "core"),
+        *(
+            "model",
+            "tree.node",
+            "tree.match",
+            "tree.whole",
+            "tree.host",
+            "tree.idle",
+            "tree.residency",
+            "tree.prefix_tree",
+        ),
+        *("text", "request", "named_states", "state_actions", "scheduler", "prompts", "branches", "engine"),
     ]
     for place, name in enumerate(layers):
         above = {f"srb.engine.{other}" for other in layers[place:]}
         assert not IMPORTS[f"srb.engine.{name}"] & above, f"{name} imports what is above it"
 
 
-@pytest.mark.parametrize("name", sorted(SHELL | MODELS))
-def test_the_engine_knows_no_web(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sorted(name for name in IMPORTS if package_of(name) == "srb" or name.startswith("srb.engine"))
+)
+def test_the_engine_knows_no_web_framework(name: str) -> None:
     assert not tops(IMPORTS[name]) & FRAMEWORKS
-    assert not ours(IMPORTS[name]) & (WEB | LAUNCHERS)
+    if package_of(name) == "srb":
+        assert not tops(IMPORTS[name]) & {"llama_cpp", "numpy"}
 
 
-@pytest.mark.parametrize("name", sorted(WEB))
-def test_the_web_knows_no_engine(name: str) -> None:
-    assert ours(IMPORTS[name]) <= WEB | SHARED
+def test_the_tree_knows_no_requests() -> None:
+    for name, modules in IMPORTS.items():
+        if package_of(name) == "srb.engine.tree":
+            assert {module for module in ours(modules) if package_of(module) != "srb.engine.tree"} <= {
+                "srb.engine.model"
+            }
 
 
-@pytest.mark.parametrize("name", sorted(SHARED))
-def test_what_both_share_knows_neither(name: str) -> None:
-    assert ours(IMPORTS[name]) <= SHARED
-    assert not tops(IMPORTS[name]) & (FRAMEWORKS | {"llama_cpp", "numpy"})
+def test_launchers_know_no_more_of_the_web_than_its_counters() -> None:
+    for name, modules in IMPORTS.items():
+        if package_of(name) == "srb.launch":
+            assert {module for module in modules if module.startswith("srb.web")} <= {"srb.web.limits"}
 
 
-def test_launchers_know_the_runtime_folder_and_no_more_of_the_engine() -> None:
-    for name in LAUNCHERS:
-        counts = {"srb.web.limits"} if name == "srb.gunicorn_conf" else set()  # to give back what a dead worker held
-        assert ours(IMPORTS[name]) <= SHARED | LAUNCHERS | counts | {"srb.engine.runtime"}
-
-
-def test_nobody_unpickles() -> None:
+def test_pickle_is_not_imported() -> None:
     assert not {"pickle", "marshal", "shelve", "dill"} & tops(set().union(*IMPORTS.values()))
 
 
-@pytest.mark.parametrize(
-    ("module", "unwanted"),
-    [
-        ("srb.gunicorn_conf", {"llama_cpp", "gevent", "flask", "numpy"}),
-        ("srb.engine.supervisor", {"llama_cpp", "gevent", "flask", "gunicorn", "numpy", "srb.engine.core"}),
-        ("srb.engine.process", {"gevent", "flask", "gunicorn", "llama_cpp"}),
-        ("srb.web.app", {"llama_cpp", "srb.engine", "numpy"}),
-    ],
-)
-def test_what_a_process_must_not_load_it_does_not_load(module: str, unwanted: set[str]) -> None:
-    script = f"import os; os.environ['SRB_MODEL'] = 'fake:'; import sys, {module}; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not unwanted & set(loaded)
+def test_unit_tests_start_no_process() -> None:
+    """Such tests belong in tests/process and tests/e2e, since tests/unit has to finish in seconds."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        assert not imports_of(path) & {"subprocess", "multiprocessing"}, path.name
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert "Process" not in names, path.name

@@ -11,8 +11,15 @@ import pytest
 
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.settings import Settings
-from srb.web.chat import CHATML_STOPS, ChatTemplate, Conversation, check_configured, template_capabilities, template_for
-from srb.web.scripted import MODEL
+from srb.web.calls.scripted import MODEL
+from srb.web.chat.template import (
+    CHATML_STOPS,
+    ChatTemplate,
+    Conversation,
+    check_configured,
+    template_capabilities,
+    template_for,
+)
 from tests.unit import chat_templates as wild
 
 BOS, EOS = "<s>", "</s>"
@@ -65,7 +72,7 @@ def test_what_a_template_refuses_is_said_in_its_own_words() -> None:
     with pytest.raises(InvalidRequest, match="roles must alternate") as caught:
         prompt(wild.GEMMA, [*said("A"), *said("B")])
     assert caught.value.extra == {"param": "messages"}
-    with pytest.raises(InvalidRequest, match="cannot write"):
+    with pytest.raises(InvalidRequest, match="the chat template failed to render them"):
         prompt("{{ messages[0].content + 1 }}", said("A"))
 
 
@@ -145,7 +152,7 @@ def test_past_calls_have_their_arguments_as_the_template_wants_them() -> None:
     assert '<call>weather\n{"city": "Oslo"}<end><output>rain' in prompt(wild.DEEPSEEK, called(), tools=[TOOL])
 
 
-def test_past_calls_are_text_for_a_template_that_knows_none() -> None:
+def test_past_calls_are_text_for_a_template_without_tools() -> None:
     text = prompt(wild.CHATML, called(), tools=[TOOL])
     assert 'assistant\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call><|im_end|>' in text
     assert "<|im_start|>user\n<tool_response>\nrain\n</tool_response><|im_end|>" in text

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from srb import cli
-from srb.flags import BEFORE_START, FLAGS, Flag
-from srb.options import table
+from srb.launch import cli
+from srb.launch.flags import BEFORE_START, FLAGS, Flag
+from srb.launch.options import table
 from srb.settings import Settings
 
 KNOWN = Path(__file__).parent / "llama_server_flags.txt"
@@ -111,7 +111,11 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-v"], {"log_level": "debug"}),
         (["-lv", "1"], {"log_level": "error"}),
         (["--log-disable"], {"log_level": "error"}),
-        (["-r", "User:", "-r", "\\n\\q"], {"stop": '["User:","\\n\\\\q"]'}),
+        (["-r", "User:", "-r", "\\n\\q"], {"stop": '["User:","\\n\\\\q"]', "user_name": "User:"}),
+        (["--numa", "--n", "3"], {"numa": "distribute", "n": 3}),
+        (["--numa", "numactl"], {"numa": "numactl"}),
+        (["-r", "Fox:"], {"stop": '["Fox:"]', "user_name": "Fox:"}),
+        (["-r", "Fox:", "--user-name", "Hen:"], {"stop": '["Fox:"]', "user_name": "Hen:"}),
         (["--dry-sequence-breaker", "a", "--dry-sequence-breaker", "b"], {"dry_sequence_breakers": '["a","b"]'}),
         (["--dry-sequence-breaker", "none"], {"dry_sequence_breakers": "[]"}),
         (["--samplers", "top_k;min_p"], {"samplers": "top_k;min_p"}),
@@ -188,14 +192,36 @@ def test_a_flag_without_effect_is_one_line_and_takes_its_words(
     words = [] if flag.switch else [(*flag.optional, "--port")[0]] * flag.words
     assert serve(name, *words, "--n", "3", name, *words) == Settings(n=3)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == [f"srb: {name} has no effect here: {flag.why}"]
+    assert lines == [f"srb: {name} has no effect: {flag.why}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning", "other"),
+    [
+        (["-n", "2048"], "an answer has at most 2048 tokens", "is -c 2048, the number of branches --n 2048"),
+        (["-r", "64"], 'the text "64" ends every answer', "is --repeat-last-n 64"),
+    ],
+)
+def test_a_word_that_servers_use_for_different_things_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], meaning: str, other: str
+) -> None:
+    serve(*words)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"srb: {' '.join(words)}: {meaning}")
+    assert line.endswith(other)
+
+
+@pytest.mark.parametrize("words", [["-n", "-1"], ["-r", "User:"], ["--n-predict", "64"], ["--n", "3"], ["-c", "64"]])
+def test_a_word_with_one_meaning_is_no_line(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    serve(*words)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("name", "flag"), [pair for pair in spellings() if pair[1].refused])
 def test_a_flag_that_cannot_be_passed_over_is_refused(
     capsys: pytest.CaptureFixture[str], name: str, flag: Flag
 ) -> None:
-    assert f"{name} is not possible here: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
+    assert f"{name} is not supported: {flag.why}" in refusal(capsys, "serve", name, *["x"] * (not flag.switch))
 
 
 # Variables -----------------------------------------------------------------------------------------------------------
@@ -233,7 +259,7 @@ def test_a_flag_wins_over_an_srb_variable_and_that_over_llama_servers(
     [
         ("LLAMA_ARG_PORT", "x", "port (from LLAMA_ARG_PORT): "),
         ("LLAMA_ARG_UI", "maybe", "LLAMA_ARG_UI: should be on or off, got 'maybe'"),
-        ("LLAMA_ARG_DOCKER_REPO", "gemma3", "LLAMA_ARG_DOCKER_REPO is not possible here"),
+        ("LLAMA_ARG_DOCKER_REPO", "gemma3", "LLAMA_ARG_DOCKER_REPO is not supported"),
     ],
 )
 def test_a_variable_that_is_wrong_is_named(
@@ -248,7 +274,10 @@ def test_a_variable_without_effect_is_one_line(
 ) -> None:
     monkeypatch.setenv("LLAMA_ARG_THREADS_HTTP", "4")
     assert serve() == Settings()
-    assert capsys.readouterr().err == "srb: LLAMA_ARG_THREADS_HTTP has no effect here: the web server has no threads\n"
+    assert (
+        capsys.readouterr().err
+        == "srb: LLAMA_ARG_THREADS_HTTP has no effect: web workers use greenlets instead of threads\n"
+    )
 
 
 # Fetching ------------------------------------------------------------------------------------------------------------
@@ -315,7 +344,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         (["serve", "--ports", "1"], "unknown option --ports; did you mean --port?"),
         (["serve", "--n-ct", "1"], "unknown option --n-ct; did you mean --n-ctx?"),
         (["serve", "--nothing-of-the-kind"], "unknown option --nothing-of-the-kind; see srb serve --help"),
-        (["serve", "model.gguf"], "unexpected word 'model.gguf'; options begin with a dash"),
+        (["serve", "model.gguf"], "unexpected argument 'model.gguf'; options begin with a dash"),
         (["serve", "--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (["serve", "--n"], "--n needs a value"),
         (["serve", "--control-vector-layer-range", "1"], "--control-vector-layer-range needs 2 values"),
@@ -323,14 +352,14 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         (["serve", "--grammar-file", "/nowhere.gbnf"], "cannot read /nowhere.gbnf: No such file"),
         (["serve", "--ssl-key-file", "key.pem"], "HTTPS needs both ssl_key_file and ssl_cert_file"),
         (["serve", "--api-key-file", "/nowhere"], "cannot read /nowhere: No such file"),
-        (["serve", "--api-key", ""], "--api-key has no key"),
+        (["serve", "--api-key", ""], "--api-key is empty; give a key, or leave the option out"),
         (["serve", "--hf-file", "x.gguf"], "--hf-file needs --hf-repo"),
         (["serve", "-m", "x.gguf", "-hf", "a/b"], "-hf and -m exclude each other"),
         (["sevre"], "invalid choice: 'sevre'"),
         ([], "required: COMMAND"),
     ],
 )
-def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert message in refusal(capsys, *arguments)
 
 

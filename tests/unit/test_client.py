@@ -13,8 +13,15 @@ import orjson
 import pytest
 
 from srb import protocol
-from srb.client import EngineClient, Mailbox
-from srb.errors import EngineLoading, EngineRestarted, InvalidRequest, ModelLoadFailed, ShuttingDown, Unavailable
+from srb.errors import (
+    BodyTooLarge,
+    EngineLoading,
+    EngineRestarted,
+    ForeignEngine,
+    InvalidRequest,
+    ModelLoadFailed,
+    Unavailable,
+)
 from srb.framing import FrameSocket
 from srb.protocol import (
     VERSION,
@@ -29,17 +36,21 @@ from srb.protocol import (
     Hello,
     Ready,
     Rejected,
+    Rerank,
     decode,
     encode,
 )
 from srb.settings import Settings
-from srb.web.scripted import MODEL
+from srb.web.calls import engine_client
+from srb.web.calls.engine_client import EngineClient
+from srb.web.calls.mailbox import Mailbox
+from srb.web.calls.scripted import MODEL, ScriptedClient
 
 Answer = Callable[["Engine", Any], None]
 
 
 class Engine:
-    """Listens where the engine would; greets each connection and hands every command to `answer`."""
+    """An engine's listening socket, which greets each connection and passes every command to `answer`."""
 
     def __init__(self, path: Path, answer: Answer, greeting: list[Any] | None = None) -> None:
         self.received: list[Any] = []
@@ -54,8 +65,11 @@ class Engine:
         self._serving = gevent.spawn(self._serve)
 
     def send(self, *events: Any) -> None:
+        self.send_frame(encode(events))
+
+    def send_frame(self, payload: bytes) -> None:
         assert self._frames is not None
-        self._frames.send(encode(events))
+        self._frames.send(payload)
 
     def hang_up(self) -> None:
         assert self._frames is not None
@@ -101,6 +115,10 @@ def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
             gevent.sleep(0.005)
 
 
+def is_connected(client: EngineClient) -> bool:
+    return repr(client).startswith("<EngineClient ready ")
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(runtime_dir=str(tmp_path))
@@ -110,7 +128,8 @@ def settings(tmp_path: Path) -> Settings:
 def client(settings: Settings) -> Iterator[EngineClient]:
     client = EngineClient(settings)
     yield client
-    client.close()
+    if client._keeper is not None:
+        client._keeper.kill()
 
 
 @pytest.fixture
@@ -126,12 +145,16 @@ def engine_at(settings: Settings) -> Iterator[Callable[..., Engine]]:
         engine.close()
 
 
-def test_nothing_connects_before_the_first_use(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+def test_nothing_connects_before_the_first_use(
+    client: EngineClient, engine_at: Callable[..., Engine], settings: Settings
+) -> None:
     engine = engine_at()
-    gevent.sleep(0.05)
-    assert engine.connections == 0
+    for number in (1, 2):  # the engine serves one after another: the second would wait for a client that has connected
+        with gevent.socket.socket(socket.AF_UNIX) as visitor:
+            visitor.connect(str(settings.socket_path))
+            eventually(lambda number=number: engine.connections == number)
     assert client.check_ready() == MODEL
-    assert engine.connections == 1
+    assert engine.connections == 3
 
 
 def test_without_an_engine_a_request_is_told_that_the_model_loads(client: EngineClient) -> None:
@@ -164,17 +187,93 @@ def test_an_engine_of_another_version_is_not_used(client: EngineClient, engine_a
     assert engine.received == []
 
 
+def test_an_engine_of_another_server_is_not_used_and_the_own_one_is(
+    settings: Settings, engine_at: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_client, "LONG_PAUSE", 0.01)
+    client = EngineClient(settings, server_id="mine")
+    other = engine_at(greeting=[Hello(VERSION, 1, "theirs"), Ready(MODEL.as_dict())])
+    with pytest.raises(ForeignEngine, match="runtime_dir"):
+        client.submit(generate())
+    assert (other.received, client.model) == ([], None)
+    other.close()
+    engine_at(greeting=[Hello(VERSION, 2, "mine"), Ready(MODEL.as_dict())])
+    eventually(lambda: is_connected(client))
+    assert client.submit(generate()).prompt_tokens == {"r1": 3}
+
+
+def test_without_an_id_the_runtime_folder_alone_decides(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+    engine_at(greeting=[Hello(VERSION, 1, "theirs"), Ready(MODEL.as_dict())])
+    assert client.submit(generate()).prompt_tokens == {"r1": 3}
+
+
 def test_garbage_from_the_engine_closes_the_connection_and_a_new_one_is_made(
     client: EngineClient, engine_at: Callable[..., Engine]
 ) -> None:
     engine = engine_at()
     mailbox = client.submit(generate())
-    assert engine._frames is not None
-    engine._frames.send(b"not a frame")
-    assert [event.slug for event in mailbox.take(5)] == ["engine_restarted"]
+    engine.send_frame(b"not a frame")
+    assert [event.code for event in mailbox.take(5)] == ["engine_restarted"]
     eventually(lambda: engine.connections == 2)
+    eventually(lambda: is_connected(client))
+    client.submit(generate("r2"))
+
+
+def test_any_error_of_the_reader_is_logged_and_a_new_connection_is_made(
+    client: EngineClient,
+    engine_at: Callable[..., Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def no_memory(payload: bytes) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(engine_client, "LONG_PAUSE", 0.01)
+    engine = engine_at()
+    mailbox = client.submit(generate())
+    with monkeypatch.context() as once:
+        once.setattr(engine_client, "decode", no_memory)
+        engine.send(Delta("r1", 0, " a", [1]))
+        assert [event.code for event in mailbox.take(5)] == ["engine_restarted"]
+    assert "MemoryError" in caplog.text
     eventually(lambda: client._connection)
     client.submit(generate("r2"))
+    assert engine.connections >= 2
+
+
+def test_a_command_that_cannot_be_sent_ends_its_connection_and_the_next_works(
+    client: EngineClient, engine_at: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = engine_at()
+    client.check_ready()
+    assert client._connection is not None
+    client._connection.send("no bytes")  # type: ignore[arg-type]
+    eventually(lambda: engine.connections == 2 and client._connection)
+    assert "a command could not be sent" in caplog.text
+    client.submit(generate("r2"))
+
+
+def test_a_command_larger_than_a_frame_is_refused_and_ends_no_connection(
+    client: EngineClient, engine_at: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_client, "MAX_FRAME", 1000)
+    engine = engine_at()
+    with pytest.raises(BodyTooLarge, match="at most 1000"):
+        client.submit(Generate("r1", ("x" * 1000,), (BranchSpec(1),)))
+    client.submit(generate("r2"))
+    assert engine.connections == 1
+    assert not any(mailbox for name, mailbox in client._mailboxes.items() if name == "r1")
+
+
+def test_a_reader_is_behind_if_much_of_a_frame_is_unread_when_the_next_one_arrives() -> None:
+    client = ScriptedClient(Settings(), lambda command: [[Accepted(command.request_id, 5)]])
+    mailbox = client.submit(generate())
+    frame = [Delta("r1", 0, "x" * 100_000, [1])]
+    connection: Any = client._connection
+    assert not client._deliver(connection, frame)
+    assert client._deliver(connection, frame)
+    mailbox.take()
+    assert not client._deliver(connection, frame)
 
 
 def test_a_refusal_is_raised_with_its_class_and_extras(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
@@ -229,7 +328,7 @@ def test_an_abandoned_request_ends_at_once_and_the_engine_is_told_once(
     mailbox = client.submit(generate())
     client.cancel("r1")
     client.cancel("r1")
-    assert [event.slug for event in mailbox.take(5)] == ["cancelled"]
+    assert [event.code for event in mailbox.take(5)] == ["cancelled"]
     client.cancel("r9", index=0)  # unknown: not sent
     client.submit(generate("r2"))
     client.cancel("r2", index=1)
@@ -260,9 +359,9 @@ def test_the_client_comes_back_by_itself_when_a_new_engine_listens(
     first = engine_at()
     client.submit(generate())
     first.close()
-    eventually(lambda: client._connection is None)
+    eventually(lambda: not is_connected(client))
     engine_at()
-    eventually(lambda: client._connection)
+    eventually(lambda: is_connected(client))
     assert client.submit(generate("r2")).prompt_tokens == {"r2": 3}
 
 
@@ -278,18 +377,18 @@ def test_many_greenlets_send_whole_frames(client: EngineClient, engine_at: Calla
 def test_stats_are_asked_for_and_have_a_deadline(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     def count(engine: Engine, command: Any) -> None:
         if isinstance(command, GetStats) and len(engine.received) == 1:
-            engine.send(protocol.Answer(command.request_id, {"n_decode_total": 4.0}))
+            engine.send(protocol.Reply(command.request_id, {"n_decode_total": 4.0}))
 
     engine_at(count)
     assert client.stats() == {"n_decode_total": 4.0}
     with pytest.raises(Unavailable, match="did not answer"):
         client.stats(deadline=0.02)
-    assert not client._mailboxes
+    assert "0 requests open" in repr(client)
 
 
 def test_bytes_of_tokens_survive_the_wire(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     def split(engine: Engine, command: Any) -> None:
-        engine.send(protocol.Answer(command.request_id, ["\xe2\x98", "\x83"]))
+        engine.send(protocol.Reply(command.request_id, ["\xe2\x98", "\x83"]))
 
     engine = engine_at(split)
     assert client.detokenize([5, 6]) == ["☃".encode()[:2], "☃".encode()[2:]]
@@ -302,22 +401,14 @@ def test_a_refused_command_raises_its_error(client: EngineClient, engine_at: Cal
         client.tokenize(["a", 99999])
 
 
-def test_the_engine_hears_that_nobody_waits_any_more(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
+def test_an_abandoned_command_is_cancelled_in_the_engine(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
     engine = engine_at(say_nothing)
     with pytest.raises(Unavailable):
-        client.rerank("a", ["b"], deadline=0.02)
+        client.ask(Rerank("q", "a", ("b",)), deadline=0.02)
     eventually(lambda: len(engine.received) == 2)
     assert engine.received[1] == Cancel(engine.received[0].request_id)
-
-
-def test_a_closed_client_refuses_and_stays_closed(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
-    engine_at()
-    mailbox = client.submit(generate())
-    client.close()
-    client.close()
-    assert [event.slug for event in mailbox.take(5)] == ["shutting_down"]
-    with pytest.raises(ShuttingDown):
-        client.submit(generate("r2"))
 
 
 def test_silence_is_an_empty_list() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from srb.flags import FLAGS
+from srb.launch.flags import FLAGS
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.bodies.completion import CompletionBody
 from srb.web.openapi import body_models, field_names
-from srb.web.schemas import CompletionBody
 from tools import compatibility
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -87,7 +87,7 @@ def test_states_are_the_ones_that_are_explained_and_what_differs_says_how(headin
 def test_every_route_is_listed_and_no_other_is_claimed() -> None:
     listed = {(method, path.strip("`")): state for method, path, state, _ in rows("Endpoints")}
     routes = {
-        (method, rule.rule)
+        (method, rule.rule.replace("<path:", "<"))
         for rule in create_app(Settings()).url_map.iter_rules()
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
@@ -109,7 +109,7 @@ def test_every_field_of_llama_server_is_listed_as_not_ours(heading: str, theirs:
 
 
 def test_the_options_are_those_of_the_command_line() -> None:
-    assert compatibility.render() in PAGE.read_text(), "run: python -m tools.compatibility"
+    assert compatibility.render() in PAGE.read_text(), "run: python -m tools.generated"
 
 
 def test_what_an_option_is_said_to_set_is_a_setting() -> None:

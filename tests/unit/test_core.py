@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from srb.engine.core import EngineFault
+from srb.engine.engine import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
-from srb.engine.prefix_tree import MOST_ROOTS
+from srb.engine.tree.prefix_tree import MAX_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import (
     ContextShift,
@@ -24,7 +24,7 @@ from srb.protocol import (
     GetSlots,
     Progress,
     PromptDone,
-    PromptProbs,
+    PromptLogprobs,
     Rejected,
     Rerank,
     SetAdapters,
@@ -223,7 +223,7 @@ def test_row_03_a_request_that_waits_too_long_fails_and_holds_nothing() -> None:
     waiting = driver.result(driver.submit("another one"))
     driver.run()
     [failed] = waiting.terminal
-    assert (failed.slug, failed.error.http_status, failed.error.retry_after) == ("queue_timeout", 503, 5)
+    assert (failed.code, failed.error.http_status, failed.error.retry_after) == ("queue_timeout", 503, 5)
     assert driver.result(running).ends[0].length == 400
 
 
@@ -251,12 +251,14 @@ def test_row_20_a_prompt_that_takes_too_long_ends_without_text() -> None:
         ([10**9], {}, "prompt"),
         ([-1], {}, "prompt"),
         ([5] * 600, {}, "600 tokens"),
-        (PROMPT, {"logit_bias": ((10**9, 1.0),)}, "logit_bias"),
+        (PROMPT, {"logit_bias": ((-1, 1.0),)}, "logit_bias"),
         (PROMPT, {"logit_bias": ((1, 1.0),) * 2000}, "logit_bias"),
         (PROMPT, {"grammar": "(" * 200}, "grammar"),
     ],
 )
-def test_what_native_code_would_abort_on_is_refused_by_name(prompt: Sequence[int], options: dict, named: str) -> None:
+def test_input_that_would_abort_native_code_is_refused_naming_its_field(
+    prompt: Sequence[int], options: dict, named: str
+) -> None:
     driver = Driver()
     with pytest.raises(InvalidRequest, match=named) as caught:
         driver.submit(prompt, n=4, **options)
@@ -274,7 +276,7 @@ def test_a_grammar_dead_end_ends_its_branch_with_an_error() -> None:
     driver = Driver()
     outcome = driver.result(driver.submit(PROMPT, n=2, grammar='root ::= "a"'))
     driver.run()
-    assert [(end.reason, end.slug) for end in outcome.ends.values()] == [(FinishReason.ERROR, "grammar_dead_end")] * 2
+    assert [(end.reason, end.code) for end in outcome.ends.values()] == [(FinishReason.ERROR, "grammar_dead_end")] * 2
 
 
 def test_no_room_shrinks_the_batch_and_fails_nobody() -> None:
@@ -331,7 +333,7 @@ def test_fail_all_gives_every_request_its_terminal_event() -> None:
     ids = [driver.submit(PROMPT, n=2) for _ in range(3)]
     driver.step()
     driver.take(driver.engine.fail_all(ShuttingDown("the server is shutting down")))
-    assert [driver.result(request_id).terminal[0].slug for request_id in ids] == ["shutting_down"] * 3
+    assert [driver.result(request_id).terminal[0].code for request_id in ids] == ["shutting_down"] * 3
     driver.check_drained()
 
 
@@ -389,7 +391,9 @@ def test_a_time_limit_ends_a_branch_at_the_end_of_a_line() -> None:
     newline = FakeModel().tokenize("\n", False, False)[0]
     driver = Driver()
     # The clock ticks a millisecond a reading, so a few tokens are enough.
-    outcome = driver.result(driver.submit(PROMPT, max_tokens=60, max_ms=5, logit_bias=((newline, 6.0),), seed=3))
+    outcome = driver.result(
+        driver.submit(PROMPT, max_tokens=60, t_max_predict_ms=5, logit_bias=((newline, 6.0),), seed=3)
+    )
     driver.run()
     end = outcome.ends[0]
     assert (end.reason, end.truncated) == (FinishReason.LIMIT, False)
@@ -397,7 +401,7 @@ def test_a_time_limit_ends_a_branch_at_the_end_of_a_line() -> None:
     assert outcome.texts[0].endswith("\n")
 
 
-def test_a_text_cannot_end_before_its_least_length() -> None:
+def test_a_text_cannot_end_before_min_tokens() -> None:
     driver = Driver()
     outcome = driver.result(driver.submit(PROMPT, max_tokens=40, min_tokens=5, logit_bias=((EOS, 1000.0),)))
     driver.run()
@@ -410,7 +414,7 @@ def test_settings_that_forbid_every_token_end_the_branch_with_an_error() -> None
         driver.submit(PROMPT, n=2, logit_bias=tuple((i, None) for i in range(driver.model.n_vocab)))
     )
     driver.run()
-    assert {(end.reason, end.slug, end.length) for end in outcome.ends.values()} == {("error", "grammar_dead_end", 0)}
+    assert {(end.reason, end.code, end.length) for end in outcome.ends.values()} == {("error", "grammar_dead_end", 0)}
 
 
 def test_slots_say_what_runs_in_which_sequence() -> None:
@@ -418,7 +422,7 @@ def test_slots_say_what_runs_in_which_sequence() -> None:
     request_id = driver.submit(PROMPT, n=3, seed=7, max_tokens=9, ignore_eos=True)
     for _ in range(4):
         driver.step()
-    slots = driver.engine.answer(GetSlots("q"))
+    slots = driver.engine.serve_query(GetSlots("q"))
     assert [slot["id"] for slot in slots] == list(range(driver.model.n_seq_max))
     busy = [slot for slot in slots if slot["is_processing"]]
     assert sorted((slot["index"], slot["seed"], slot["n_decoded"], slot["n_remain"]) for slot in busy) == [
@@ -428,7 +432,7 @@ def test_slots_say_what_runs_in_which_sequence() -> None:
     ]
     assert {slot["request_id"] for slot in busy} == {request_id}
     driver.run()
-    assert not any(slot["is_processing"] for slot in driver.engine.answer(GetSlots("q")))
+    assert not any(slot["is_processing"] for slot in driver.engine.serve_query(GetSlots("q")))
 
 
 def test_probabilities_after_sampling_have_their_own_names() -> None:
@@ -445,21 +449,21 @@ def test_a_grammar_wins_over_a_json_schema() -> None:
     driver = Driver()
     outcome = driver.result(driver.submit(PROMPT, grammar='root ::= "a"', json_schema="{}"))
     driver.run()
-    assert outcome.ends[0].slug == "grammar_dead_end"
+    assert outcome.ends[0].code == "grammar_dead_end"
     with pytest.raises(NotSupported):
         driver.submit(PROMPT, json_schema="{}")
     assert driver.model.open_samplers == 0
 
 
 def scores_of(outcome: Outcome) -> list[dict[str, Any]]:
-    return [prob for event in of_kind(outcome.events, PromptProbs) for prob in event.probs]
+    return [prob for event in of_kind(outcome.events, PromptLogprobs) for prob in event.probs]
 
 
 @pytest.mark.parametrize("n_seq_max", [2, 16])
 def test_every_token_of_a_prompt_is_scored_once_by_what_comes_before_it(n_seq_max: int) -> None:
     driver = Driver(FakeModel(n_seq_max=n_seq_max))
     tokens = driver.model.tokenize(PROMPT, True, True) * 20
-    outcome = driver.result(driver.submit(tokens, n_probs=2, prompt_probs=True))
+    outcome = driver.result(driver.submit(tokens, n_probs=2, prompt_logprobs=True))
     driver.run()
     scores = scores_of(outcome)
     assert [score["id"] for score in scores] == tokens
@@ -470,7 +474,7 @@ def test_every_token_of_a_prompt_is_scored_once_by_what_comes_before_it(n_seq_ma
         assert scores[place]["top_logprobs"] == prob["top_logprobs"]
         assert scores[place]["logprob"] <= scores[place]["top_logprobs"][0]["logprob"]
     order = [type(event) for event in outcome.events]
-    assert order.index(PromptDone) == 1 + order.count(PromptProbs)
+    assert order.index(PromptDone) == 1 + order.count(PromptLogprobs)
 
 
 def test_a_scored_prompt_is_computed_anew_and_kept_for_others() -> None:
@@ -478,7 +482,7 @@ def test_a_scored_prompt_is_computed_anew_and_kept_for_others() -> None:
     tokens = [7] * 40
     first = driver.result(driver.submit(tokens))
     driver.run()
-    scored = driver.result(driver.submit(tokens, prompt_probs=True))
+    scored = driver.result(driver.submit(tokens, prompt_logprobs=True))
     driver.run()
     after = driver.result(driver.submit(tokens))
     driver.run()
@@ -489,7 +493,7 @@ def test_a_scored_prompt_is_computed_anew_and_kept_for_others() -> None:
 
 def test_a_prompt_of_one_token_has_one_score() -> None:
     driver = Driver()
-    outcome = driver.result(driver.submit([7], prompt_probs=True))
+    outcome = driver.result(driver.submit([7], prompt_logprobs=True))
     driver.run()
     assert [score["logprob"] for score in scores_of(outcome)] == [None]
 
@@ -498,7 +502,7 @@ def test_branches_go_on_while_a_prompt_is_scored() -> None:
     driver = Driver(FakeModel(n_seq_max=4))
     first = driver.submit(PROMPT, n=2, max_tokens=40, ignore_eos=True)
     driver.step()
-    outcomes = [driver.result(driver.submit([5 + i] * 30, prompt_probs=True, max_tokens=2)) for i in range(2)]
+    outcomes = [driver.result(driver.submit([5 + i] * 30, prompt_logprobs=True, max_tokens=2)) for i in range(2)]
     driver.run()
     assert [len(scores_of(outcome)) for outcome in outcomes] == [30, 30]
     assert driver.result(first).texts[1] == solo(PROMPT, seed=2, max_tokens=40, ignore_eos=True).texts[0]
@@ -553,17 +557,17 @@ def test_a_command_for_embeddings_can_be_cancelled_or_fail_alone() -> None:
     driver.cancel("a")
     driver.model.fails_to_embed = True
     driver.run()
-    assert [driver.result(name).terminal[0].slug for name in ("a", "b")] == ["cancelled", "decode_failed"]
+    assert [driver.result(name).terminal[0].code for name in ("a", "b")] == ["cancelled", "decode_failed"]
     assert driver.result(first).texts == solo(PROMPT, 1, max_tokens=5).texts
 
 
-def test_what_waits_for_embeddings_ends_with_everything_else() -> None:
+def test_fail_all_ends_waiting_embeddings_too() -> None:
     driver = Driver(max_queue=2)
     for name in ("a", "b", "c"):
         driver.take(driver.engine.submit(driver.engine.prepare(Embed(name, (("the fox",),)))))
-    assert driver.result("c").terminal[0].slug == "queue_full"
+    assert driver.result("c").terminal[0].code == "queue_full"
     driver.take(driver.engine.fail_all(ShuttingDown("bye")))
-    assert [driver.result(name).terminal[0].slug for name in ("a", "b")] == ["shutting_down"] * 2
+    assert [driver.result(name).terminal[0].code for name in ("a", "b")] == ["shutting_down"] * 2
     assert not driver.engine.has_work
 
 
@@ -599,25 +603,25 @@ def test_pressure_changes_no_text_of_requests_with_different_scales() -> None:
         assert outcome.texts == expected.texts
 
 
-def test_scales_that_are_set_hold_for_requests_to_come() -> None:
+def test_set_scales_apply_to_future_requests() -> None:
     driver = Driver(FakeModel(n_adapters=2))
     before = driver.result(driver.submit(PROMPT))
-    told = driver.engine.answer(SetAdapters("q", ((1, 0.5),)))
+    told = driver.engine.serve_query(SetAdapters("q", ((1, 0.5),)))
     assert [adapter["scale"] for adapter in told] == [0.0, 0.5]
     after = driver.result(driver.submit(PROMPT))
     named = driver.result(driver.submit(PROMPT, lora=((1, 0.5),)))
     driver.run()
     assert before.texts != after.texts == named.texts
-    assert driver.engine.answer(GetAdapters("q")) == told
+    assert driver.engine.serve_query(GetAdapters("q")) == told
 
 
 @pytest.mark.parametrize("scales", [((2, 1.0),), ((-1, 1.0),), ((0, float("inf")),)])
-def test_scales_of_adapters_that_are_not_there_are_refused(scales: tuple[tuple[int, float], ...]) -> None:
+def test_scales_of_unknown_adapters_are_refused(scales: tuple[tuple[int, float], ...]) -> None:
     driver = Driver(FakeModel(n_adapters=2))
     with pytest.raises(InvalidRequest, match="lora"):
         driver.submit(PROMPT, lora=scales)
     with pytest.raises(InvalidRequest, match="lora"):
-        driver.engine.answer(SetAdapters("q", scales))
+        driver.engine.serve_query(SetAdapters("q", scales))
     assert driver.model.open_samplers == 0
 
 
@@ -626,7 +630,7 @@ def test_any_number_of_scales_leaves_a_bounded_number_of_roots() -> None:
     for number in range(200):
         driver.submit(PROMPT, lora=((0, float(number)),), max_tokens=2)
         driver.run()
-    assert len(driver.engine._tree._roots) <= MOST_ROOTS
+    assert driver.engine._tree.num_roots <= MAX_ROOTS
 
 
 def contexts(prompt: list[int], tokens: list[int], n_ctx: int, n_keep: int, n_discard: int) -> list[int]:
@@ -640,10 +644,12 @@ def contexts(prompt: list[int], tokens: list[int], n_ctx: int, n_keep: int, n_di
     return context
 
 
-@pytest.mark.parametrize("can_cut", [True, False])
+@pytest.mark.parametrize("supports_partial_reuse", [True, False])
 @pytest.mark.parametrize(("n_keep", "n_discard", "kept"), [(0, 0, 1), (3, 10, 4), (-1, 5, 7), (1000, 1, 46)])
-def test_a_branch_goes_on_past_the_contexts_end(can_cut: bool, n_keep: int, n_discard: int, kept: int) -> None:
-    driver = Driver(FakeModel(n_ctx_seq=50, can_cut=can_cut))
+def test_a_branch_goes_on_past_the_contexts_end(
+    supports_partial_reuse: bool, n_keep: int, n_discard: int, kept: int
+) -> None:
+    driver = Driver(FakeModel(n_ctx_seq=50, supports_partial_reuse=supports_partial_reuse))
     prompt = driver.model.tokenize(PROMPT, True, True)
     assert len(prompt) == 7
     shift = ContextShift(n_keep, n_discard)
@@ -670,7 +676,7 @@ def test_without_a_shift_and_with_siblings_a_branch_ends_at_the_contexts_end() -
         assert all((end.reason, end.truncated, end.length) == ("limit", True, 43) for end in outcome.ends.values())
 
 
-def test_a_shifted_branch_can_be_cancelled_and_shares_nothing_that_is_not_true() -> None:
+def test_a_shifted_branch_can_be_cancelled_and_leaves_no_wrong_text() -> None:
     driver = Driver(FakeModel(n_ctx_seq=50))
     request_id = driver.submit(PROMPT, max_tokens=-1, ignore_eos=True, shift=ContextShift())
     while not driver.engine.stats()["context_shifts_total"]:
@@ -684,6 +690,49 @@ def test_a_shifted_branch_can_be_cancelled_and_shares_nothing_that_is_not_true()
 
 
 @pytest.mark.parametrize("shift", [ContextShift(-2, 0), ContextShift(0, -1)])
-def test_a_shift_by_less_than_nothing_is_refused(shift: ContextShift) -> None:
+def test_a_negative_shift_is_refused(shift: ContextShift) -> None:
     with pytest.raises(InvalidRequest, match="n_keep"):
         Driver().submit(PROMPT, shift=shift)
+
+
+def begins_at_once(driver: Driver, prompt: str = "another one") -> bool:
+    """Whether a request that comes now begins with the next step."""
+    deferred = driver.engine.stats()["requests_deferred"]
+    driver.submit(prompt)
+    driver.step()
+    return driver.engine.stats()["requests_deferred"] == deferred
+
+
+@pytest.mark.parametrize(("n_seq_max", "n", "room"), [(4, 0, 3), (4, 1, 1), (4, 2, 0), (4, 3, 0), (4, 9, 0), (5, 2, 1)])
+def test_the_room_is_that_of_a_request_which_comes_now(n_seq_max: int, n: int, room: int) -> None:
+    driver = Driver(FakeModel(n_seq_max=n_seq_max, n_ctx=10_000))
+    if n:
+        driver.submit(PROMPT, n=n, max_tokens=-1, ignore_eos=True)
+    for _ in range(5):
+        driver.step()
+    assert driver.engine.stats()["branches_room"] == room
+    assert begins_at_once(driver) == (room > 0)
+
+
+def test_there_is_no_room_without_cells_or_behind_a_request_that_waits() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=256))
+    driver.submit(PROMPT, n=4, max_tokens=-1, ignore_eos=True)
+    driver.step()
+    assert driver.engine.stats()["branches_room"] > 0
+    driver.submit([7] * 200)
+    assert driver.engine.stats()["branches_room"] == 0
+    driver.step()
+    assert not begins_at_once(driver)
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=256))
+    driver.submit(PROMPT, n=4, max_tokens=-1, ignore_eos=True)
+    while driver.engine.stats()["branches_room"]:
+        driver.step()
+    assert not begins_at_once(driver, prompt="a text of words that is none too short for what is left")
+
+
+def test_a_request_that_has_just_come_has_its_room_already() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=10_000))
+    driver.submit(PROMPT)
+    assert driver.engine.stats()["branches_room"] == 13
+    driver.step()
+    assert driver.engine.stats()["branches_room"] == 13

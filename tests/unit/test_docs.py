@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from srb import cli
+from srb.launch import cli
 from srb.settings import Settings
+from tools import generated
 from tools.default_config import render
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = ROOT / "config" / "default.toml"
+
+PROSE = ("bench", "srb", "tools")
+UNREAD = ("tools/storyteller/",)  # not plain yet
+_RIDDLE = re.compile(r"(?:^|[.!?:][)\"'`]*\s+|\n\s*\n\s*)(What|Who|That)\b")
 
 
 def test_default_toml_holds_every_setting_with_its_default() -> None:
@@ -22,7 +30,29 @@ def test_default_toml_holds_every_setting_with_its_default() -> None:
 
 
 def test_default_toml_is_what_settings_say_of_themselves() -> None:
-    assert DEFAULTS.read_text() == render(), "run: python -m tools.default_config > config/default.toml"
+    assert DEFAULTS.read_text() == render(), "run: python -m tools.generated"
+
+
+def test_the_tables_of_sampling_parameters_are_what_the_parameters_say_of_themselves() -> None:
+    api, compatibility = generated.API.read_text(), generated.COMPATIBILITY.read_text()
+    assert api == generated.api_page(api), "run: python -m tools.generated"
+    assert compatibility == generated.compatibility_page(compatibility), "run: python -m tools.generated"
+
+
+def test_a_row_of_a_sampling_parameter_that_is_missing_or_wrong_is_written_anew() -> None:
+    api = generated.API.read_text()
+    wrong = api.replace("| `top_k` |", "| `top_k`, `top_p` |").replace("| `min_p` | 0 to 1,", "| `min_p` | 0 to 2,")
+    assert wrong.count("\n") == api.count("\n")
+    assert generated.api_page(wrong) == api
+    with pytest.raises(ValueError, match="no row of a sampling parameter under '## Request fields'"):
+        generated.api_page(api.replace("## Request fields", "## Fields"))
+
+
+def test_the_front_ends_of_the_page_are_those_whose_requests_are_tested() -> None:
+    table = (ROOT / "docs" / "front-ends.md").read_text().partition("|---|")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
+    requests = tomllib.loads((ROOT / "tests" / "e2e" / "front_ends" / "requests.toml").read_text())["request"]
+    assert rows == list(dict.fromkeys(each["client"] for each in requests))
 
 
 def test_every_setting_says_what_it_means() -> None:
@@ -44,3 +74,39 @@ def test_nginx_forwards_to_the_default_port_and_buffers_nothing() -> None:
     text = (ROOT / "config" / "nginx" / "srb.conf").read_text()
     assert f"127.0.0.1:{Settings().port};" in text
     assert "proxy_buffering off;" in text
+
+
+def plain_files() -> list[str]:
+    """Return the paths of all files of PROSE, without those of UNREAD, relative to the root."""
+    files = [str(path.relative_to(ROOT)) for folder in PROSE for path in (ROOT / folder).rglob("*.py")]
+    return sorted(name for name in files if not name.startswith(UNREAD))
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each docstring of a module, its classes and its functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text is not None:
+                yield node.body[0].lineno, text
+
+
+@pytest.mark.parametrize("name", plain_files())
+def test_no_sentence_of_a_docstring_begins_with_what_who_or_that(name: str) -> None:
+    found = [(line, text) for line, text in docstrings((ROOT / name).read_text()) if _RIDDLE.search(text)]
+    assert not found, "begin the sentence with the noun that it is about"
+
+
+@pytest.mark.parametrize(
+    "text", ["What is written.", "A file. Who reads it?", "A file.\n\nThat is all.", 'A "file." What?']
+)
+def test_a_sentence_that_begins_with_what_who_or_that_is_found(text: str) -> None:
+    assert _RIDDLE.search(text)
+    assert not _RIDDLE.search(text.replace("What", "Text").replace("Who", "Text").replace("That", "Text"))
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_no_setting_is_described_by_what_who_or_that(name: str) -> None:
+    description = Settings.model_fields[name].description
+    assert description
+    assert not re.search(r"(?:^|[.;:]\s+)(what|who|that)\b", description, re.IGNORECASE)

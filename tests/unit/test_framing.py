@@ -50,7 +50,7 @@ def test_frames_arrive_whole_however_the_stream_is_cut(payloads: list[bytes], si
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_at_all_get_through_as_anything_but_a_frame_or_an_error(garbage: bytes) -> None:
+def test_any_bytes_are_read_as_frames_or_an_error(garbage: bytes) -> None:
     frames = FrameSocket(Trickle(garbage, []), max_frame=100)  # type: ignore[arg-type]
     try:
         while True:
@@ -106,7 +106,10 @@ def test_close_wakes_a_thread_that_is_blocked_in_receive(pair: Pair) -> None:
     assert len(ended) == 1
 
 
-def test_close_may_be_called_again(pair: Pair) -> None:
+def test_close_may_be_called_again_and_both_ends_see_it(pair: Pair) -> None:
     frames = FrameSocket(pair[0])
     frames.close()
     frames.close()
+    with pytest.raises(OSError):
+        frames.send(b"late")
+    assert pair[1].recv(1) == b""

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from srb import hub
 from srb.errors import ConfigError
+from srb.launch import hub
 
 FILES = [
     "README.md", "mmproj-model-f16.gguf", "model.imatrix.gguf", "model-IQ4_XS.gguf", "model-Q3_K_M.gguf",
@@ -41,14 +41,14 @@ def test_without_q4_k_m_it_is_the_first() -> None:
     assert hub.choose(["b-Q8_0.gguf", "a-Q2_K.gguf"]) == ["a-Q2_K.gguf"]
 
 
-@pytest.mark.parametrize(("quant", "message"), [("Q5_K", "there is no Q5_K in it; it has "), ("4_K_M", "there is no")])
+@pytest.mark.parametrize(("quant", "message"), [("Q5_K", "no file for Q5_K; it has "), ("4_K_M", "no file for 4_K_M")])
 def test_a_quantization_that_is_not_there_is_said_with_those_that_are(quant: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         hub.choose(FILES, quant)
 
 
 def test_a_repository_without_a_model_is_said() -> None:
-    with pytest.raises(ConfigError, match="there is no GGUF file"):
+    with pytest.raises(ConfigError, match="the repository has no GGUF file"):
         hub.choose(["model.safetensors", "mmproj.gguf"])
 
 
@@ -89,7 +89,7 @@ def test_offline_the_cache_is_looked_at(package: list[Any]) -> None:
     assert package[0][2]["local_files_only"] is True
 
 
-def test_what_cannot_be_fetched_is_one_line(package: list[Any]) -> None:
+def test_a_failed_download_is_one_line(package: list[Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         hub.fetch_from_hub("no/where")
     assert caught.value.message.startswith("--hf-repo no/where: 404: no such repository and much more")
@@ -129,12 +129,12 @@ def test_a_model_is_fetched_from_an_address_once(site: str, tmp_path: Path, caps
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_what_is_not_at_an_address_is_one_line_and_leaves_no_model(site: str, tmp_path: Path) -> None:
+def test_a_wrong_address_is_one_line_and_leaves_no_model(site: str, tmp_path: Path) -> None:
     for url, offline, message in (
         (f"{site}/b.gguf", False, "HTTP Error 404"),
-        (f"{site}/b.gguf", True, "--offline was said"),
-        ("file:///etc/passwd", False, "should be the http or https address of a file"),
-        (f"{site}/", False, "should be the http or https address of a file"),
+        (f"{site}/b.gguf", True, "and --offline forbids the download"),
+        ("file:///etc/passwd", False, "should be the http or https URL of a file"),
+        (f"{site}/", False, "should be the http or https URL of a file"),
     ):
         with pytest.raises(ConfigError, match=message):
             hub.fetch_from_url(url, offline)

@@ -17,8 +17,8 @@ from srb.protocol import BranchSpec, Generate
 from srb.settings import Settings
 from srb.web import limits
 from srb.web.app import create_app
-from srb.web.limits import OpenLimit, RateLimit, give_back_calls, within
-from srb.web.scripted import ScriptedClient
+from srb.web.calls.scripted import ScriptedClient
+from srb.web.limits import OpenLimit, RateLimit, cap_max_tokens, give_back_calls
 
 SECOND = 10**9  # nanoseconds
 
@@ -32,16 +32,16 @@ def limits_of(commands: list[Generate]) -> list[int]:
 
 
 def test_all_branches_of_a_call_share_its_tokens() -> None:
-    assert limits_of(within([command(10, 20), command(30)], 60)) == [10, 20, 30]
-    with pytest.raises(InvalidRequest, match="'max_tokens': all branches of a request may have 59 tokens together"):
-        within([command(10, 20), command(30)], 59)
+    assert limits_of(cap_max_tokens([command(10, 20), command(30)], 60)) == [10, 20, 30]
+    with pytest.raises(InvalidRequest, match="'max_tokens': the branches of a request may have 59 tokens together"):
+        cap_max_tokens([command(10, 20), command(30)], 59)
 
 
 def test_branches_without_a_limit_get_an_equal_share() -> None:
-    assert limits_of(within([command(-1, -1, -1)], 100)) == [33, 33, 33]
-    assert limits_of(within([command(-1, -1)], 0)) == [-1, -1]
+    assert limits_of(cap_max_tokens([command(-1, -1, -1)], 100)) == [33, 33, 33]
+    assert limits_of(cap_max_tokens([command(-1, -1)], 0)) == [-1, -1]
     with pytest.raises(InvalidRequest):
-        within([command(-1, -1, -1)], 2)
+        cap_max_tokens([command(-1, -1, -1)], 2)
 
 
 def test_a_bucket_fills_again_and_says_when() -> None:
@@ -114,7 +114,7 @@ def test_workers_of_one_folder_count_the_same_open_requests(tmp_path: Path) -> N
         one.take("a")
 
 
-def test_what_a_dead_worker_had_open_is_given_back_and_what_others_have_is_not(tmp_path: Path) -> None:
+def test_a_dead_workers_open_requests_are_given_back_and_others_stay(tmp_path: Path) -> None:
     give_back_calls(tmp_path, [])  # nobody has counted anything
     assert not list(tmp_path.iterdir())
     limit = OpenLimit(1, tmp_path)
@@ -142,7 +142,7 @@ def test_without_limits_there_is_no_file_and_no_count(tmp_path: Path, monkeypatc
     assert not list(tmp_path.glob("*.sqlite*"))
 
 
-def test_what_cannot_be_counted_passes_and_the_log_says_so_once(
+def test_a_request_that_cannot_be_counted_passes_and_the_log_says_so_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "later"
@@ -151,7 +151,7 @@ def test_what_cannot_be_counted_passes_and_the_log_says_so_once(
         for _ in range(3):
             limit.take("a")
     [record] = caplog.records
-    assert record.getMessage().endswith("pass the limits for one client: unable to open database file")
+    assert record.getMessage().endswith("suspended, since requests cannot be counted: unable to open database file")
     assert OpenLimit(1, folder).take("a") is None
     folder.mkdir()
     limit.take("a")
@@ -159,10 +159,10 @@ def test_what_cannot_be_counted_passes_and_the_log_says_so_once(
         limit.take("a")
 
 
-def test_what_could_not_be_given_back_is_so_with_the_next_request(
+def test_a_request_that_could_not_be_given_back_is_given_back_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_PATIENCE", 0)
+    monkeypatch.setattr(limits, "_LOCK_TIMEOUT", 0)
     limit = OpenLimit(1, tmp_path)
     call = limit.take("a")
     assert call is not None

@@ -9,12 +9,12 @@ import pytest
 from pydantic import AliasChoices
 
 from srb.errors import ConfigError, ProtocolError, SRBError
-from srb.options import table
+from srb.launch.options import table
 from srb.protocol import FinishReason, SamplingParams
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.chat_schemas import ChatBody
-from srb.web.llamacpp_schemas import (
+from srb.web.bodies.completion import CompletionBody
+from srb.web.dialects.llamacpp.body import (
     DetokenizeBody,
     EmbeddingBody,
     InfillBody,
@@ -23,9 +23,9 @@ from srb.web.llamacpp_schemas import (
     SlotBody,
     TokenizeBody,
 )
+from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.dialects.openai.completion_body import TextCompletionBody
 from srb.web.openapi import body_models, field_names
-from srb.web.schemas import CompletionBody
-from srb.web.text_schemas import TextCompletionBody
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,21 +33,22 @@ API = (ROOT / "docs" / "api.md").read_text()
 CODE = re.findall(r"`([^`\n]+)`", "".join(page.read_text() for page in PAGES))  # what stands in `backticks`
 
 
-def test_every_route_is_documented() -> None:
+def all_routes() -> set[tuple[str, str]]:
     rules = create_app(Settings()).url_map.iter_rules()
-    routes = {(method, rule.rule) for rule in rules for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
+    return {(method, rule.rule.replace("<path:", "<")) for rule in rules for method in rule.methods or ()}
+
+
+def test_every_route_is_documented() -> None:
+    routes = {(method, path) for method, path in all_routes() if method not in ("HEAD", "OPTIONS")}
     assert routes
     for method, path in routes:
         assert f"`{method} {path}`" in API
 
 
 def test_no_route_is_documented_that_is_not_there() -> None:
-    rules = [
-        (method, rule.rule) for rule in create_app(Settings()).url_map.iter_rules() for method in rule.methods or ()
-    ]
     documented = [match.groups() for code in CODE if (match := re.fullmatch(r"(GET|POST|DELETE|PUT) (/\S*)", code))]
     assert documented
-    assert set(documented) <= set(rules)
+    assert set(documented) <= all_routes()
 
 
 def test_every_request_field_is_documented_under_all_its_names() -> None:
@@ -103,7 +104,7 @@ def test_every_error_that_a_client_may_see_is_documented() -> None:
     unseen = {ConfigError, ProtocolError}  # said at start, and between our own processes
     for error in subclasses(SRBError):
         if error not in unseen and error.__module__ == "srb.errors":
-            assert re.search(rf"\| {error.http_status} \| `{error.type}` \|.*\| `{error.slug}` \|", API), error.slug
+            assert re.search(rf"\| {error.http_status} \| `{error.type}` \|.*\| `{error.code}` \|", API), error.code
     for reason in FinishReason:
         assert f"`{reason}`" in API
 
@@ -121,10 +122,54 @@ def test_files_classes_and_methods_that_are_named_exist() -> None:
             assert f"def {match[2]}(" in body[0], code
 
 
+def tree_lines() -> dict[str, str]:
+    """Return the description of each path in the file tree of docs/architecture.md; a folder's path ends in a slash."""
+    tree = (ROOT / "docs" / "architecture.md").read_text().partition("## File tree\n\n```text\n")[2].partition("```")[0]
+    described: dict[str, str] = {}
+    folders: list[str] = []
+    for line in tree.splitlines():
+        name, _, description = line.strip().partition(" ")
+        folders = folders[: (len(line) - len(line.lstrip())) // 2]
+        path = "".join([*folders, name])
+        assert path not in described, f"{path} is in the file tree twice"
+        described[path] = description.strip()
+        if name.endswith("/"):
+            folders.append(name)
+    return described
+
+
+def test_the_file_tree_names_every_package_and_module_and_describes_each() -> None:
+    described = tree_lines()
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "srb").rglob("*.py")}
+    packages = {path.removesuffix("__init__.py") for path in modules if path.endswith("/__init__.py")}
+    modules = {path for path in modules if not path.endswith("/__init__.py")}
+    assert modules | packages <= described.keys()
+    for path, description in described.items():
+        assert (ROOT / path).exists(), path
+        assert description, path
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"], ids=lambda page: page.name)
+def test_no_sentence_begins_with_what_who_or_that(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"(?:^|[.!?:|]\W*\s)\W*((?:What|Who|That)\b.*)", prose, re.MULTILINE) == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the fragments that lead to a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_lead_to_files_and_headings(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        assert target.startswith("https://") or (page.parent / target).exists(), target
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
 
 
 def test_settings_flags_and_targets_that_are_named_exist() -> None:
@@ -140,8 +185,8 @@ def test_settings_flags_and_targets_that_are_named_exist() -> None:
         assert target in targets, target
 
 
-def test_the_settings_of_the_readme_have_the_defaults_they_say() -> None:
-    table = (ROOT / "README.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
+def test_the_settings_of_the_usage_page_have_the_defaults_they_say() -> None:
+    table = (ROOT / "docs" / "usage.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")]
     assert rows
     said_otherwise = {"model": "the storyteller", "threads": "one per core", "cache_cells": "by machine"}

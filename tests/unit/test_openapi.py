@@ -9,15 +9,18 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 from jsonschema_rs import Draft202012Validator, meta
-from pydantic import BaseModel, TypeAdapter
+from pydantic import ValidationError
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
 from srb.settings import Settings
-from srb.web.answers import ErrorAnswer, SRBCompletion, SRBEvent, TextCompletion, TextCompletionChunk
+from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
+from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
+from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 from srb.web.openapi import describe, field_names
-from srb.web.scripted import Script, ScriptedClient, count_to_three
-from srb.web.text_schemas import TextCompletionBody
+from tests.shapes import read
 
 
 def serve(script: Script = count_to_three) -> FlaskClient:
@@ -40,7 +43,7 @@ def test_every_route_is_described_with_a_summary_and_its_errors(document: dict[s
     app = create_app(Settings())
     described = {(method, path) for method, path, _ in bodies(document)}
     for rule in app.url_map.iter_rules():
-        path = rule.rule.replace("<", "{").replace(">", "}")
+        path = rule.rule.replace("<path:", "<").replace("<", "{").replace(">", "}")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             assert (method, path) in described
     for method, path, operation in bodies(document):
@@ -90,7 +93,7 @@ def test_fields_are_there_under_all_their_names_with_their_ranges(document: dict
         ("seed", [-1, 2**32 - 1], [-2, 2**32, 1.5]),
     ],
 )
-def test_what_the_schema_takes_the_server_takes(
+def test_bodies_that_the_schema_allows_are_accepted(
     document: dict[str, Any], field: str, good: list[Any], bad: list[Any]
 ) -> None:
     schema = {"$ref": "#/components/schemas/TextCompletionBody", "components": document["components"]}
@@ -119,7 +122,7 @@ def everything(command: Generate) -> Iterable[list[Event]]:
     yield [
         BranchEnded(request_id, 0, "word", 1, stopping_word="END", logprob=-0.5),
         BranchEnded(request_id, 1, "limit", 0, truncated=True),
-        BranchEnded(request_id, 2, "error", 0, slug="grammar_dead_end", message="no token fits"),
+        BranchEnded(request_id, 2, "error", 0, code="grammar_dead_end", message="no token fits"),
         Done(request_id, 5, 2, 1, 10.0, 30.0),
     ]
 
@@ -138,42 +141,47 @@ SAID: dict[str, Any] = {
 }
 
 
-def read(model: type[BaseModel], data: bytes) -> Any:
-    return model.model_validate_json(data, strict=True)
-
-
 def test_the_openai_dialects_answer_has_its_shape() -> None:
     http = serve(everything)
     answer = read(TextCompletion, http.post("/v1/completions", json={"model": "m", **SAID}).data)
-    assert [choice.finish_reason for choice in answer.choices] == ["stop", "length", "error"]
-    assert answer.choices[0].logprobs is not None
-    assert answer.choices[0].stop_reason == "END"
+    assert [choice["finish_reason"] for choice in answer["choices"]] == ["stop", "length", "error"]
+    assert answer["choices"][0]["logprobs"] is not None
+    assert answer["choices"][0]["stop_reason"] == "END"
 
 
 def test_each_chunk_of_the_openai_dialect_has_its_shape() -> None:
     text = serve(everything).post("/v1/completions", json={"stream": True, **SAID}).text
     chunks = [read(TextCompletionChunk, event) for event in events(text)]
-    assert [len(chunk.choices) for chunk in chunks] == [1, 1, 1, 1, 0]
-    assert chunks[-1].usage is not None
+    assert [len(chunk["choices"]) for chunk in chunks] == [1, 1, 1, 1, 0]
+    assert chunks[-1]["usage"] is not None
 
 
 def test_the_srb_dialects_answer_has_its_shape() -> None:
     body = {**SAID, "stream": False}
     answer = read(SRBCompletion, serve(everything).post("/v1/srb/completions", json=body).data)
-    assert [completion.reason for completion in answer.completions] == ["word", "limit", "error"]
-    assert answer.completions[0].logprobs
-    assert answer.completions[2].error is not None
+    assert [completion["reason"] for completion in answer["completions"]] == ["word", "limit", "error"]
+    assert answer["completions"][0]["logprobs"]
+    assert answer["completions"][2]["error"] is not None
 
 
 def test_each_event_of_the_srb_dialect_has_its_shape() -> None:
-    adapter: TypeAdapter[SRBEvent] = TypeAdapter(SRBEvent)
     text = serve(everything).post("/v1/srb/completions", json=SAID).text
-    found = [adapter.validate_json(event, strict=True).event for event in events(text)]
+    found = [read(SRBEvent, event)["event"] for event in events(text)]
     assert found == ["start", "stream", "stop", "stop", "error", "stop", "done"]
 
 
-@pytest.mark.parametrize("body", [{}, {"prompt": ""}, {"prompt": "x", "n": 0}, [1]])
+@pytest.mark.parametrize("body", [{}, {"prompt": []}, {"prompt": "x", "n": 0}, [1]])
 def test_an_error_has_its_shape(body: Any) -> None:
     answer = read(ErrorAnswer, serve().post("/v1/completions", json=body).data)
-    assert answer.error.code == 400
-    assert answer.error.type == "invalid_request_error"
+    assert answer["error"]["code"] == 400
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+def test_a_shape_refuses_a_key_too_many_or_too_few_at_any_depth() -> None:
+    text = serve(everything).post("/v1/srb/completions", json={**SAID, "stream": False}).text
+    for good, bad in (('"seeds":', '"seed":'), ('"cache_n":', '"cached":'), ('"bytes":', '"octets":')):
+        assert good in text
+        with pytest.raises(ValidationError):
+            read(SRBCompletion, text.replace(good, bad))
+        with pytest.raises(ValidationError):
+            read(SRBCompletion, text.replace(good, bad.replace('":', '":0,') + good))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.match import common_length
+from srb.engine.tree.match import CROWD, common_length
 from srb.protocol import Done
-from tests.engine_helpers import Driver, Outcome, solo
+from tests.engine_helpers import Driver, Outcome, parked_bytes, solo
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
 
@@ -51,7 +51,7 @@ def test_the_same_prompt_again_computes_nothing() -> None:
     assert driver.result(again).texts[1] == solo(PROMPT, seed=2).texts[0]
 
 
-def test_a_prompt_that_is_there_begins_without_a_decode_while_another_runs() -> None:
+def test_a_cached_prompt_begins_without_a_decode_while_another_runs() -> None:
     driver = Driver()
     driver.submit(PROMPT)
     driver.run()
@@ -86,7 +86,7 @@ def test_a_common_beginning_of_requests_at_once_is_computed_once() -> None:
         assert driver.result(request_id).texts[1] == solo([*beginning, *end], seed=i + 1).texts[0]
 
 
-def test_who_waits_for_a_prompt_goes_on_when_its_request_is_cancelled() -> None:
+def test_a_request_that_awaits_a_prompt_goes_on_when_that_prompt_is_cancelled() -> None:
     driver = Driver(FakeModel(n_ubatch=8))
     prompt = [7, 8, 9] * 30
     first, *others = [driver.submit(prompt, seed=i) for i in range(4)]
@@ -139,7 +139,7 @@ def test_parking_a_long_text_takes_many_steps_of_bounded_work() -> None:
     assert most <= 512
 
 
-def test_without_host_memory_the_least_recent_is_forgotten() -> None:
+def test_without_host_memory_the_least_recently_used_node_is_evicted() -> None:
     driver = Driver(cache_cells=40, cache_bytes=0)
     for prompt in ("a fox", PROMPT):
         driver.submit(prompt, n=2)
@@ -151,11 +151,13 @@ def test_without_host_memory_the_least_recent_is_forgotten() -> None:
 
 
 def test_host_memory_is_a_budget_too() -> None:
-    driver = Driver(cache_cells=0, cache_bytes=16 * 50)
+    budget = parked_bytes(3, 50)
+    driver = Driver(cache_cells=0, cache_bytes=budget)
     for i in range(10):
         driver.submit([10 + i] * 20, n=2)
         driver.run()
-        assert driver.engine.stats()["tree_parked_bytes"] <= 16 * 50
+        assert driver.engine.stats()["tree_parked_bytes"] <= budget
+    assert driver.engine.stats()["tree_nodes"] >= 2
 
 
 def test_a_deep_conversation_needs_one_sequence_for_its_path() -> None:
@@ -170,7 +172,7 @@ def test_a_deep_conversation_needs_one_sequence_for_its_path() -> None:
 
 
 def test_memory_that_cannot_be_cut_is_reused_at_exact_ends() -> None:
-    driver = Driver(FakeModel(can_cut=False))
+    driver = Driver(FakeModel(supports_partial_reuse=False))
     first = driver.submit(PROMPT, n=4, max_tokens=20, ignore_eos=True)
     driver.run()
     before = computed(driver)
@@ -193,3 +195,89 @@ def test_memory_that_cannot_be_cut_is_reused_at_exact_ends() -> None:
 )
 def test_common_length(a: list[int], b: list[int], offset: int, length: int) -> None:
     assert common_length(a, b, offset) == length
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_row_40_a_paused_branch_goes_on_where_anothers_prompt_ends(seed: int) -> None:
+    driver = Driver(FakeModel(n_ctx=70 + seed * 4, n_seq_max=4 + seed % 6))
+    ids = [driver.submit(PROMPT, n=2 + seed % 3, seed=seed + 10 * i, max_tokens=40, ignore_eos=True) for i in range(2)]
+    asked: set[tuple[int, ...]] = set()
+    for _ in range(2000):
+        for _, tokens in driver.paused():
+            if tuple(tokens) not in asked and len(asked) < 40:
+                asked.add(tuple(tokens))
+                driver.submit(tokens, max_tokens=1)
+        if not driver.engine.has_work:
+            break
+        driver.step()
+    driver.check_drained()
+    assert asked
+    for i, request_id in enumerate(ids):
+        for index, end in driver.result(request_id).ends.items():
+            assert (end.length, end.truncated) == (40, False)
+            expected = solo(PROMPT, seed + 10 * i + index, max_tokens=40, ignore_eos=True)
+            assert driver.result(request_id).texts[index] == expected.texts[0]
+
+
+def test_a_series_of_cached_prompts_does_not_starve_running_branches() -> None:
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=100))
+    driver.submit("a fox", max_tokens=1)
+    driver.run()
+    writer = driver.submit([5] * 30, max_tokens=200, ignore_eos=True)
+    for _ in range(5):
+        driver.step()
+    before = len(driver.result(writer).tokens[0])
+    for _ in range(20):
+        driver.submit("a fox", max_tokens=1)
+        driver.step()
+    assert len(driver.result(writer).tokens[0]) - before >= 10
+
+
+def test_logits_of_prompts_take_a_share_of_host_memory() -> None:
+    size = 4 * FakeModel().n_vocab
+    driver = Driver(FakeModel(n_ctx=10_000, n_seq_max=100), cache_bytes=8 * 5 * size)
+    for number in range(20):
+        driver.submit([10 + number] * 20, max_tokens=1)
+        driver.run()
+        assert driver.engine.stats()["tree_parked_bytes"] <= 5 * size
+    before = computed(driver)
+    driver.submit([10 + 19] * 20)  # among the last five: nothing is computed
+    driver.run()
+    assert computed(driver) == before
+    driver.submit([10] * 20)  # its logits are gone: one token brings them back
+    driver.run()
+    assert computed(driver) - before == 1
+
+
+def test_short_nodes_of_a_story_merge_and_are_cut_again() -> None:
+    driver = Driver(FakeModel(n_ctx=4000), cache_bytes=8 * 4 * FakeModel().n_vocab)
+    text, turns = driver.model.tokenize(PROMPT, True, True), []
+    for turn in range(40):
+        turns.append(text)
+        request_id = driver.submit(text, n=3, seed=turn * 3, max_tokens=4, ignore_eos=True)
+        driver.run()
+        text = [*text, *driver.result(request_id).tokens[turn % 3], 7]
+    nodes = driver.engine.stats()["tree_nodes"]
+    assert nodes < 40 * 3 + 10  # the turns' own nodes have merged: without that it were 40 × 4
+    for turn in (3, 20, 39):
+        before = computed(driver)
+        request_id = driver.submit([*turns[turn], 9], n=2, seed=500)
+        driver.run()
+        assert computed(driver) - before <= 2
+        assert driver.result(request_id).texts[1] == solo([*turns[turn], 9], seed=501).texts[0]
+
+
+def test_siblings_that_begin_alike_are_few_however_many_there_are() -> None:
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=64))
+    prompts = [[7, 8, 9, 10 + i % 40, 10 + i // 40] for i in range(200)]
+    for prompt in prompts:
+        driver.submit(prompt, max_tokens=1)
+        driver.run()
+    root = driver.engine._tree.root(())
+    crowds = [siblings for node in root.subtree() for siblings in node.children.values()]
+    assert max(map(len, crowds)) <= CROWD
+    before = computed(driver)
+    for prompt in prompts:
+        driver.submit([*prompt, 5], max_tokens=1)
+        driver.run()
+    assert computed(driver) - before <= 200 * 2

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from srb.errors import ContextExceeded, ProtocolError, QueueFull
 from srb.protocol import (
     Accepted,
-    Answer,
     BranchEnded,
     BranchSpec,
     Cancel,
@@ -30,9 +29,10 @@ from srb.protocol import (
     Hello,
     Progress,
     PromptDone,
-    PromptProbs,
+    PromptLogprobs,
     Ready,
     Rejected,
+    Reply,
     Rerank,
     SamplingParams,
     SetAdapters,
@@ -68,7 +68,7 @@ branch_specs = st.builds(
     max_tokens=small,
     stop=st.lists(words, max_size=2).map(tuple),
     sampling=sampling_params,
-    max_ms=small,
+    t_max_predict_ms=small,
     min_tokens=small,
     n_indent=small,
 )
@@ -85,7 +85,7 @@ generates = st.builds(
     lora=st.none() | scales,
     report_progress=st.booleans(),
     shift=st.none() | st.builds(ContextShift, small, small),
-    prompt_probs=st.booleans(),
+    prompt_logprobs=st.booleans(),
 )
 messages = st.one_of(
     generates,
@@ -107,10 +107,10 @@ messages = st.one_of(
     st.builds(GetAdapters, words),
     st.builds(SetAdapters, words, scales),
     st.builds(StateAction, words, words, words, small),
-    st.builds(Answer, words, json_objects | st.lists(small, max_size=3)),
+    st.builds(Reply, words, json_objects | st.lists(small, max_size=3)),
     st.builds(Progress, words, small, small, small, numbers),
     st.builds(PromptDone, words, small, small, numbers),
-    st.builds(PromptProbs, words, st.lists(json_objects, max_size=2)),
+    st.builds(PromptLogprobs, words, st.lists(json_objects, max_size=2)),
 )
 
 

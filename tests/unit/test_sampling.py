@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srb.engine.sampling import Stage, chain, remembered_tokens
+from srb.engine.sampling import SEEDED, Stage, chain, remembered_tokens
 from srb.protocol import SamplingParams
 
 
@@ -41,3 +41,23 @@ def test_only_chains_that_look_back_are_shown_the_prompt() -> None:
     assert remembered_tokens(SamplingParams()) == 0
     assert remembered_tokens(SamplingParams(presence_penalty=0.5, repeat_last_n=32)) == 32
     assert remembered_tokens(SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=100, repeat_penalty=1.2)) == 100
+
+
+def test_the_stages_that_depend_on_the_seed_are_those_that_are_known_to() -> None:
+    every = SamplingParams().samplers
+    found = set()
+    for params in (
+        SamplingParams(mirostat=1),
+        SamplingParams(mirostat=2),
+        SamplingParams(dry_multiplier=0.8, repeat_penalty=1.1, xtc_probability=0.5, typical_p=0.9, top_n_sigma=1.0),
+        SamplingParams(samplers=(*every, "infill", "adaptive_p")),
+    ):
+        pairs = zip(chain(params, seed=1), chain(params, seed=2), strict=True)
+        found |= {one.name for one, other in pairs if one != other}
+    assert found == SEEDED
+
+
+def test_a_breaker_that_is_named_twice_counts_once() -> None:
+    params = SamplingParams(dry_multiplier=0.8, dry_sequence_breakers=("a", "b", "a"))
+    [dry] = [stage for stage in chain(params, seed=1) if stage.name == "dry"]
+    assert dry.args[-1] == ("a", "b")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jinja2 import TemplateError
 
-from srb.web import sandbox
-from srb.web.sandbox import LimitExceeded, Sandbox
+from srb.web.chat import sandbox
+from srb.web.chat.sandbox import LimitExceeded, Sandbox
 
 LARGE = "x" * 4_000_000
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from srb.errors import InvalidRequest
-from srb.protocol import DEFAULT_SAMPLERS, ContextShift, Generate, SamplingParams
+from srb.protocol import ContextShift, Generate, SamplingParams
+from srb.sampling_params import DEFAULT_SAMPLERS
 from srb.settings import Settings
-from srb.web.schemas import CompletionBody
+from srb.web.bodies.completion import CompletionBody
 
 SETTINGS = Settings()
 INT32 = 2**31 - 1
@@ -62,12 +63,14 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("seed", -2, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got -2"),
         ("seed", 2**32, "Field 'seed': Value must be between -1 <= value <= 4294967295, but got 4294967296"),
         ("repeat_penalty", 0, "Field 'repeat_penalty': must be more than 0, but got 0.0"),
+        ("sampler_seed", -2, "Field 'sampler_seed': Value must be between -1 <= value <= 4294967295, but got -2"),
+        ("dynatemp_low", 1.5, "Field 'dynatemp_low': must not be more than dynatemp_high, which is 1.0, but got 1.5"),
         ("temperature", "hot", "Field 'temperature': Input should be a valid number, but got \"hot\""),
         ("temperature", True, "Field 'temperature': Input should be a valid number, but got true"),
         ("top_k", 40.5, "Field 'top_k': Input should be a valid integer, but got 40.5"),
         ("stop", 3, "Field 'stop': must be a string or a list of strings"),
         ("stop", ["a", 3], "Field 'stop': must be a list of strings"),
-        ("stop", ["a"] * 257, "Field 'stop': has 257 entries; at most 256 are taken"),
+        ("stop", ["a"] * 257, "Field 'stop': has 257 entries; at most 256 are allowed"),
         ("stop", "a" * 8193, "Field 'stop': has more than 8192 characters"),
         ("samplers", {}, "Field 'samplers': must be a list of names or a string of letters"),
         ("dry_sequence_breakers", [], "Field 'dry_sequence_breakers': must not be empty"),
@@ -75,7 +78,7 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("logit_bias", "x", "Field 'logit_bias': must be an object or a list of [token, bias] pairs"),
         ("logit_bias", [[-1, 1.0]], "Field 'logit_bias': -1 is not a token id"),
         ("logit_bias", {"1": 1e300}, "Field 'logit_bias': Value must be between"),
-        ("logit_bias", [[i, 1] for i in range(1025)], "Field 'logit_bias': has 1025 entries; at most 1024 are taken"),
+        ("logit_bias", [[i, 1] for i in range(1025)], "Field 'logit_bias': has 1025 entries; at most 1024 are allowed"),
         ("logprobs", -1, "Field 'logprobs': Value must be between 0 <= value <= 256, but got -1"),
         ("grammar", "x" * 65537, "Field 'grammar': is longer than 65536 bytes"),
         ("grammar", 3, "Field 'grammar': Input should be a valid string, but got 3"),
@@ -93,20 +96,18 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("lora", [{"id": 0}], "Field 'lora': must be a list of objects with an integer 'id' and a number 'scale'"),
         ("lora", [{"id": True, "scale": 1}], "Field 'lora': must be a list of objects with an integer 'id'"),
         ("lora", [{"id": -1, "scale": 1}], f"Field 'lora': Value must be between 0 <= value <= {INT32}, but got -1"),
-        ("lora", [{"id": i, "scale": 1} for i in range(65)], "Field 'lora': has 65 entries; at most 64 are taken"),
-        ("prompt", "", "Field 'prompt': must not be empty"),
+        ("lora", [{"id": i, "scale": 1} for i in range(65)], "Field 'lora': has 65 entries; at most 64 are allowed"),
         ("prompt", [], "Field 'prompt': must not be empty"),
         ("prompt", [[]], "Field 'prompt': must not be empty"),
-        ("prompt", ["", ""], "Field 'prompt': must not be empty"),
         ("prompt", None, "Field 'prompt': is required"),
-        ("prompt", 3, "Field 'prompt': must be a string, an array of token ids and strings, or a list of those"),
+        ("prompt", 3, "Field 'prompt': must be a string, a list of token ids and strings, or a list of such prompts"),
         ("prompt", {"a": 1}, "Field 'prompt': an object as a prompt must have a string \"prompt_string\""),
-        ("prompt", {"prompt_string": "x", "multimodal_data": ["aa"]}, "Field 'prompt': has multimodal_data"),
-        ("prompt", [1, True], "Field 'prompt': a prompt holds strings and token ids, but got true"),
-        ("prompt", [1, -5], "Field 'prompt': a prompt holds strings and token ids, but got -5"),
-        ("prompt", [1, 2**31], "Field 'prompt': a prompt holds strings and token ids, but got 2147483648"),
-        ("prompt", [[[1]]], "Field 'prompt': a prompt holds strings and token ids, but got a list"),
-        ("prompt", ["x"] * 257, "Field 'prompt': has 257 prompts; at most 256 are taken"),
+        ("prompt", {"prompt_string": "x", "multimodal_data": ["aa"]}, "Field 'prompt': multimodal_data is not supported"),
+        ("prompt", [1, True], "Field 'prompt': a prompt consists of strings and token ids, but got true"),
+        ("prompt", [1, -5], "Field 'prompt': a prompt consists of strings and token ids, but got -5"),
+        ("prompt", [1, 2**31], "Field 'prompt': a prompt consists of strings and token ids, but got 2147483648"),
+        ("prompt", [[[1]]], "Field 'prompt': a prompt consists of strings and token ids, but got a list"),
+        ("prompt", ["x"] * 257, "Field 'prompt': has 257 prompts; at most 256 are allowed"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_naming_its_field(field: str, value: Any, message: str) -> None:
@@ -116,10 +117,29 @@ def test_a_bad_value_is_refused_naming_its_field(field: str, value: Any, message
     assert error.extra["param"] in (field, "n")
 
 
-def test_what_ends_a_branch_reaches_every_branch() -> None:
+@pytest.mark.parametrize(
+    ("given", "prompts"),
+    [
+        ("", [("",)]),
+        (["", ""], [("",), ("",)]),
+        ([["", ""]], [("",)]),
+        (["", "x"], [("",), ("x",)]),
+        ([["", "x"], [7]], [("x",), (7,)]),
+        ({"prompt_string": ""}, [("",)]),
+    ],
+)
+def test_an_empty_text_is_a_prompt_of_nothing_else(given: Any, prompts: list[Any]) -> None:
+    assert [command.prompt for command in commands(prompt=given)] == prompts
+
+
+def test_a_seed_has_kobolds_name_too() -> None:
+    assert [branch.seed for branch in commands(sampler_seed=7, n=2)[0].branches] == [7, 8]
+
+
+def test_limits_reach_every_branch() -> None:
     (command,) = commands(n=2, t_max_predict_ms=500, n_indent=4, min_tokens=3, n_predict=9)
     for branch in command.branches:
-        assert (branch.max_ms, branch.n_indent, branch.min_tokens, branch.max_tokens) == (500, 4, 3, 9)
+        assert (branch.t_max_predict_ms, branch.n_indent, branch.min_tokens, branch.max_tokens) == (500, 4, 3, 9)
 
 
 def test_the_context_is_shifted_only_where_the_server_does_so() -> None:
@@ -173,9 +193,23 @@ def test_a_grammar_wins_over_a_json_schema_and_an_empty_schema_means_any_object(
         ({"nsigma": 1}, {"top_n_sigma": 1.0}),
         ({"rep_pen": 1.1, "repetition_penalty": 1.2}, {"repeat_penalty": 1.2}),
         ({"dry_sequence_breakers": '["\\n", "x"]'}, {"dry_sequence_breakers": ("\n", "x")}),
+        ({"dry_sequence_breakers": '"\\n", "x"'}, {"dry_sequence_breakers": ("\n", "x")}),
         ({"samplers": "kpt"}, {"samplers": ("top_k", "top_p", "temperature")}),
         ({"samplers": ["top-k", "nucleus", "k", "what", 3, "temp"]}, {"samplers": ("top_k", "top_p", "temperature")}),
         ({"samplers": "k" * 1000}, {"samplers": ("top_k",)}),
+        ({"mirostat_mode": 2, "mirostat": 1}, {"mirostat": 1}),
+        ({"grammar_string": ""}, {"grammar": ""}),
+        ({"dynatemp_low": 0.5, "dynatemp_high": 1.5, "temperature": 0.7}, {"temperature": 1.0, "dynatemp_range": 0.5}),
+        ({"dynatemp_high": 2}, {"temperature": 1.5, "dynatemp_range": 0.5}),
+        ({"dynatemp_low": 1, "dynatemp_high": 1, "temperature": 0.7}, {"temperature": 0.7, "dynatemp_range": 0.0}),
+        (
+            {"dynatemp_low": 0, "dynatemp_high": 2, "dynamic_temperature": False, "temperature": 0.7},
+            {"temperature": 0.7, "dynatemp_range": 0.0},
+        ),
+        (
+            {"dynatemp_low": 0, "dynatemp_high": 2, "temperature": 0.7, "dynatemp_range": 0.3},
+            {"temperature": 0.7, "dynatemp_range": 0.3},
+        ),
         ({"n_probs": 5}, {"n_probs": 5}),
         ({"n_probs": 0}, {"n_probs": -1}),
         ({"logprobs": 0}, {"n_probs": 0}),

@@ -68,13 +68,7 @@ def test_a_file_that_is_missing_is_one_line(tmp_path: Path) -> None:
         Settings.load({}, {"SRB_CONFIG": str(tmp_path / "nowhere.toml")})
 
 
-def test_another_process_loads_the_same_settings_from_to_environ() -> None:
-    settings = Settings(port=8080, metrics=False, mlock=True, model="~/a b.gguf", tensor_split="3,2", flash_attn="on")
-    assert Settings.load({}, settings.to_environ()) == settings
-    assert Settings().to_environ() == {}
-
-
-def test_nothing_said_means_the_bundled_model() -> None:
+def test_the_bundled_model_is_the_default() -> None:
     assert Settings().model_path == BUNDLED_MODEL
     assert Settings().model_alias == "storyteller"
     assert Settings(model="/models/some.Q4.gguf").model_alias == "some.Q4"

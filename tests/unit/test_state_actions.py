@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srb.engine.core import Engine
+from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import StateStore
-from srb.engine.states import StateFolder
-from srb.protocol import Answer, BranchSpec, Delta, Done, Generate, Rejected, StateAction
+from srb.engine.process import state_folder
+from srb.engine.process.state_folder import StateFolder
+from srb.protocol import BranchSpec, Delta, Done, Generate, Rejected, Reply, StateAction
 from tests.engine_helpers import solo
+from tests.processes import DEADLINE
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
 
@@ -21,10 +26,14 @@ PROMPT = "the old king said to the girl near the river that the boat was lost"
 class Session:
     """One run of a server."""
 
-    def __init__(self, states: StateStore | None, can_cut: bool = True, cache_bytes: int = 10**6) -> None:
-        model = FakeModel(can_cut=can_cut)
+    def __init__(
+        self, states: StateStore | None, supports_partial_reuse: bool = True, cache_bytes: int = 10**6
+    ) -> None:
+        model = FakeModel(supports_partial_reuse=supports_partial_reuse)
         clock = iter(range(10**6)).__next__
         self.engine = Engine(model, max_queue=9, clock=clock, cache_bytes=cache_bytes, states=states)
+        self._woken = threading.Semaphore(0)
+        self.engine.wake = lambda: self._woken.release()
 
     def generate(self, prompt: tuple[str | int, ...], n: int = 1) -> tuple[list[list[int]], Done]:
         specs = tuple(BranchSpec(seed, 10) for seed in range(n))
@@ -37,10 +46,19 @@ class Session:
         return tokens, next(event for event in events if isinstance(event, Done))
 
     def act(self, action: str, name: str = "", slot: int = 0) -> Any:
-        [event] = self.engine.submit(self.engine.prepare(StateAction("s", action, name, slot)))
+        events = self.engine.submit(self.engine.prepare(StateAction("s", action, name, slot)))
+        if not events:  # the answer comes when the file is written
+            assert self._woken.acquire(timeout=DEADLINE)
+            events = self.engine.collect()
+        [event] = events
         self.engine.check_invariants()
-        assert isinstance(event, Answer | Rejected)
-        return event.value if isinstance(event, Answer) else event.message
+        assert self.engine.collect() == []
+        assert isinstance(event, Reply | Rejected)
+        return event.value if isinstance(event, Reply) else event.message
+
+    def held(self) -> int:
+        """How many tokens of the prompt need not be computed again."""
+        return self.generate((PROMPT,))[1].cached_tokens
 
 
 @pytest.fixture
@@ -50,10 +68,10 @@ def folder(tmp_path: Path) -> Iterator[StateFolder]:
     made.close()
 
 
-@pytest.mark.parametrize("can_cut", [True, False])
-def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, can_cut: bool) -> None:
+@pytest.mark.parametrize("supports_partial_reuse", [True, False])
+def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, supports_partial_reuse: bool) -> None:
     folder = StateFolder(tmp_path / "states", "model-a")
-    first = Session(folder, can_cut)
+    first = Session(folder, supports_partial_reuse)
     texts, _ = first.generate((PROMPT,), n=3)
     saved = first.act("save", "chapter", slot=2)
     folder.close()
@@ -61,7 +79,7 @@ def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, c
     assert saved["tokens"] == len(tokens) - 1  # the last one has not been computed
     assert saved["bytes"] > 0
 
-    second = Session(StateFolder(tmp_path / "states", "model-a"), can_cut)
+    second = Session(StateFolder(tmp_path / "states", "model-a"), supports_partial_reuse)
     restored = second.act("restore", "chapter")
     assert (restored["tokens"], restored["bytes"]) == (saved["tokens"], saved["bytes"])
     [[*text]], done = second.generate((*tokens, 7))
@@ -78,7 +96,7 @@ def test_without_a_folder_states_live_in_memory() -> None:
     assert session.act("save", "y", slot=5)["tokens"] == saved["tokens"]
 
 
-def test_erasing_forgets_the_slots_text_and_nothing_that_others_stand_on() -> None:
+def test_erasing_evicts_the_slots_text_and_no_shared_prefix() -> None:
     session = Session(None)
     texts, _ = session.generate((PROMPT,), n=2)
     prompt = FakeModel().tokenize(PROMPT, True, True)
@@ -89,7 +107,7 @@ def test_erasing_forgets_the_slots_text_and_nothing_that_others_stand_on() -> No
     assert session.act("erase", slot=0)["tokens"] == 0
 
 
-def test_what_is_not_there_cannot_be_saved_or_restored(folder: StateFolder) -> None:
+def test_a_missing_text_cannot_be_saved_or_restored(folder: StateFolder) -> None:
     session = Session(folder)
     assert "has no text" in session.act("save", "x")
     assert "Unable to restore" in session.act("restore", "x")
@@ -97,7 +115,7 @@ def test_what_is_not_there_cannot_be_saved_or_restored(folder: StateFolder) -> N
     assert "has no text" in session.act("save", "x", slot=1)
 
 
-def test_what_the_memory_has_no_place_for_is_not_restored(tmp_path: Path) -> None:
+def test_a_state_larger_than_the_memory_is_not_restored(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "states", "model-a")
     session = Session(folder)
     session.generate((PROMPT,))
@@ -106,6 +124,60 @@ def test_what_the_memory_has_no_place_for_is_not_restored(tmp_path: Path) -> Non
     assert "Unable to restore" in Session(StateFolder(tmp_path / "states", "model-a"), cache_bytes=10).act(
         "restore", "x"
     )
+
+
+def test_row_44_a_failed_save_is_reported_and_the_name_keeps_its_older_text(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(folder)
+    texts, _ = session.generate((PROMPT,))
+    saved = session.act("save", "x")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    session.generate((PROMPT + " and then the fox",))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        assert "No space left" in session.act("save", "x")
+        assert "No space left" in session.act("save", "y")
+    assert session.act("restore", "x")["tokens"] == saved["tokens"]
+    assert "Unable to restore" in session.act("restore", "y")
+    assert session.act("save", "z")["tokens"] == saved["tokens"]
+    folder.close()
+    assert {path.name for path in (tmp_path / "states").iterdir()} == {"x.srbstate", "z.srbstate"}
+    z = StateFolder(tmp_path / "states", "model-a").load("z")
+    assert z is not None
+    assert z.tokens == [*FakeModel().tokenize(PROMPT, True, True), *texts[0]][:-1]
+
+
+def test_a_save_waits_for_the_disk_and_nothing_waits_for_the_save(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, fsync = threading.Event(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: gate.wait(DEADLINE) and fsync(number))
+    session = Session(folder)
+    session.generate((PROMPT,))
+    engine = session.engine
+    assert engine.submit(engine.prepare(StateAction("save", "save", "x", 0))) == []
+    assert session.held() > 0
+    assert engine.collect() == []
+    gate.set()
+    folder.close()
+    [reply] = engine.collect()
+    assert isinstance(reply, Reply)
+    assert (reply.request_id, reply.value["tokens"] > 0) == ("save", True)
+
+
+def test_a_save_is_refused_if_too_much_waits_to_be_written(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_folder, "MAX_QUEUED", 0)
+    session = Session(folder)
+    session.generate((PROMPT,))
+    [event] = session.engine.submit(session.engine.prepare(StateAction("s", "save", "x", 0)))
+    assert isinstance(event, Rejected)
+    assert event.code == "unavailable"
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import queue
+import resource
 import stat
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
-from srb.engine.core import Engine
+from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState
-from srb.engine.states import StateError, StateFolder, model_fingerprint, pack, unpack
-from srb.protocol import BranchSpec, Done, Generate, SetAdapters
-from tests.engine_helpers import solo
+from srb.engine.process import state_folder
+from srb.engine.process.state_file import StateError, header_of, model_fingerprint, read_state, write_state
+from srb.engine.process.state_folder import StateFolder
+from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
+from srb.protocol import BranchSpec, Done, Generate, SetAdapters, StateAction
+from tests.engine_helpers import parked_bytes, solo
+from tests.processes import DEADLINE
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
 
@@ -30,8 +44,8 @@ def run(engine: Engine, prompt: str, state: str, seed: int = 3) -> tuple[str, Do
     return text, done
 
 
-def engine_with(folder: StateFolder | None, can_cut: bool = True, cache_bytes: int = 10**6) -> Engine:
-    model = FakeModel(can_cut=can_cut)
+def engine_with(folder: StateFolder | None, supports_partial_reuse: bool = True, cache_bytes: int = 10**6) -> Engine:
+    model = FakeModel(supports_partial_reuse=supports_partial_reuse)
     return Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=cache_bytes, states=folder)
 
 
@@ -40,12 +54,12 @@ def folder(tmp_path: Path) -> StateFolder:
     return StateFolder(tmp_path / "states", "model-a")
 
 
-@pytest.mark.parametrize("can_cut", [True, False])
-def test_a_state_outlives_the_engine(folder: StateFolder, tmp_path: Path, can_cut: bool) -> None:
-    run(engine_with(folder, can_cut), PROMPT, "chapter-1")
+@pytest.mark.parametrize("supports_partial_reuse", [True, False])
+def test_a_state_outlives_the_engine(folder: StateFolder, tmp_path: Path, supports_partial_reuse: bool) -> None:
+    run(engine_with(folder, supports_partial_reuse), PROMPT, "chapter-1")
     folder.close()
     again = StateFolder(tmp_path / "states", "model-a")
-    text, done = run(engine_with(again, can_cut), PROMPT + " and then the fox", "chapter-1")
+    text, done = run(engine_with(again, supports_partial_reuse), PROMPT + " and then the fox", "chapter-1")
     assert done.cached_tokens >= len(FakeModel().tokenize(PROMPT, True, True))
     assert text == solo(PROMPT + " and then the fox", seed=3).texts[0]
 
@@ -74,12 +88,12 @@ def test_a_file_that_does_not_fit_is_refused_and_the_prompt_is_computed(
     assert "is not used" in caplog.text
 
 
-def test_a_state_is_of_use_only_with_the_scales_that_it_was_made_with(folder: StateFolder, tmp_path: Path) -> None:
+def test_a_state_is_used_only_with_its_own_scales(folder: StateFolder, tmp_path: Path) -> None:
     def cached(scale: float) -> int:
         model = FakeModel(n_adapters=1)
         states = StateFolder(tmp_path / "states", "model-a")
         engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=10**6, states=states)
-        engine.answer(SetAdapters("a", ((0, scale),)))
+        engine.serve_query(SetAdapters("a", ((0, scale),)))
         _, done = run(engine, PROMPT, "x")
         states.close()
         return done.cached_tokens
@@ -98,7 +112,7 @@ def test_a_state_of_another_prompt_is_replaced(folder: StateFolder, tmp_path: Pa
 
 def test_a_named_prompt_is_the_last_to_be_dropped() -> None:
     length = len(FakeModel().tokenize(PROMPT, True, True))
-    engine = engine_with(None, cache_bytes=16 * (length + 40))
+    engine = engine_with(None, cache_bytes=parked_bytes(3, length + 40))
     run(engine, PROMPT, "keep-me")
     for i in range(20):
         run(engine, "a fox " * (3 + i), "")
@@ -122,13 +136,376 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
     assert len({model_fingerprint(a, "f16"), model_fingerprint(a, "q8_0"), model_fingerprint(b, "f16")}) == 3
 
 
-def test_unpack_takes_only_what_pack_made() -> None:
-    state = SavedState([1, 2, 3], np.arange(100, dtype=np.uint8), np.ones(7, np.float32), (0.5, 1.0))
-    data = pack(state, "m")
-    assert unpack(data, "m").tokens == [1, 2, 3]
-    assert unpack(data, "m").lora == (0.5, 1.0)
-    assert (unpack(data, "m").blob == state.blob).all()
-    assert (unpack(data, "m").logits == state.logits).all()
+@pytest.mark.parametrize("sizes", [(3, 7, 100), (2, 0, 0), (1, 0, 5)])
+def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> None:
+    tokens, logits, blob = (np.arange(size) for size in sizes)
+    state = SavedState(tokens.tolist(), blob.astype(np.uint8), logits.astype(np.float32), (0.5, 1.0))
+    file, header = io.BytesIO(), header_of(state, "m")
+    write_state(file, header, state)
+    data = file.getvalue()
+    read = read_state(io.BytesIO(data), "m")
+    assert (read.tokens, read.lora) == (state.tokens, (0.5, 1.0))
+    assert (read.blob == state.blob).all()
+    assert (read.logits == state.logits).all()
     for size in range(0, len(data), 7):
         with pytest.raises(StateError):
-            unpack(data[:size], "m")
+            read_state(io.BytesIO(data[:size]), "m")
+    for place in [*range(12), *range(len(header), len(data))]:
+        with pytest.raises(StateError):
+            read_state(io.BytesIO(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]), "m")
+
+
+@pytest.mark.parametrize("counts", [{"tokens": -1, "bytes": 4}, {"logits": 1.0}, {"bytes": "0"}, {"tokens": True}])
+def test_a_header_that_lies_about_sizes_is_refused(counts: dict[str, Any]) -> None:
+    state = SavedState([], np.empty(0, np.uint8), np.empty(0, np.float32))
+    header = orjson.loads(header_of(state, "m")[12:]) | counts
+    packed = orjson.dumps(header)
+    with pytest.raises(StateError, match="header is damaged"):
+        read_state(io.BytesIO(b"SRBSTATE" + len(packed).to_bytes(4, "little") + packed), "m")
+
+
+# ---- only what is missing is read and written
+
+
+def counted(folder: StateFolder, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Count the calls of what touches the disk."""
+    calls = {"load": 0, "save": 0}
+
+    def count(name: str) -> Callable[..., Any]:
+        method = getattr(folder, name)
+
+        def call(*args: Any) -> Any:
+            calls[name] += 1
+            return method(*args)
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(folder, name, count(name))
+    return calls
+
+
+def test_a_state_is_read_again_only_after_the_tree_has_evicted_it(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(engine_with(folder), PROMPT, "x")
+    folder.close()
+    again = StateFolder(tmp_path / "states", "model-a")
+    calls = counted(again, monkeypatch)
+    engine = engine_with(again)
+    texts = {run(engine, PROMPT, "x")[0] for _ in range(3)}
+    assert calls == {"load": 1, "save": 0}
+    engine.submit(engine.prepare(StateAction("e", "erase", "", 0)))
+    assert run(engine, PROMPT, "x")[1].cached_tokens > 0
+    assert calls == {"load": 2, "save": 0}
+    assert texts == {solo(PROMPT, seed=3).texts[0]}
+
+
+def test_a_state_is_written_again_only_with_another_text(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, engine = counted(folder, monkeypatch), engine_with(folder)
+    for prompt, saves in ((PROMPT, 1), (PROMPT, 1), (PROMPT + " and", 2), (PROMPT + " and", 2), (PROMPT, 3)):
+        run(engine, prompt, "x")
+        assert calls["save"] == saves
+    folder.close()
+    last = StateFolder(tmp_path / "states", "model-a").load("x")
+    assert last is not None
+    assert last.tokens == FakeModel().tokenize(PROMPT, True, True)
+
+
+def test_a_state_that_could_not_be_written_is_tried_again(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = engine_with(folder)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail_with(errno.EIO))
+        run(engine, PROMPT, "x")
+        wait_until_written(folder)
+    assert "x was not saved: Input/output error" in caplog.text
+    assert list((tmp_path / "states").iterdir()) == []
+    run(engine, PROMPT, "x")
+    folder.close()
+    assert (tmp_path / "states" / "x.srbstate").exists()
+
+
+# ---- what is said to be saved is
+
+
+def fail_with(number: int) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def a_state(size: int = 1000, token: int = 5) -> SavedState:
+    return SavedState([token] * 9, np.full(size, token, np.uint8), np.ones(4, np.float32))
+
+
+def save(folder: StateFolder, name: str, state: SavedState) -> SRBError | None:
+    """Save a state explicitly; return the error or None."""
+    told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()
+    folder.save(name, state, told.put)
+    return told.get(timeout=DEADLINE)
+
+
+def wait_until_written(folder: StateFolder) -> None:
+    """Wait for everything that is queued."""
+    marker = threading.Event()
+    folder.save("marker", a_state(), lambda _: marker.set())
+    assert marker.wait(DEADLINE)
+
+
+def names(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "states").iterdir()}
+
+
+def test_a_save_is_confirmed_when_the_file_and_its_name_are_on_the_disk(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def note_fsync(number: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(number).st_mode) else "file")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "replace", lambda *names: done.append("name") or replace(*names))
+    folder.save("x", a_state(), lambda error: done.append(f"told {error}"))
+    folder.close()
+    assert done == ["file", "name", "folder", "told None"]
+    assert names(tmp_path) == {"x.srbstate"}
+
+
+@pytest.mark.parametrize(
+    ("function", "number", "kind", "reason"),
+    [
+        ("fsync", errno.ENOSPC, InsufficientStorage, "No space left on device"),
+        ("fsync", errno.EDQUOT, InsufficientStorage, "Disk quota exceeded"),
+        ("fsync", errno.EIO, StateNotSaved, "Input/output error"),
+        ("replace", errno.EROFS, StateNotSaved, "Read-only file system"),
+    ],
+)
+def test_row_44_a_save_that_fails_says_why_and_the_older_file_is_whole(
+    folder: StateFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    number: int,
+    kind: type[SRBError],
+    reason: str,
+) -> None:
+    assert save(folder, "x", a_state(token=1)) is None
+    with monkeypatch.context() as broken:
+        broken.setattr(os, function, fail_with(number))
+        error = save(folder, "x", a_state(token=2))
+    assert type(error) is kind
+    assert error is not None
+    assert error.message == f"The state x was not saved: {reason}; an older one of its name is unchanged"
+    assert names(tmp_path) == {"x.srbstate"}
+    assert folder.load("x") is not None
+    assert folder.load("x").tokens == [1] * 9  # type: ignore[union-attr]
+    assert save(folder, "x", a_state(token=3)) is None
+    assert folder.load("x").tokens == [3] * 9  # type: ignore[union-attr]
+
+
+def test_row_44_a_file_beyond_the_processs_file_size_limit_is_no_state(folder: StateFolder, tmp_path: Path) -> None:
+    """The write fails for real, in the middle."""
+    assert save(folder, "x", a_state()) is None
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        error = save(folder, "x", a_state(3 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert isinstance(error, StateNotSaved)
+    assert "File too large" in error.message
+    assert names(tmp_path) == {"x.srbstate"}
+    assert len(folder.load("x").blob) == 1000  # type: ignore[union-attr]
+
+
+def test_row_44_in_a_folder_that_has_vanished_nothing_is_saved(folder: StateFolder, tmp_path: Path) -> None:
+    (tmp_path / "states").rmdir()
+    error = save(folder, "x", a_state())
+    assert isinstance(error, StateNotSaved)
+    assert "No such file or directory" in error.message
+    assert not (tmp_path / "states").exists()  # it may be where a disk should be
+
+
+def test_the_rest_of_an_interrupted_write_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / "states").mkdir()
+    (tmp_path / "states" / "x.partial").write_bytes(b"SRBSTATE")
+    (tmp_path / "states" / "notes.txt").write_text("mine")
+    StateFolder(tmp_path / "states", "model-a").close()
+    assert names(tmp_path) == {"notes.txt"}
+
+
+# ---- the queue
+
+
+class Gate:
+    """Holds up writes until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self._open = threading.Semaphore(0), threading.Event()
+        fsync = os.fsync
+
+        def wait(number: int) -> None:
+            self.entered.release()
+            assert self._open.wait(DEADLINE)
+            fsync(number)
+
+        monkeypatch.setattr(os, "fsync", wait)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    made = Gate(monkeypatch)
+    yield made
+    made.open()
+
+
+def test_only_the_last_waiting_state_of_a_name_is_written(folder: StateFolder, tmp_path: Path, gate: Gate) -> None:
+    folder.save("first", a_state())
+    assert gate.entered.acquire(timeout=DEADLINE)
+    told: list[Any] = []
+    folder.save("x", a_state(token=1), told.append)
+    folder.save("y", a_state(token=1))
+    folder.save("x", a_state(token=2))
+    assert folder.holds("x", [2] * 9, ())
+    gate.open()
+    folder.close()
+    assert told == [None]
+    assert names(tmp_path) == {"first.srbstate", "x.srbstate", "y.srbstate"}
+    assert folder.load("x").tokens == [2] * 9  # type: ignore[union-attr]
+
+
+def test_the_bytes_that_wait_to_be_written_are_limited(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    monkeypatch.setattr(state_folder, "MAX_QUEUED", 100)
+    engine = engine_with(folder)
+    run(engine, PROMPT, "x")
+    assert gate.entered.acquire(timeout=DEADLINE)
+    assert folder.is_busy
+    run(engine, PROMPT, "y")  # not stored now, and so by the next request of the name
+    assert not folder.holds("y", FakeModel().tokenize(PROMPT, True, True), ())
+    gate.open()
+    wait_until_written(folder)
+    assert not folder.is_busy
+    run(engine, PROMPT, "y")
+    folder.close()
+    assert folder.load("y") is not None
+
+
+def test_close_writes_waiting_states_within_its_time(folder: StateFolder, tmp_path: Path, gate: Gate) -> None:
+    told: list[Any] = []
+    for name in "ab":
+        folder.save(name, a_state(), told.append)
+    assert gate.entered.acquire(timeout=DEADLINE)
+    folder.close(0.01)
+    [error] = told  # b has not been begun
+    assert isinstance(error, ShuttingDown)
+    folder.save("c", a_state(), told.append)
+    assert isinstance(told.pop(), ShuttingDown)
+    gate.open()
+    folder.close()
+    assert told == [error, None]
+    assert names(tmp_path) == {"a.srbstate"}
+
+
+# ---- the limit
+
+
+def test_beyond_the_limit_the_least_recently_used_automatic_states_are_removed(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "states", "model-a", max_bytes=50_000)
+    assert save(folder, "mine", a_state(10_000)) is None
+    for name in "abc":
+        folder.save(name, a_state(10_000))
+    wait_until_written(folder)
+    assert folder.load("a") is not None
+    folder.use("b")
+    folder.save("d", a_state(10_000))
+    wait_until_written(folder)
+    assert names(tmp_path) == {f"{name}.srbstate" for name in ("mine", "marker", "a", "b", "d")}
+    assert not folder.holds("c", [5] * 9, ())
+    folder.close()
+
+    again = StateFolder(tmp_path / "states", "model-a", max_bytes=50_000)  # the order is known from the files
+    again.save("e", a_state(10_000))
+    again.close()
+    assert names(tmp_path) == {f"{name}.srbstate" for name in ("mine", "marker", "b", "d", "e")}
+
+
+def test_a_state_that_cannot_fit_is_refused_and_none_is_removed_for_it(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "states", "model-a", max_bytes=1 << 20)
+    assert save(folder, "mine", a_state(600_000)) is None
+    folder.save("a", a_state(100_000))
+    error = save(folder, "big", a_state(500_000))
+    assert isinstance(error, InsufficientStorage)
+    assert "state_dir_mib (1)" in error.message
+    assert names(tmp_path) == {"mine.srbstate", "a.srbstate"}
+    assert save(folder, "mine", a_state(900_000)) is None  # in its own place
+    folder.close()
+
+
+def test_an_explicitly_saved_file_stays_explicit_when_it_is_written_again(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "states", "model-a", max_bytes=50_000)
+    assert save(folder, "mine", a_state(20_000)) is None
+    folder.save("mine", a_state(20_000, token=6))
+    folder.save("a", a_state(20_000))
+    folder.save("b", a_state(20_000))
+    folder.close()
+    assert names(tmp_path) == {"mine.srbstate", "b.srbstate"}
+
+
+def test_a_file_that_nobody_can_read_counts_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "states").mkdir()
+    (tmp_path / "states" / "old.srbstate").write_bytes(b"nonsense" * 5000)
+    folder = StateFolder(tmp_path / "states", "model-a", max_bytes=60_000)
+    for name in "ab":
+        folder.save(name, a_state(15_000))
+    assert isinstance(save(folder, "big", a_state(30_000)), InsufficientStorage)
+    folder.close()
+    assert names(tmp_path) == {"old.srbstate", "b.srbstate"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_saves_keep_every_confirmed_state_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random, fsync = Random(seed), os.fsync
+
+    def sometimes(number: int) -> None:
+        if random.random() < 0.1 and not stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", sometimes)
+    folder = StateFolder(tmp_path / "states", "model-a", max_bytes=60_000)
+    confirmed: dict[str, int] = {}
+    for token in range(150):
+        if token % 50 == 49:
+            folder.close()
+            folder = StateFolder(tmp_path / "states", "model-a", max_bytes=60_000)
+        match random.randrange(4):
+            case 0:
+                name = random.choice("abc")
+                if save(folder, name, a_state(random.randrange(1000, 15_000), token)) is None:
+                    confirmed[name] = token
+            case 1 | 2:
+                folder.save(random.choice("defghijk"), a_state(random.randrange(1000, 15_000), token))
+            case _:
+                folder.load(random.choice("abcdefgh"))
+        for name, last in confirmed.items():
+            read = folder.load(name)
+            assert read is not None
+            assert read.tokens == [last] * 9
+    folder.close()
+    assert confirmed
+    assert sum(path.stat().st_size for path in (tmp_path / "states").iterdir()) <= 60_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.web.tools import Content, Piece, Reasoning, ReplyParser, ToolCall, parse_reply
+from srb.web.chat.reply_parser import Content, Piece, Reasoning, ReplyParser, ToolCall, parse_reply
 
 MARKS = [
     "<tool_call>",
@@ -87,7 +87,7 @@ def test_calls_are_found(text: str, content: str, calls: list[object], size: int
         "line\n\n",
     ],
 )
-def test_what_is_no_call_is_content_to_the_letter(text: str, size: int) -> None:
+def test_text_that_is_no_call_is_content_unchanged(text: str, size: int) -> None:
     assert parts(text, size, tools=["f"]) == (text, "", [])
 
 
@@ -140,7 +140,7 @@ def test_a_whole_reply_is_read_at_once() -> None:
         ReplyParser(["f"]), '<think>a</think>b <tool_call>{"name": "f"}</tool_call>'
     )
     assert (content, reasoning) == ("b", "a")
-    assert call.as_dict()["function"] == {"name": "f", "arguments": "{}"}
+    assert (call.name, call.arguments) == ("f", "{}")
 
 
 def test_ids_are_as_mistrals_templates_want_them() -> None:
@@ -159,7 +159,7 @@ def test_parts_of_any_size_make_the_same_pieces(text: str, size: int, thinking: 
 
 
 @given(st.lists(st.sampled_from(MARKS), max_size=12).map("".join), st.integers(1, 9))
-def test_where_nothing_is_to_be_found_the_text_is_untouched(text: str, size: int) -> None:
+def test_text_without_reasoning_or_calls_is_unchanged(text: str, size: int) -> None:
     assert parts(text, size, reasoning=False) == (text, "", [])
     found = parts(text, size, tools=["f"], reasoning=False)
     if not found[2]:

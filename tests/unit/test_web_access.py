@@ -12,7 +12,7 @@ from srb.errors import ConfigError
 from srb.settings import Settings
 from srb.web.access import Access, is_loopback
 from srb.web.app import create_app
-from srb.web.scripted import ScriptedClient
+from srb.web.calls.scripted import ScriptedClient
 
 KEY = "a secret that only we know"
 
@@ -105,7 +105,7 @@ def test_a_refusal_is_llama_servers(locked: FlaskClient) -> None:
     assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_a_key_in_the_query_or_in_the_body_is_in_the_wrong_place(locked: FlaskClient) -> None:
+def test_a_key_in_the_query_or_in_the_body_does_not_count(locked: FlaskClient) -> None:
     assert locked.get("/v1/models", query_string={"api_key": KEY, "key": KEY}).status_code == 401
     assert locked.post("/v1/completions", json={"prompt": "x", "api_key": KEY}).status_code == 401
 
@@ -122,9 +122,7 @@ def test_keys_also_come_from_a_file_and_may_be_of_any_alphabet(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("settings", [{"api_key": " , "}, {"api_key_file": "{}/empty"}, {"api_key_file": "{}/nowhere"}])
-def test_keys_that_were_meant_and_are_not_there_do_not_open_the_server(
-    tmp_path: Path, settings: dict[str, str]
-) -> None:
+def test_key_settings_without_a_usable_key_are_refused(tmp_path: Path, settings: dict[str, str]) -> None:
     (tmp_path / "empty").write_text("# none yet\n")
     with pytest.raises(ConfigError, match="api_key"):
         Access(Settings(**{name: value.format(tmp_path) for name, value in settings.items()}))  # type: ignore[arg-type]
@@ -307,7 +305,7 @@ def test_a_file_is_sent_in_parts_and_once(folder: Path) -> None:
     ["/../secret.txt", "/deep/../../secret.txt", "/..", "/out", "/up/secret.txt", "/loop", "/..\\secret.txt", "/deep",
      "/secret.txt", "/app.js/", "/\0", "/app.js\0", "/\xff", "/" + "x" * 5000, "//etc/passwd", "/./../secret.txt"],
 )  # fmt: skip
-def test_what_is_not_in_the_folder_is_not_there(folder: Path, path: str) -> None:
+def test_a_path_outside_the_folder_is_404(folder: Path, path: str) -> None:
     assert status(client(static_path=str(folder)), path) == 404
 
 
@@ -320,5 +318,5 @@ def test_files_are_public_and_can_only_be_read(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         client(static_path=str(tmp_path / "nowhere"))

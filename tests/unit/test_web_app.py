@@ -9,11 +9,11 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.errors import EngineLoading, QueueFull
+from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
 from srb.protocol import Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.scripted import ScriptedClient
+from srb.web.calls.scripted import ScriptedClient
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_body_beyond_the_limit_is_413_announced_or_not(http: FlaskClient, engi
     assert post(http, fitting).status_code == 200
 
 
-def test_chunks_that_are_none_are_the_clients_fault(http: FlaskClient) -> None:
+def test_invalid_chunked_encoding_is_400(http: FlaskClient) -> None:
     class Broken(io.RawIOBase):
         def readinto(self, buffer: Any) -> int:
             raise RuntimeError("Invalid chunk size")
@@ -92,6 +92,17 @@ def test_an_unknown_path_is_llama_servers_404(http: FlaskClient) -> None:
     response = http.get("/nowhere")
     assert response.status_code == 404
     assert response.json == {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/model", "/api/extra/version", "/api/extra/generate/stream", "/v1/model", "/api/tags", "/version"]
+)
+def test_a_page_that_tries_other_servers_routes_can_read_the_404(http: FlaskClient, path: str, method: str) -> None:
+    response = http.open(path, method=method, headers={"Origin": "https://lite.example.org"})
+    assert (response.status_code, response.mimetype) == (404, "application/json")
+    assert response.headers["Access-Control-Allow-Origin"] in ("*", "https://lite.example.org")
+    assert response.json["error"]["type"] == "not_found_error"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
@@ -113,7 +124,7 @@ def test_an_unexpected_fault_is_500_and_tells_nothing(http: FlaskClient, engine:
 
 
 def test_a_refusal_before_the_first_byte_is_a_real_status(http: FlaskClient, engine: ScriptedClient) -> None:
-    engine.script = lambda command: [[Rejected(command.request_id, QueueFull.slug, "too many wait", {})]]
+    engine.script = lambda command: [[Rejected(command.request_id, QueueFull.code, "too many wait", {})]]
     response = post(http, b'{"prompt": "x"}')
     assert response.status_code == 429
     assert response.headers["Retry-After"] == "1"
@@ -170,7 +181,32 @@ def test_until_the_model_is_loaded_there_is_503_with_a_time_to_come_back(
     response = http.get(path)
     assert response.status_code == 503
     assert response.headers["Retry-After"] == "1"
-    assert response.json == {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+    assert response.json["error"] == {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+    assert response.json.get("status") == ("loading model" if path == "/health" else None)
+
+
+def test_a_health_check_of_a_failed_model_has_the_word_of_2024(
+    http: FlaskClient, engine: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed() -> Any:
+        raise ModelLoadFailed("model: x.gguf cannot be loaded: it is corrupt")
+
+    monkeypatch.setattr(engine, "_ready_connection", failed)
+    response = http.get("/health")
+    assert (response.status_code, response.json["status"]) == (503, "error")
+    assert "corrupt" in response.json["error"]["message"]
+    assert "Retry-After" not in response.headers
+
+
+@pytest.mark.parametrize("prefix", ["/v1/models/", "/models/"])
+def test_a_model_is_retrieved_by_each_of_its_names(engine: ScriptedClient, prefix: str) -> None:
+    http = create_app(Settings(alias="first,org/second"), engine).test_client()
+    listed = http.get("/v1/models").json["data"][0]
+    for name in (listed["id"], "first", "org/second"):
+        assert http.get(prefix + name).json == listed
+    response = http.get(f"{prefix}other")
+    assert (response.status_code, response.json["error"]["type"]) == (404, "not_found_error")
+    assert "'other'" in response.json["error"]["message"]
 
 
 def test_models_lists_the_one_model_for_openai_and_ollama_clients(http: FlaskClient) -> None:

@@ -12,11 +12,12 @@ from flask.testing import FlaskClient
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
 from srb.settings import Settings
-from srb.web import scripted
 from srb.web.app import create_app
-from srb.web.chat_answers import ChatCompletion, ChatCompletionChunk
-from srb.web.chat_schemas import call_schema
-from srb.web.scripted import Script, ScriptedClient, count_to_three
+from srb.web.calls import scripted
+from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
+from srb.web.dialects.openai.chat_body import call_schema
+from tests.shapes import read
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {
@@ -71,11 +72,11 @@ def chunks(text: str) -> list[dict[str, Any]]:
 )
 def test_answers_and_chunks_have_the_shapes_that_the_document_says(body: dict[str, Any]) -> None:
     http, _ = serve(writes("<think>a</think>", CALL, "b", probs=True))
-    ChatCompletion.model_validate_json(post(http, **body).data)
+    read(ChatCompletion, post(http, **body).data)
     if "logprobs" in body:
         body = {**body, "logprobs": False}
     for chunk in chunks(post(http, stream=True, **body).text):
-        ChatCompletionChunk.model_validate_json(orjson.dumps(chunk))
+        read(ChatCompletionChunk, orjson.dumps(chunk))
 
 
 def deltas(response: Any, index: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -186,7 +187,7 @@ def test_token_ids_come_where_asked_for_and_wait_with_the_text() -> None:
 def one_branch_fails(command: Generate) -> Iterable[list[Event]]:
     request_id, last = command.request_id, len(command.branches) - 1
     yield [Accepted(request_id, 1)]
-    yield [BranchEnded(request_id, last, "error", 0, slug="grammar_dead_end", message="no token fits")]
+    yield [BranchEnded(request_id, last, "error", 0, code="grammar_dead_end", message="no token fits")]
     yield [*(BranchEnded(request_id, i, "eos", 1) for i in range(last)), Done(request_id, 1, 0, 1, 1.0, 1.0)]
 
 
@@ -260,12 +261,12 @@ def test_a_template_gets_variables_from_the_settings_and_from_the_body() -> None
 def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("srb.web.sandbox.MAX_SECONDS", 0.05)
+    monkeypatch.setattr("srb.web.chat.sandbox.MAX_SECONDS", 0.05)
     endless = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
     http, _ = serve(chat_template="{% if messages[0].content == 'Hi' %}" + endless + "{% endif %}ok")
     response = post(http)
     assert response.status_code == 400
-    assert "computed for longer" in response.json["error"]["message"]
+    assert "the template took more than 0.05 s of CPU time" in response.json["error"]["message"]
     assert post(http, messages=[{"role": "user", "content": "x"}]).status_code == 200
 
 
@@ -303,7 +304,7 @@ def test_the_legacy_format_has_it_in_both_places() -> None:
 # Tools ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_an_object_and_not_text() -> None:
+def test_a_tool_call_is_an_object_and_not_text() -> None:
     http, engine = serve(writes("One moment.\n", *CALL))
     choice = post(http, tools=[TOOL]).json["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
@@ -490,7 +491,7 @@ def test_parts_that_are_no_text_are_not_supported_by_name(kind: str) -> None:
         '"stop": %s',
     ],
 )
-def test_what_is_nested_too_deeply_is_no_fault_of_ours(body: str, depth: int) -> None:
+def test_a_body_that_is_nested_too_deeply_is_no_server_error(body: str, depth: int) -> None:
     http, _ = serve(chat_template="{{ tools|tojson }}{{ x }}{{ documents|tojson }}{{ messages[0].content }}")
     data = '{"messages": [{"role": "user", "content": "Hi"}], ' + body % ("[" * depth + "]" * depth) + "}"
     assert http.post("/v1/chat/completions", data=data).status_code in (200, 400)

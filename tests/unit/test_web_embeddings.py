@@ -12,11 +12,12 @@ import pytest
 
 from srb.protocol import Embed, Rerank
 from srb.settings import Settings
-from srb.web import scripted
 from srb.web.app import create_app
-from srb.web.llamacpp_answers import EmbeddingList, RankedList
-from srb.web.routes.embeddings import normalize
-from srb.web.scripted import ScriptedClient
+from srb.web.calls import scripted
+from srb.web.calls.scripted import ScriptedClient
+from srb.web.dialects.llamacpp.answers import EmbeddingList, RankedList
+from srb.web.dialects.llamacpp.embeddings import normalize
+from tests.shapes import read
 
 OWN = ["/embedding", "/embeddings"]
 RERANK = ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"]
@@ -49,7 +50,7 @@ def test_llama_servers_own_shape_is_a_list_of_vectors_for_each_text(
 
 def test_openais_shape_has_one_vector_a_text_and_the_usage_summed(engine: ScriptedClient) -> None:
     response = post(engine, "/v1/embeddings", input=["abc", "de"], model="any")
-    EmbeddingList.model_validate_json(response.data, strict=True)
+    read(EmbeddingList, response.data)
     assert response.json == {
         "object": "list",
         "model": "any",
@@ -63,9 +64,19 @@ def test_openais_shape_has_one_vector_a_text_and_the_usage_summed(engine: Script
 
 def test_base64_is_little_endian_float32(engine: ScriptedClient) -> None:
     response = post(engine, "/v1/embeddings", input="abc", encoding_format="base64")
-    EmbeddingList.model_validate_json(response.data, strict=True)
+    read(EmbeddingList, response.data)
     (datum,) = response.json["data"]
     assert struct.unpack("<2f", base64.b64decode(datum["embedding"])) == pytest.approx((0.6, 0.8))
+
+
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings"])
+def test_images_are_not_taken_for_their_marks_in_the_text(engine: ScriptedClient, path: str) -> None:
+    text = {"content": "Image: [img-21]."}
+    response = post(engine, path, **text, image_data=[{"id": 21, "data": "aGVsbG8="}])
+    assert (response.status_code, response.json["error"]["param"]) == (501, "image_data")
+    assert post(engine, path, **text, image_data=3).status_code == 400
+    assert engine.sent == []
+    assert post(engine, path, **text, image_data=[]).status_code == 200
 
 
 def test_content_asks_openais_route_for_llama_servers_shape(engine: ScriptedClient) -> None:
@@ -120,7 +131,7 @@ def test_the_norm_is_the_requests_before_it_is_the_settings(engine: ScriptedClie
 @pytest.mark.parametrize("path", RERANK)
 def test_documents_are_ranked_best_first(engine: ScriptedClient, path: str) -> None:
     response = post(engine, path, query="a", documents=["b", "aa", "a"], top_n=2)
-    RankedList.model_validate_json(response.data, strict=True)
+    read(RankedList, response.data)
     assert response.json == {
         "model": "storyteller",
         "object": "list",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import orjson
 import pytest
 from flask.testing import FlaskClient
 
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.scripted import ScriptedClient
+from srb.web.calls.scripted import ScriptedClient
 
 TALK = {
     "system_prompt": "A chat.\n\nHuman: Hello\nAssistant: Hi, how may I help you?\nHuman:",
@@ -41,7 +42,7 @@ def broken(command: Generate) -> Iterable[list[Event]]:
 
 def half_broken(command: Generate) -> Iterable[list[Event]]:
     yield [Accepted(command.request_id, 5)]
-    yield [BranchEnded(command.request_id, 0, "error", 0, slug="grammar_dead_end", message="no token is left")]
+    yield [BranchEnded(command.request_id, 0, "error", 0, code="grammar_dead_end", message="no token is left")]
     yield [Done(command.request_id, 5, 0, 0, 1.0, 1.0)]
 
 
@@ -69,7 +70,7 @@ def test_the_fields_of_a_stream_mean_what_they_say() -> None:
     assert (sampling.top_k, sampling.top_p, sampling.repeat_penalty, sampling.temperature) == (50, 0.9, 1.5, 0.7)
 
 
-def test_a_stream_that_does_not_say_gets_what_its_server_had() -> None:
+def test_a_stream_without_fields_gets_its_old_servers_defaults() -> None:
     http, engine = serve()
     http.post("/stream", json={"prompt": "x"}).close()
     (branch,) = asked(engine).branches
@@ -79,7 +80,7 @@ def test_a_stream_that_does_not_say_gets_what_its_server_had() -> None:
     assert asked(engine).state == ""
 
 
-def test_what_the_server_was_started_with_wins_over_what_the_old_ones_had() -> None:
+def test_this_servers_settings_win_over_the_old_servers_defaults() -> None:
     http, engine = serve(repeat_penalty=1.1, temperature=0.5)
     http.post("/stream", json={"prompt": "x"}).close()
     http.post("/completion", json={"prompt": "x", "anti_prompt": "y"}).close()
@@ -103,7 +104,7 @@ def test_a_bad_field_of_a_stream_is_400_and_named(name: str, value: Any) -> None
     assert engine.sent == []
 
 
-def test_a_state_cannot_be_kept_of_what_must_not_be_kept() -> None:
+def test_a_state_of_an_uncached_prompt_is_refused() -> None:
     http, _ = serve()
     response = http.post("/stream", json={"prompt": "x", "cache": 1, "cache_prompt": False})
     assert response.json["error"]["param"] == "cache"
@@ -126,10 +127,12 @@ def test_a_dialogue_is_streamed_as_bare_content() -> None:
     http, _ = serve()
     response = http.post("/completion", json=TALK | {"stream": False})
     assert response.mimetype == "text/event-stream"
-    assert response.text == "".join(f'data: {{"content":" 0.{i}"}}\n\n' for i in range(3))
+    events = [orjson.loads(line.removeprefix("data: ")) for line in response.text.split("\n\n") if line]
+    assert [list(event) for event in events] == [["content"]] * len(events)
+    assert "".join(event["content"] for event in events) == " 0.0 0.1 0.2"
 
 
-def test_a_dialogue_is_the_system_prompt_then_what_was_said_then_who_answers() -> None:
+def test_a_dialogues_prompt_is_system_prompt_messages_and_the_answerers_name() -> None:
     http, engine = serve()
     http.post("/completion", json=TALK).close()
     command = asked(engine)
@@ -139,7 +142,7 @@ def test_a_dialogue_is_the_system_prompt_then_what_was_said_then_who_answers() -
     assert (branch.stop, branch.sampling.temperature, branch.max_tokens) == (("Human:",), 0.2, -1)
 
 
-def test_what_a_dialogue_leaves_out_is_what_props_tells() -> None:
+def test_a_dialogues_missing_fields_come_from_props() -> None:
     http, engine = serve(user_name="You:", assistant_name="I:", n_predict=9)
     props = http.get("/props").json
     assert (props["user_name"], props["assistant_name"]) == ("You:", "I:")

@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 from flask.testing import FlaskClient
-from pydantic import TypeAdapter
 
 from srb.protocol import (
     Accepted,
@@ -25,10 +24,11 @@ from srb.protocol import (
     Tokenize,
 )
 from srb.settings import Settings
-from srb.web import scripted
 from srb.web.app import create_app
-from srb.web.llamacpp_answers import Final, LlamaEvent, Partial
-from srb.web.scripted import Script, ScriptedClient, answer_simply, count_to_three
+from srb.web.calls import scripted
+from srb.web.calls.scripted import Script, ScriptedClient, answer_simply, count_to_three
+from srb.web.dialects.llamacpp.answers import Final, Partial
+from tests.shapes import read
 
 INT32 = 2**31 - 1
 
@@ -72,7 +72,7 @@ def everything(command: Generate) -> Iterable[list[Event]]:
 def test_one_branch_is_an_object_with_all_that_llama_server_says(path: str) -> None:
     http, _ = serve(everything)
     answer = post(http, path, seed=5, n_predict=9, stop=["END"]).json
-    Final.model_validate_json(orjson.dumps(answer), strict=True)
+    read(Final, orjson.dumps(answer))
     settings, timings = answer.pop("generation_settings"), answer.pop("timings")
     assert answer == {
         "index": 0, "content": "a\n", "tokens": [], "id_slot": 0, "stop": True, "model": "storyteller",
@@ -224,10 +224,9 @@ def test_without_n_predict_the_servers_limit_holds() -> None:
 def test_each_event_of_a_stream_has_its_shape() -> None:
     http, _ = serve(everything)
     said = {"n": 2, "n_probs": 1, "timings_per_token": True, "return_progress": True, "stream": True}
-    adapter: TypeAdapter[LlamaEvent] = TypeAdapter(LlamaEvent)
     lines = post(http, **said).text.removesuffix("\n\n").split("\n\n")
-    found = [adapter.validate_json(line.removeprefix("data: "), strict=True) for line in lines]
-    assert [type(event) for event in found] == [Partial, Partial, Final, Final]
+    for shape, line in zip([Partial, Partial, Final, Final], lines, strict=True):
+        read(shape, line.removeprefix("data: "))
 
 
 def test_a_stream_has_one_event_per_branch_and_step_and_no_mark_at_its_end() -> None:
@@ -280,7 +279,7 @@ def test_timings_come_with_each_token_where_asked_for() -> None:
 def fail_last(command: Generate) -> Iterable[list[Event]]:
     request_id, last = command.request_id, len(command.branches) - 1
     yield [Accepted(request_id, 1), *(Delta(request_id, index, "a", [1]) for index in range(last))]
-    yield [BranchEnded(request_id, last, "error", 0, slug="grammar_dead_end", message="no token fits")]
+    yield [BranchEnded(request_id, last, "error", 0, code="grammar_dead_end", message="no token fits")]
     yield [
         *(BranchEnded(request_id, index, "eos", 1) for index in range(last)),
         Done(request_id, 1, 0, last, 1.0, 1.0),
@@ -384,7 +383,7 @@ def test_a_number_out_of_a_soft_range_is_moved_and_shown_as_it_is_used(field: st
         {"id_slot": 1.5}, {"lora": {}}, {"lora": [{"id": -1, "scale": 1}]}, {"prompt": {"multimodal_data": []}},
         {"json_schema": 3}, {"dry_sequence_breakers": []}, {"logit_bias": [[-1, 1]]}, {"prompt": [-1]},
         {"logit_bias": [[i, 1] for i in range(1025)]}, {"system_prompt": 3}, {"system_prompt": {"prompt": 3}},
-        {"image_data": 3}, {"grammar_lazy": True}, {"repeat_penalty": 0}, {"prompt": ""}, {"prompt": None},
+        {"image_data": 3}, {"grammar_lazy": True}, {"repeat_penalty": 0}, {"prompt": []}, {"prompt": None},
     ],
 )  # fmt: skip
 def test_a_known_field_with_a_bad_value_is_400_that_names_it(body: dict[str, Any]) -> None:
@@ -449,6 +448,33 @@ def test_a_system_prompt_stands_before_every_prompt_until_another_does() -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("said", [{}, {"prompt": None}, {"n_predict": 9}, {"max_tokens": 9}])
+def test_a_system_prompt_alone_is_put_in_force_and_answered_with_nothing(said: dict[str, Any]) -> None:
+    http, engine = serve()
+    system = {"prompt": "A dialogue.\n", "anti_prompt": "User:", "assistant_name": "Fox:"}
+    response = http.post("/completion", json={"system_prompt": system, **said})
+    assert response.status_code == 200
+    assert (engine.sent[-1].prompt, engine.sent[-1].branches[0].max_tokens) == (("A dialogue.\n",), 0)
+    assert http.get("/props").json["system_prompt"] == "A dialogue.\n"
+    assert http.post("/completion", json={"system_prompt": {"prompt": ""}}).status_code == 200
+    assert engine.sent[-1].prompt == (1,)
+    assert http.get("/props").json["system_prompt"] == ""
+
+
+def test_a_bad_system_prompt_alone_is_400_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    http, engine = serve()
+    for bad, param in (
+        ({"system_prompt": {"prompt": 3}}, "system_prompt"),
+        ({"system_prompt": {}, "temperature": "hot"}, "temperature"),
+    ):
+        response = http.post("/completion", json=bad)
+        assert (response.status_code, response.json["error"]["param"].partition(".")[0]) == (400, param)
+    monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, bos_id=-1))
+    response = http.post("/completion", json={"system_prompt": {}})
+    assert (response.status_code, response.json["error"]["param"]) == (400, "prompt")
+    assert engine.sent == []
+
+
 def test_the_system_prompt_is_in_the_properties(tmp_path: Any) -> None:
     file = tmp_path / "system.json"
     file.write_text('{"prompt": "A dialogue.", "anti_prompt": "User:", "assistant_name": "Fox:"}')
@@ -482,7 +508,8 @@ def with_fim(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def infill(http: FlaskClient, **body: Any) -> Any:
-    return http.post("/infill", data=orjson.dumps({"input_prefix": "ab", "input_suffix": "yz", **body}))
+    said = {"input_prefix": "ab", "input_suffix": "yz", "stream": False, **body}
+    return http.post("/infill", data=orjson.dumps(said))
 
 
 def generated(engine: ScriptedClient) -> tuple[str | int, ...]:
@@ -508,7 +535,17 @@ def test_infill_puts_the_gap_last_and_begins_it_with_the_prompt() -> None:
     answer = infill(http, prompt="c").json
     assert generated(engine) == (1, 1001, *b"abc", 1002, *b"yz", 1003)
     assert answer["content"] == " 0.0 0.1 0.2"
-    assert [len(event["content"]) for event in events(infill(http, stream=True).text)] == [4, 4, 4, 0]
+    streamed = [event["content"] for event in events(infill(http, stream=True).text)]
+    assert ("".join(streamed), streamed[-1]) == (answer["content"], "")
+
+
+@pytest.mark.usefixtures("with_fim")
+@pytest.mark.parametrize("said", [{}, {"stream": None}, {"stream": True}])
+def test_infill_streams_unless_it_is_told_not_to(said: dict[str, Any]) -> None:
+    http, _ = serve()
+    response = http.post("/infill", json={"input_prefix": "ab", "input_suffix": "yz", **said})
+    assert response.mimetype == "text/event-stream"
+    assert events(response.text)[-1]["stop"] is True
 
 
 @pytest.mark.usefixtures("with_fim")

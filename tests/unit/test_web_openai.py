@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Ready
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.scripted import Script, ScriptedClient, count_to_three
+from srb.web.calls.scripted import MODEL, Script, ScriptedClient, count_to_three
 
 
 def serve(script: Script = count_to_three) -> tuple[FlaskClient, ScriptedClient]:
@@ -121,9 +123,52 @@ def test_logprobs_come_in_the_legacy_shape_with_the_chat_shape_beside() -> None:
     found = post(http, logprobs=2).json["choices"][0]["logprobs"]
     assert found["tokens"] == [" ", "é", "n"]
     assert found["token_logprobs"] == [-0.5] * 3
-    assert found["top_logprobs"][2] == {"n": -0.5, "z": -2.0}
+    assert list(found["top_logprobs"][2].items()) == [("n", -0.5), ("z", -2.0)]
     assert found["text_offset"] == [0, 1, 2]
     assert found["content"] == probs(" ", "é") + probs("n")
+
+
+def chooses(*likely: tuple[int, str, float], token: tuple[int, str, float]) -> Script:
+    """Write one token, with these likeliest ones beside it; a token is its id, its text and its log-probability."""
+    names = ("id", "token", "logprob")
+
+    def script(command: Generate) -> Iterable[list[Event]]:
+        tops = [{**dict(zip(names, each, strict=True)), "bytes": []} for each in likely]
+        prob: Any = {**dict(zip(names, token, strict=True)), "bytes": [], "top_logprobs": tops}
+        yield [Accepted(command.request_id, 1), Delta(command.request_id, 0, token[1], [token[0]], [prob])]
+        yield [BranchEnded(command.request_id, 0, "eos", 1), Done(command.request_id, 1, 0, 1, 1.0, 1.0)]
+
+    return script
+
+
+A, B, C = (1, " a", -0.5), (2, " b", -1.5), (3, " c", -2.5)
+
+
+@pytest.mark.parametrize(
+    ("likely", "token", "listed"),
+    [
+        ((A, B, C), A, [(" a", -0.5), (" b", -1.5), (" c", -2.5)]),
+        ((A, B, C), C, [(" a", -0.5), (" b", -1.5), (" c", -2.5)]),
+        ((A, B), C, [(" a", -0.5), (" b", -1.5), (" c", -2.5)]),  # one more than the two that were requested
+        ((), B, [(" b", -1.5)]),
+        ((A, (4, " a", -0.75), B), C, [(" a", -0.5), (" b", -1.5), (" c", -2.5)]),  # spelled alike: the likelier one
+        ((A, B), (5, " a", -3.0), [(" b", -1.5), (" a", -3.0)]),  # spelled alike: the chosen one
+        ((A, B), (2, " ", -1.5), [(" a", -0.5), (" ", -1.5)]),  # the chosen one's text is cut short by a stop string
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_likely_tokens_come_likeliest_first_and_the_chosen_one_is_among_them(
+    likely: tuple[tuple[int, str, float], ...],
+    token: tuple[int, str, float],
+    listed: list[tuple[str, float]],
+    stream: bool,
+) -> None:
+    http, _ = serve(chooses(*likely, token=token))
+    answer = post(http, logprobs=len(likely), stream=stream)
+    [choice] = (chunks(answer.text)[0] if stream else answer.json)["choices"]
+    [top] = choice["logprobs"]["top_logprobs"]
+    assert list(top.items()) == listed
+    assert top[choice["logprobs"]["tokens"][0]] == choice["logprobs"]["token_logprobs"][0] == token[2]
 
 
 def test_streamed_logprobs_concatenate_to_the_text_and_count_on_in_offsets() -> None:
@@ -148,7 +193,7 @@ def one_branch_fails(command: Generate) -> Iterable[list[Event]]:
     failed = len(command.branches) - 1
     yield [Accepted(request_id, 1)]
     yield [Delta(request_id, 0, " a", [1])]
-    yield [BranchEnded(request_id, failed, "error", 0, slug="grammar_dead_end", message="no token fits")]
+    yield [BranchEnded(request_id, failed, "error", 0, code="grammar_dead_end", message="no token fits")]
     yield [
         *(BranchEnded(request_id, index, "eos", 1) for index in range(failed)),
         Done(request_id, 1, 0, 1, 1.0, 1.0),
@@ -186,3 +231,39 @@ def test_a_failure_after_the_first_byte_is_an_error_event_without_a_done_marker(
     text = post(http, stream=True).text
     assert orjson.loads(text.removeprefix("data: "))["error"]["type"] == "unavailable_error"
     assert "[DONE]" not in text
+
+
+ALIASES = ["tiny[]model", '"choices":[]', '{"a": [{}]}', "%d%b"]
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("include_usage", [False, True])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_stream_is_whole_whatever_the_model_is_called(path: str, include_usage: bool, alias: str) -> None:
+    http, engine = serve(say_brackets)
+    engine.start()
+    engine.receive([Ready(replace(MODEL, alias=alias).as_dict())])
+    body = {
+        "model": "any", "prompt": "x", "messages": [{"role": "user", "content": "x"}], "n": 2, "stream": True,
+        "stream_options": {"include_usage": include_usage},
+    }  # fmt: skip
+    found = chunks(http.post(path, data=orjson.dumps(body)).text)
+    assert {chunk["model"] for chunk in found} == {alias}
+    assert {"usage" in chunk for chunk in found} == {include_usage}
+    choices = [choice for chunk in found for choice in chunk["choices"]]
+    texts = [(choice["index"], choice.get("text") or choice.get("delta", {}).get("content")) for choice in choices]
+    assert [text for text in texts if text[1]] == [(0, SAID), (1, SAID)]
+    assert all("finish_reason" in choice and "logprobs" in choice for choice in choices)
+
+
+SAID = '[] "{}]}\n'
+
+
+def say_brackets(command: Generate) -> Iterable[list[Event]]:
+    request_id = command.request_id
+    yield [Accepted(request_id, 5), Delta(request_id, 0, SAID, [1]), Delta(request_id, 1, SAID, [1])]
+    yield [
+        BranchEnded(request_id, 0, "eos", 1),
+        BranchEnded(request_id, 1, "eos", 1),
+        Done(request_id, 5, 2, 2, 10.0, 30.0),
+    ]

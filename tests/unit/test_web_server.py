@@ -8,12 +8,21 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.errors import EngineRestarted, InvalidRequest, Unavailable
+from srb.errors import (
+    EngineRestarted,
+    InsufficientStorage,
+    InvalidRequest,
+    SRBError,
+    StateNotSaved,
+    Unavailable,
+    from_code,
+)
 from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.llamacpp_answers import Health, Props, Slot, SlotAction
-from srb.web.scripted import ScriptedClient, answer_simply
+from srb.web.calls.scripted import ScriptedClient, answer_simply
+from srb.web.dialects.llamacpp.answers import Health, Props, Slot, SlotAction
+from tests.shapes import read
 
 RUNNING = {
     "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
@@ -39,7 +48,7 @@ def serve(slots: list[dict[str, Any]] | None = None, **settings: Any) -> tuple[F
 def test_health_counts_the_sequences_that_branches_use() -> None:
     http, _ = serve()
     response = http.get("/health?include_slots")
-    Health.model_validate_json(response.data, strict=True)
+    read(Health, response.data)
     assert (response.json["slots_idle"], response.json["slots_processing"]) == (5, 3)
     assert [slot["id"] for slot in response.json["slots"]] == [0, 1]
     for settings in (Settings(slots=False), Settings(api_key="secret")):
@@ -47,10 +56,10 @@ def test_health_counts_the_sequences_that_branches_use() -> None:
         assert "slots" not in http.get("/health?include_slots").json
 
 
-def test_a_full_server_is_unhealthy_only_to_who_asks_so() -> None:
+def test_a_full_server_is_unhealthy_only_if_asked_with_fail_on_no_slot() -> None:
     http, engine = serve()
-    engine.values |= {"branches_running": 8.0}
-    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 8}
+    engine.values |= {"branches_running": 7.0, "branches_room": 0.0}
+    full = {"status": "no slot available", "slots_idle": 0, "slots_processing": 7}
     assert (http.get("/health").status_code, http.get("/health").json) == (200, full)
     response = http.get("/health?fail_on_no_slot=1")
     assert (response.status_code, response.json) == (503, full)
@@ -65,7 +74,7 @@ def test_an_engine_that_is_busy_with_one_long_step_is_healthy() -> None:
     assert http.get("/health").json == {"status": "ok"}
 
 
-def test_an_engine_that_was_lost_is_not() -> None:
+def test_a_lost_engine_is_unhealthy() -> None:
     def lost(command: Any, values: dict[str, float]) -> Any:
         raise EngineRestarted("The engine was restarted")
 
@@ -80,7 +89,7 @@ def test_an_engine_that_was_lost_is_not() -> None:
 def test_props_has_all_that_clients_read() -> None:
     http, _ = serve(props=True, metrics=False)
     response = http.get("/props")
-    Props.model_validate_json(response.data, strict=True)
+    read(Props, response.data)
     found = response.json
     assert isinstance(found["chat_template"], str)
     assert found["default_generation_settings"]["n_ctx"] == 8192
@@ -114,18 +123,28 @@ def test_slots_show_what_runs_under_llama_servers_names() -> None:
     idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
     http, _ = serve([idle, RUNNING])
     response = http.get("/slots")
-    first, second = (Slot.model_validate_json(orjson.dumps(slot), strict=True) for slot in response.json)
-    assert (first.is_processing, first.state, first.params, first.id_task) == (False, 0, None, None)
-    assert (second.is_processing, second.state, second.n_prompt_tokens_cache) == (True, 1, 4)
-    assert second.params is not None
-    assert (second.params.seed, second.params.n_predict, second.params.temperature) == (9, 11, 0.3)
-    assert second.next_token is not None
-    token = second.next_token[0]
-    assert (token.n_decoded, token.n_remain, token.has_new_line) == (5, 6, True)
+    first, second = (read(Slot, orjson.dumps(slot)) for slot in response.json)
+    assert (first["is_processing"], first["state"]) == (False, 0)
+    assert not first.keys() & {"params", "id_task"}
+    assert (second["is_processing"], second["state"], second["n_prompt_tokens_cache"]) == (True, 1, 4)
+    params, token = second["params"], second["next_token"][0]
+    assert (params["seed"], params["n_predict"], params["temperature"]) == (9, 11, 0.3)
+    assert (token["n_decoded"], token["n_remain"], token["has_new_line"]) == (5, 6, True)
+
+
+def test_the_default_settings_are_those_of_an_answer_to_a_bare_prompt() -> None:
+    http = create_app(Settings(), ScriptedClient(Settings())).test_client()
+    default = http.get("/props").json["default_generation_settings"]
+    answered = http.post("/completion", json={"prompt": "Once"}).json["generation_settings"]
+    assert default.pop("params") == default
+    assert default | {"seed": answered["seed"]} == answered
 
 
 def test_slots_can_fail_where_none_is_free() -> None:
-    http, _ = serve([RUNNING])
+    idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
+    http, engine = serve([idle, RUNNING])
+    assert http.get("/slots?fail_on_no_slot=1").status_code == 200
+    engine.values |= {"branches_room": 0.0}
     assert http.get("/slots").status_code == 200
     response = http.get("/slots?fail_on_no_slot=1")
     assert response.status_code == 503
@@ -133,8 +152,6 @@ def test_slots_can_fail_where_none_is_free() -> None:
         "no slot available",
         "unavailable_error",
     )
-    idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
-    assert serve([idle, RUNNING])[0].get("/slots?fail_on_no_slot=1").status_code == 200
 
 
 def test_slots_can_be_switched_off() -> None:
@@ -155,7 +172,7 @@ def test_slots_can_be_switched_off() -> None:
 def test_a_slots_state_is_saved_restored_and_erased(action: str, answer: dict[str, Any]) -> None:
     http, engine = serve(state_dir="states")
     response = http.post(f"/slots/3?action={action}", data=b'{"filename": "a.bin"}')
-    SlotAction.model_validate_json(response.data, strict=True)
+    read(SlotAction, response.data)
     assert response.json == {"id_slot": 3, **answer}
     (command,) = engine.sent
     assert isinstance(command, StateAction)
@@ -186,6 +203,28 @@ def test_a_bad_slot_action_is_400(path: str, data: bytes, message: str) -> None:
     assert response.status_code == 400
     assert response.json["error"]["message"].startswith(message)
     assert engine.sent == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (InsufficientStorage("No space left"), 507, "server_error"),
+        (StateNotSaved("Read-only file system"), 500, "server_error"),
+        (Unavailable("Other states are still being written"), 503, "unavailable_error"),
+    ],
+)
+def test_row_44_a_state_that_could_not_be_saved_is_told_with_its_status(
+    error: SRBError, status: int, kind: str
+) -> None:
+    def refuse(command: Any, values: dict[str, float]) -> Any:
+        raise from_code(error.code, error.message)  # as it crosses the socket
+
+    http, engine = serve(state_dir="states")
+    engine.answers = refuse
+    response = http.post("/slots/0?action=save", data=b'{"filename": "a"}')
+    assert response.status_code == status
+    assert response.json["error"] == {"code": status, "message": error.message, "type": kind}
+    assert ("Retry-After" in response.headers) == (status == 503)
 
 
 def test_slot_actions_need_a_folder() -> None:

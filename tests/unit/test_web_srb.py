@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.scripted import Script, ScriptedClient, count_to_three
+from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 
 
 def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
@@ -68,7 +68,7 @@ def test_stop_says_whether_the_text_came_to_its_end() -> None:
             BranchEnded(request_id, 1, "word", 2, stopping_word="END", logprob=-0.5),
             BranchEnded(request_id, 2, "limit", 3, truncated=True),
             BranchEnded(request_id, 3, "cancelled", 4),
-            BranchEnded(request_id, 4, "error", 5, slug="grammar_dead_end", message="no token fits"),
+            BranchEnded(request_id, 4, "error", 5, code="grammar_dead_end", message="no token fits"),
             Done(request_id, 1, 0, 15, 1.0, 1.0),
         ]
 
@@ -99,7 +99,7 @@ def test_stream_events_carry_logprobs_only_where_asked_for() -> None:
         yield [Delta(command.request_id, 0, " a", [1], [entry]), Done(command.request_id, 1, 0, 1, 1.0, 1.0)]
 
     http, engine = serve(with_probs)
-    found = events(post(http, prompt="x", n=1, logprobs=0).text)
+    found = events(post(http, "/v1/srb/completions", prompt="x", n=1, logprobs=0).text)
     assert found[1] == {"event": "stream", "index": 0, "text": " a", "logprobs": [entry]}
     assert engine.sent[0].branches[0].sampling.n_probs == 0
 
@@ -112,7 +112,8 @@ def test_token_ids_come_where_asked_for_also_those_without_text() -> None:
         yield [BranchEnded(request_id, 0, "eos", 3), Done(request_id, 1, 0, 3, 1.0, 1.0)]
 
     http, _ = serve(with_a_silent_token)
-    asked = [event for event in events(post(http, prompt="x", n=1, return_tokens=True).text) if "text" in event]
+    text = post(http, "/v1/srb/completions", prompt="x", n=1, return_tokens=True).text
+    asked = [event for event in events(text) if "text" in event]
     assert asked == [
         {"event": "stream", "index": 0, "text": " a", "tokens": [7, 8]},
         {"event": "stream", "index": 0, "text": "", "tokens": [9]},
@@ -160,7 +161,15 @@ def test_this_dialect_takes_one_prompt() -> None:
     ("completions_format", "body", "dialect"),
     [
         ("auto", {}, "srb"),
-        ("auto", {"model": None, "stream": None}, "srb"),
+        ("auto", {"n": 2, "max_tokens": 5, "temperature": 1.0, "seed": 7}, "srb"),
+        ("auto", {"n": None, "max_tokens": None, "temperature": None, "seed": None, "format": None}, "srb"),
+        ("auto", {"model": None}, "openai"),
+        ("auto", {"stream": None}, "openai"),
+        ("auto", {"top_p": 0.9, "max_tokens": 200, "temperature": 1, "seed": 10}, "openai"),
+        ("auto", {"stop": ["\n"]}, "openai"),
+        ("auto", {"max_new_tokens": 200}, "openai"),
+        ("auto", {"unknown": None}, "openai"),
+        ("auto", {"top_p": 0.9, "stop": ["x"], "unknown": 1, "format": "srb"}, "srb"),
         ("auto", {"model": "m"}, "openai"),
         ("auto", {"stream": False}, "openai"),
         ("auto", {"model": "m", "stream": True, "format": "srb"}, "srb"),
@@ -189,7 +198,7 @@ def test_the_body_and_the_setting_choose_the_dialect(
         ("openai", {"stream": True}, True),
     ],
 )
-def test_the_setting_may_stream_to_who_does_not_say(
+def test_the_setting_decides_whether_an_unspecified_request_streams(
     completions_format: str, body: dict[str, Any], streams: bool
 ) -> None:
     http, _ = serve(completions_format=completions_format)

@@ -23,15 +23,15 @@ from srb.protocol import (
     Generate,
     Progress,
     PromptDone,
-    PromptProbs,
+    PromptLogprobs,
     Rejected,
 )
 from srb.settings import Settings
-from srb.web import open_requests
-from srb.web.open_requests import OpenRequest, OpenRequests
-from srb.web.outcome import gather
-from srb.web.scripted import ScriptedClient
-from srb.web.streaming import PING, EventStream
+from srb.web.calls import calls
+from srb.web.calls.calls import Call, Calls
+from srb.web.calls.outcome import gather
+from srb.web.calls.scripted import ScriptedClient
+from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
 
 COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))
 
@@ -39,10 +39,13 @@ COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))
 class Plain:
     """A renderer that shows which of its methods was called."""
 
+    event_end = b";"
+    writes_one_by_one = False
+
     def start(self) -> bytes:
         return b"start;"
 
-    def prompt(self, event: Progress | PromptProbs | PromptDone) -> bytes:
+    def prompt(self, event: Progress | PromptLogprobs | PromptDone) -> bytes:
         return b"%s;" % type(event).__name__.encode()
 
     def delta(self, event: Delta) -> bytes:
@@ -55,7 +58,7 @@ class Plain:
         return b"end %d;" % len(done)
 
     def failed(self, error: SRBError) -> bytes:
-        return b"failed %s;" % error.slug.encode()
+        return b"failed %s;" % error.code.encode()
 
 
 def accept_only(command: Generate) -> Iterable[list[Event]]:
@@ -69,39 +72,88 @@ def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 
 @pytest.fixture
-def client() -> Iterator[ScriptedClient]:
-    client = ScriptedClient(Settings(), accept_only)
-    yield client
-    client.close()
+def client() -> ScriptedClient:
+    return ScriptedClient(Settings(max_unread_bytes=2**24), accept_only)
 
 
 @pytest.fixture
-def requests(client: ScriptedClient) -> OpenRequests:
-    return OpenRequests(client, Settings(graceful_timeout=1, write_timeout=7))
+def requests(client: ScriptedClient) -> Calls:
+    return Calls(client, Settings(graceful_timeout=1, write_timeout=7))
 
 
-def stream_of(request: OpenRequest, ping_interval: float = 5.0) -> EventStream:
-    return EventStream(request, Plain(), ping_interval)
+def stream_of(call: Call, ping_interval: float = 5.0) -> EventStream:
+    return EventStream(call, Plain(), ping_interval)
 
 
-def test_one_write_carries_everything_that_has_arrived(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def test_one_write_carries_everything_that_has_arrived(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     assert next(stream) == b"start;"
     client.receive([Delta("r1", 0, "a", [1]), Delta("r1", 1, "b", [1])])
     client.receive([Delta("r1", 0, "c", [1])])
     assert next(stream) == b"0:a;1:b;0:c;"
 
 
-def test_what_a_dialect_says_nothing_of_is_no_write(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def chunks_of(data: bytes) -> list[bytes]:
+    """Return the chunks of a chunked answer's part; it has to end where a chunk ends."""
+    found = []
+    while data:
+        size, _, rest = data.partition(b"\r\n")
+        length = int(size, 16)
+        assert rest[length : length + 2] == b"\r\n"
+        found.append(rest[:length])
+        data = rest[length + 2 :]
+    return found
+
+
+def test_in_one_write_each_event_is_a_chunk_of_its_own(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
+    assert chunks_of(next(stream).chunks) == [b"start;"]
+    client.receive([Delta("r1", 0, "a", [1]), Delta("r1", 1, "", [1]), Delta("r1", 1, "b", [1])])
+    client.receive([BranchEnded("r1", 0, "eos", 1), BranchEnded("r1", 1, "eos", 1), Done("r1", 5, 0, 2, 1.0, 1.0)])
+    assert chunks_of(next(stream).chunks) == [b"0:a;", b"1:b;", b"0 ended;", b"1 ended;", b"end 1;"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "event_end", "events"),
+    [
+        ([b"a\n\n", b"b\n\n"], b"\n\n", [b"a\n\n", b"b\n\n"]),
+        ([b"", b"a\n\nb\n\n", b""], b"\n\n", [b"a\n\n", b"b\n\n"]),
+        ([b"a\n\n\n", b"b\n"], b"", [b"a\n\n\n", b"b\n"]),
+        ([b"", b""], b"\n\n", []),
+        ([b"x" * 3 * MAX_WRITE + b";", b"y;"], b";", [b"x" * 3 * MAX_WRITE + b";", b"y;"]),
+        ([b"y;"] * 2 * MAX_WRITE, b";", [b"y;"] * 2 * MAX_WRITE),
+    ],
+)
+def test_writes_are_short_and_their_chunks_are_the_events(
+    parts: list[bytes], event_end: bytes, events: list[bytes]
+) -> None:
+    found = writes(parts, event_end)
+    assert b"".join(found) == b"".join(events)
+    assert chunks_of(b"".join(write.chunks for write in found)) == events
+    assert all(0 < len(write) <= MAX_WRITE for write in found)
+    assert all(0 < len(write.chunks) <= 8 * MAX_WRITE for write in found)
+
+
+def test_a_dialect_may_have_each_event_written_alone(client: ScriptedClient, requests: Calls) -> None:
+    renderer = Plain()
+    renderer.writes_one_by_one = True
+    stream = EventStream(requests.open([COMMAND], {}, streamed=True), renderer, 5)
+    next(stream)
+    client.receive([Delta("r1", 0, "a", [1]), Delta("r1", 0, "b", [2]), Delta("r1", 0, "", [3])])
+    client.receive([BranchEnded("r1", 0, "eos", 1), BranchEnded("r1", 1, "eos", 1), Done("r1", 5, 0, 2, 1.0, 1.0)])
+    assert list(stream) == [b"0:ab;", b"0 ended;", b"1 ended;", b"end 1;"]
+
+
+def test_an_event_that_a_dialect_does_not_render_is_no_write(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     next(stream)
     client.receive([Delta("r1", 0, "", [1])])
     gevent.spawn_later(0.01, client.receive, [Delta("r1", 0, "é", [1, 2])])
     assert next(stream) == "0:é;".encode()
 
 
-def test_a_stream_that_ended_by_itself_cancels_nothing(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def test_a_stream_that_ended_by_itself_cancels_nothing(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     next(stream)
     client.receive([BranchEnded("r1", 0, "eos", 1), BranchEnded("r1", 1, "eos", 1), Done("r1", 5, 0, 2, 1.0, 1.0)])
     assert list(stream) == [b"0 ended;1 ended;end 1;"]
@@ -110,8 +162,8 @@ def test_a_stream_that_ended_by_itself_cancels_nothing(client: ScriptedClient, r
     assert len(requests) == 0
 
 
-def test_closing_cancels_exactly_once_even_if_never_iterated(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def test_closing_cancels_exactly_once_even_if_never_iterated(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     stream.close()
     stream.close()
     assert client.cancelled == ["r1"]
@@ -119,20 +171,20 @@ def test_closing_cancels_exactly_once_even_if_never_iterated(client: ScriptedCli
     assert len(requests) == 0
 
 
-def test_a_failure_ends_the_stream_and_nothing_follows_it(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def test_a_failure_ends_the_stream_and_nothing_follows_it(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     next(stream)
     client.receive([Delta("r1", 0, "a", [1])])
     client.lose_engine()
     assert list(stream) == [b"0:a;failed engine_restarted;"]
 
 
-def test_a_fault_in_rendering_is_said_and_cancels(client: ScriptedClient, requests: OpenRequests) -> None:
+def test_a_fault_in_rendering_is_said_and_cancels(client: ScriptedClient, requests: Calls) -> None:
     class Broken(Plain):
         def delta(self, event: Delta) -> bytes:
             raise RuntimeError("boom")
 
-    stream = EventStream(requests.open([COMMAND], {}), Broken(), 5)
+    stream = EventStream(requests.open([COMMAND], {}, streamed=True), Broken(), 5)
     next(stream)
     client.receive([Delta("r1", 0, "a", [1])])
     assert list(stream) == [b"failed internal_error;"]
@@ -140,16 +192,16 @@ def test_a_fault_in_rendering_is_said_and_cancels(client: ScriptedClient, reques
     assert client.cancelled == ["r1"]
 
 
-def test_silence_is_filled_with_comments(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}), ping_interval=0.01)
+def test_silence_is_filled_with_comments(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True), ping_interval=0.01)
     assert [next(stream) for _ in range(3)] == [b"start;", PING, PING]
     stream.close()
 
 
-def test_a_refused_call_is_not_kept(client: ScriptedClient, requests: OpenRequests) -> None:
+def test_a_refused_call_is_not_kept(client: ScriptedClient, requests: Calls) -> None:
     client.script = lambda command: [[Rejected(command.request_id, "queue_full", "full", {})]]
     with pytest.raises(QueueFull):
-        requests.open([COMMAND], {})
+        requests.open([COMMAND], {}, streamed=True)
     assert len(requests) == 0
     assert client.cancelled == []
 
@@ -157,7 +209,7 @@ def test_a_refused_call_is_not_kept(client: ScriptedClient, requests: OpenReques
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     """A connected pair, the server's end first, and a watchdog that looks often."""
-    monkeypatch.setattr(open_requests, "SCAN_INTERVAL", 0.01)
+    monkeypatch.setattr(calls, "SCAN_INTERVAL", 0.01)
     pair = gevent.socket.socketpair()
     yield pair
     for sock in pair:
@@ -165,10 +217,10 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
 
 
 def test_a_client_that_leaves_cancels_its_stream(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
 ) -> None:
     ours, theirs = connection
-    stream = stream_of(requests.open([COMMAND], {"gunicorn.socket": ours}))
+    stream = stream_of(requests.open([COMMAND], {"gunicorn.socket": ours}, streamed=True))
     next(stream)
     theirs.close()
     assert next(stream) == b"failed cancelled;"
@@ -176,11 +228,11 @@ def test_a_client_that_leaves_cancels_its_stream(
 
 
 def test_a_client_that_leaves_while_it_is_queued_is_noticed(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
 ) -> None:
     ours, theirs = connection
     client.script = lambda command: []  # neither accepted nor refused
-    opening = gevent.spawn(requests.open, [COMMAND], {"gunicorn.socket": ours})
+    opening = gevent.spawn(requests.open, [COMMAND], {"gunicorn.socket": ours}, streamed=True)
     eventually(lambda: client.sent)
     theirs.close()
     with pytest.raises(Cancelled):
@@ -190,10 +242,10 @@ def test_a_client_that_leaves_while_it_is_queued_is_noticed(
 
 
 def test_a_client_that_leaves_before_a_complete_answer_is_noticed(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
 ) -> None:
     ours, theirs = connection
-    gathering = gevent.spawn(gather, requests.open([COMMAND], {"gunicorn.socket": ours}))
+    gathering = gevent.spawn(gather, requests.open([COMMAND], {"gunicorn.socket": ours}, streamed=False))
     eventually(lambda: client.sent)
     theirs.close()
     with pytest.raises(Cancelled):
@@ -201,64 +253,52 @@ def test_a_client_that_leaves_before_a_complete_answer_is_noticed(
     assert client.cancelled == ["r1"]
 
 
-def test_a_client_that_waits_or_sends_more_has_not_left(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
-) -> None:
-    ours, theirs = connection
-    request = requests.open([COMMAND], {"gunicorn.socket": ours})
-    assert not request.client_left()
-    theirs.sendall(b"GET / HTTP/1.1\r\n")
-    assert not request.client_left()
-    assert ours.recv(100) == b"GET / HTTP/1.1\r\n"  # looking has read nothing
-    request.close()
-
-
 def test_writes_are_limited_while_the_call_is_open(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
 ) -> None:
     ours, _ = connection
-    request = requests.open([COMMAND], {"gunicorn.socket": ours})
+    call = requests.open([COMMAND], {"gunicorn.socket": ours}, streamed=True)
     assert ours.gettimeout() == 7
-    request.close()
+    call.close()
     assert ours.gettimeout() is None
 
 
-def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, requests: OpenRequests) -> None:
+def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, requests: Calls) -> None:
     with gevent.socket.socket(socket.AF_INET) as sock:
-        requests.open([COMMAND], {"gunicorn.socket": sock}).close()
+        requests.open([COMMAND], {"gunicorn.socket": sock}, streamed=True).close()
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
 
 
 def test_a_worker_that_stops_ends_open_calls_after_the_grace_and_refuses_others_then(
-    client: ScriptedClient, requests: OpenRequests
+    client: ScriptedClient, requests: Calls
 ) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     next(stream)
     requests.shut_down(grace=0.05)
-    requests.open([replace(COMMAND, request_id="r2")], {}).close()
+    requests.open([replace(COMMAND, request_id="r2")], {}, streamed=True).close()
     client.receive([Delta("r1", 0, "a", [1])])
     assert list(stream) == [b"0:a;", b"failed shutting_down;"]
     assert client.cancelled == ["r2", "r1"]
     with pytest.raises(ShuttingDown):
-        requests.open([COMMAND], {})
+        requests.open([COMMAND], {}, streamed=True)
 
 
 def test_a_worker_that_stops_does_not_wait_for_another_request(
-    client: ScriptedClient, requests: OpenRequests, connection: tuple[Any, Any]
+    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
 ) -> None:
     ours, _ = connection
-    request = requests.open([COMMAND], {"gunicorn.socket": ours})
+    call = requests.open([COMMAND], {"gunicorn.socket": ours}, streamed=True)
     requests.shut_down(grace=0)
-    eventually(lambda: request.mailbox.done)
-    request.close()
+    eventually(lambda: call.mailbox.done)
+    call.close()
     assert ours.recv(1) == b""
 
 
-def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, requests: OpenRequests) -> None:
-    request = requests.open([COMMAND], {})
+def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, requests: Calls) -> None:
+    call = requests.open([COMMAND], {}, streamed=False)
     client.receive([Failed("r1", "decode_failed", "no")])
     with pytest.raises(DecodeFailed):
-        gather(request)
+        gather(call)
     assert len(requests) == 0
 
 
@@ -266,15 +306,15 @@ def test_gathering_raises_the_failure_of_the_request(client: ScriptedClient, req
 
 
 def test_row_18_while_nobody_reads_a_branchs_text_is_put_together_and_none_is_dropped(
-    client: ScriptedClient, requests: OpenRequests
+    client: ScriptedClient, requests: Calls
 ) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+    call = requests.open([COMMAND], {}, streamed=True)
+    stream = stream_of(call)
     next(stream)
     for number in range(10_000):
         client.receive([Delta("r1", number % 2, f"{number} ", [number], [{"id": number}])])
     client.receive([BranchEnded("r1", 0, "eos", 5_000)])
-    mailbox = stream._request.mailbox
-    events = mailbox.take()
+    events = call.mailbox.take()
     assert len(events) < 1_000
     for index in (0, 1):
         deltas = [event for event in events if isinstance(event, Delta) and event.index == index]
@@ -288,10 +328,10 @@ def test_row_18_while_nobody_reads_a_branchs_text_is_put_together_and_none_is_dr
 
 def test_row_18_text_beyond_what_may_wait_ends_that_request_alone() -> None:
     client = ScriptedClient(Settings(max_unread_bytes=65536), accept_only)
-    requests = OpenRequests(client, Settings())
+    requests = Calls(client, Settings())
     slow, other = (
-        stream_of(requests.open([COMMAND], {})),
-        stream_of(requests.open([replace(COMMAND, request_id="r2")], {})),
+        stream_of(requests.open([COMMAND], {}, streamed=True)),
+        stream_of(requests.open([replace(COMMAND, request_id="r2")], {}, streamed=True)),
     )
     assert next(slow) == next(other) == b"start;"
     for _ in range(70):
@@ -301,11 +341,10 @@ def test_row_18_text_beyond_what_may_wait_ends_that_request_alone() -> None:
     assert whole.count(b"x") > 60_000
     assert whole.endswith(b"failed slow_client;")
     assert next(other).count(b"x") == 70
-    client.close()
 
 
-def test_row_18_long_text_is_written_piece_by_piece(client: ScriptedClient, requests: OpenRequests) -> None:
-    stream = stream_of(requests.open([COMMAND], {}))
+def test_row_18_long_text_is_written_piece_by_piece(client: ScriptedClient, requests: Calls) -> None:
+    stream = stream_of(requests.open([COMMAND], {}, streamed=True))
     next(stream)
     client.receive([Delta("r1", 0, "x" * 100_000, [1])])
     pieces = [next(stream) for _ in range(7)]

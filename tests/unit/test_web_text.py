@@ -10,7 +10,6 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.client import EngineClient
 from srb.protocol import (
     Accepted,
     BranchEnded,
@@ -21,15 +20,16 @@ from srb.protocol import (
     Generate,
     Progress,
     PromptDone,
-    PromptProbs,
+    PromptLogprobs,
     Tokenize,
 )
 from srb.settings import Settings
-from srb.web import scripted
 from srb.web.app import create_app
-from srb.web.echo import read_back
-from srb.web.fields import Prompt
-from srb.web.scripted import Script, ScriptedClient, count_to_three
+from srb.web.bodies.fields import Prompt
+from srb.web.calls import scripted
+from srb.web.calls.echo import read_back
+from srb.web.calls.engine_client import EngineClient
+from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 
 SRB, OPENAI = {"format": "srb"}, {"model": "any"}
 
@@ -64,7 +64,7 @@ def ranked(command: Generate) -> Iterable[list[Event]]:
     means = [-4.0, -1.0, -3.0, -2.0, None][:count]
     yield [BranchEnded(request_id, index, "eos", 1, logprob=mean) for index, mean in enumerate(means)]
     yield [
-        *(BranchEnded(request_id, index, "error", 0, slug="decode_failed", message="no") for index in range(5, count)),
+        *(BranchEnded(request_id, index, "error", 0, code="decode_failed", message="no") for index in range(5, count)),
         Done(request_id, 1, 0, count, 1.0, 1.0),
     ]
 
@@ -128,14 +128,14 @@ def test_best_of_that_is_n_may_be_streamed_and_ranks_nothing() -> None:
 # ---- echo
 
 
-def with_prompt_probs(command: Generate) -> Iterable[list[Event]]:
+def with_prompt_logprobs(command: Generate) -> Iterable[list[Event]]:
     """The prompt's tokens are BOS and its bytes; each of two branches says " yes"."""
     request_id = command.request_id
     size = sum(len(part.encode()) if isinstance(part, str) else 1 for part in command.prompt)
     yield [Accepted(request_id, size + 1)]
-    if command.prompt_probs:
-        yield [PromptProbs(request_id, [entry("<s>", None)])]
-        yield [PromptProbs(request_id, [entry("?", -0.5)] * size)]
+    if command.prompt_logprobs:
+        yield [PromptLogprobs(request_id, [entry("<s>", None)])]
+        yield [PromptLogprobs(request_id, [entry("?", -0.5)] * size)]
     yield [PromptDone(request_id, 0, 0, 1.0)]
     probs = [entry(" yes", -0.25)] if command.branches[0].sampling.n_probs >= 0 else None
     yield [Delta(request_id, index, " yes", [7], probs) for index in range(len(command.branches))]
@@ -146,7 +146,7 @@ def with_prompt_probs(command: Generate) -> Iterable[list[Event]]:
 
 
 def test_echo_puts_the_prompt_before_each_text() -> None:
-    http, _ = serve(with_prompt_probs)
+    http, _ = serve(with_prompt_logprobs)
     answer = post(http, **OPENAI, prompt=["Née", "B"], n=2, echo=True).json
     assert [choice["text"] for choice in answer["choices"]] == ["Née yes", "Née yes", "B yes", "B yes"]
     answer = post(http, **SRB, prompt="Née", n=2, echo=True, stream=False).json
@@ -154,7 +154,7 @@ def test_echo_puts_the_prompt_before_each_text() -> None:
 
 
 def test_echo_asks_the_engine_what_token_ids_mean() -> None:
-    http, engine = serve(with_prompt_probs)
+    http, engine = serve(with_prompt_logprobs)
     [choice] = post(http, **OPENAI, prompt=["A", 66, 195, 169], echo=True).json["choices"]
     assert choice["text"] == "ABé yes"
     asked = [command for command in engine.sent if isinstance(command, Tokenize | Detokenize)]
@@ -162,7 +162,7 @@ def test_echo_asks_the_engine_what_token_ids_mean() -> None:
 
 
 def test_a_streamed_echo_comes_before_anything_else_of_its_choice() -> None:
-    http, _ = serve(with_prompt_probs)
+    http, _ = serve(with_prompt_logprobs)
     choices = [event["choices"][0] for event in events(post(http, **OPENAI, n=2, echo=True, stream=True).text)]
     assert [(choice["index"], choice["text"]) for choice in choices[:4]] == [
         (0, "x"),
@@ -176,21 +176,27 @@ def test_a_streamed_echo_comes_before_anything_else_of_its_choice() -> None:
 
 
 def test_logprobs_of_an_echo_begin_with_the_prompts_tokens_and_a_null() -> None:
-    http, engine = serve(with_prompt_probs)
+    http, engine = serve(with_prompt_logprobs)
     answer = post(http, **OPENAI, prompt="Né", echo=True, logprobs=1).json
-    assert engine.sent[-1].prompt_probs
+    assert engine.sent[-1].prompt_logprobs
     [choice] = answer["choices"]
     logprobs = choice["logprobs"]
     assert logprobs["tokens"] == ["", "N", "", "é", " yes"]  # a BOS, and the two bytes of é
     assert "".join(logprobs["tokens"]) == choice["text"]
     assert logprobs["token_logprobs"] == [None, -0.5, -0.5, -0.5, -0.25]
     assert logprobs["top_logprobs"][0] is None
+    assert all(
+        top[token] == logprob
+        for token, logprob, top in zip(
+            *(logprobs[key][1:] for key in ("tokens", "token_logprobs", "top_logprobs")), strict=True
+        )
+    )
     assert logprobs["text_offset"] == [0, 0, 1, 1, 2]
     assert answer["usage"]["prompt_tokens"] == len(logprobs["tokens"]) - 1
 
 
 def test_a_streamed_echo_with_logprobs_says_what_the_answer_says() -> None:
-    http, _ = serve(with_prompt_probs)
+    http, _ = serve(with_prompt_logprobs)
     body: dict[str, Any] = {**OPENAI, "prompt": "Né", "n": 2, "echo": True, "logprobs": 1}
     whole = post(http, **body).json["choices"]
     choices = [event["choices"][0] for event in events(post(http, **body, stream=True).text)]
@@ -202,7 +208,7 @@ def test_a_streamed_echo_with_logprobs_says_what_the_answer_says() -> None:
 
 
 def test_the_srb_dialect_gives_the_prompts_logprobs_too() -> None:
-    http, _ = serve(with_prompt_probs)
+    http, _ = serve(with_prompt_logprobs)
     body: dict[str, Any] = {**SRB, "prompt": "Né", "n": 1, "echo": True, "logprobs": 1}
     [completion] = post(http, **body, stream=False).json["completions"]
     streamed = [event for event in events(post(http, **body).text) if event["event"] == "stream"]
@@ -314,7 +320,7 @@ def test_probabilities_after_sampling_have_logarithms_in_the_legacy_arrays() -> 
     [choice] = post(http, **OPENAI, logprobs=2, post_sampling_probs=True).json["choices"]
     assert engine.sent[0].branches[0].sampling.post_sampling_probs
     assert choice["logprobs"]["token_logprobs"] == [0.0]
-    assert choice["logprobs"]["top_logprobs"] == [{" a": 0.0, " b": -1e9}]
+    assert [list(top.items()) for top in choice["logprobs"]["top_logprobs"]] == [[(" a", 0.0), (" b", -1e9)]]
 
 
 def test_progress_of_the_prompt_comes_in_chunks_of_its_first_choice() -> None:

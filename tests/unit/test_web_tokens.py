@@ -10,8 +10,9 @@ import pytest
 from srb.protocol import Tokenize
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.llamacpp_answers import TokenList
-from srb.web.scripted import ScriptedClient
+from srb.web.calls.scripted import ScriptedClient
+from srb.web.dialects.llamacpp.answers import TokenList
+from tests.shapes import read
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_tokenize_says_what_each_token_stands_for_and_lists_the_bytes_of_half_a_
     engine: ScriptedClient,
 ) -> None:
     response = post(engine, "/tokenize", content="hé", with_pieces=True)
-    TokenList.model_validate_json(response.data, strict=True)
+    read(TokenList, response.data)
     assert response.json["tokens"] == [
         {"id": 104, "piece": "h"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]},
     ]  # fmt: skip
@@ -72,6 +73,35 @@ def test_text_generation_webuis_routes_answer_in_its_shapes(engine: ScriptedClie
     assert post(engine, "/v1/internal/stop-generation").json == "OK"
 
 
+def test_tabbys_routes_answer_in_its_shapes_with_a_bos_unless_told_otherwise(engine: ScriptedClient) -> None:
+    assert post(engine, "/v1/token/encode", text="hi").json == {"tokens": [1, 104, 105], "length": 3}
+    assert post(engine, "/v1/token/encode", text="").json == {"tokens": [1], "length": 1}
+    said = {"text": "hi", "add_bos_token": False, "encode_special_tokens": False, "decode_special_tokens": False}
+    assert post(engine, "/v1/token/encode", **said).json == {"tokens": [104, 105], "length": 2}
+    asked = [command for command in engine.sent if isinstance(command, Tokenize)]
+    assert [(command.add_special, command.parse_special) for command in asked] == [
+        (True, True), (True, True), (False, False),
+    ]  # fmt: skip
+    assert post(engine, "/v1/token/decode", tokens=[1, 104, 105]).json == {"text": "\x01hi"}
+    assert post(engine, "/v1/token/decode", tokens=[1, 104, 105], decode_special_tokens=False).json == {"text": "hi"}
+
+
+def test_aphrodites_route_answers_as_tokenize_with_a_bos(engine: ScriptedClient) -> None:
+    expected = {"tokens": [1, 104, 105], "count": 3, "length": 3, "max_model_len": 8192}
+    assert post(engine, "/v1/tokenize", model="any", prompt="hi").json == expected
+    without = post(engine, "/v1/tokenize", prompt="hi", add_special_tokens=False).json
+    assert without["tokens"] == [104, 105]
+
+
+def test_text_generation_webuis_model_has_the_adapters_in_force(engine: ScriptedClient) -> None:
+    http = create_app(Settings(), engine).test_client()
+    response = http.get("/v1/internal/model/info")
+    assert response.json == {"model_name": "storyteller", "lora_names": ["a"], "loader": "llama.cpp"}
+    http.post("/lora-adapters", json=[])
+    engine.answers = lambda command, values: [{"path": "a.gguf", "scale": 0.0}]
+    assert http.get("/v1/internal/model/info").json["lora_names"] == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
@@ -81,6 +111,9 @@ def test_text_generation_webuis_routes_answer_in_its_shapes(engine: ScriptedClie
         ("/detokenize", {"tokens": "x"}, "tokens"), ("/detokenize", {"tokens": [True]}, "tokens"),
         ("/detokenize", {"tokens": [-1]}, "tokens"), ("/detokenize", {"tokens": [2**31]}, "tokens"),
         ("/detokenize", {"tokens": [5000]}, "tokens"), ("/v1/internal/decode", {"tokens": ["x"]}, "tokens"),
+        ("/v1/token/encode", {"text": 3}, "text"), ("/v1/token/encode", {"text": [{"role": "user"}]}, "text"),
+        ("/v1/token/encode", {"text": "x", "add_bos_token": 1}, "add_bos_token"),
+        ("/v1/token/decode", {"tokens": [1.5]}, "tokens"), ("/v1/tokenize", {"prompt": {}}, "prompt"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_400_that_names_its_field(

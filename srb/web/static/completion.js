@@ -27,12 +27,12 @@ export async function* llama(prompt, params = {}, config = {}) {
       yield { data };
     }
   } finally {
-    controller.abort(); // who breaks off the loop wants no more of it
+    controller.abort(); // also after a break out of the loop: the server cancels the rest
   }
   return content;
 }
 
-// The whole text, when it is complete.
+// Return the whole text once it is complete.
 export async function llamaPromise(prompt, params = {}, config = {}) {
   let content = "";
   for await (const chunk of llama(prompt, params, config)) {

@@ -1,0 +1,27 @@
+"""Checks of the branches that a command requests, made before the decode thread runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from srb.errors import bad_field
+from srb.protocol import BranchSpec
+
+# Smallest allowed value of each whole number in a BranchSpec.
+_MINIMUM = {"seed": 0, "max_tokens": -1, "t_max_predict_ms": -1, "min_tokens": 0, "n_indent": 0}
+_MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
+
+
+def check_branches(branches: Sequence[BranchSpec]) -> None:
+    """Raise InvalidRequest, which names the field, for branches that the decode thread could not run."""
+    if not branches:
+        raise bad_field("n", "should be at least 1")
+    for spec in branches:
+        for name, minimum in _MINIMUM.items():
+            value = getattr(spec, name)
+            if type(value) is not int or value < minimum:
+                raise bad_field(name, f"should be a whole number of at least {minimum}, not {value!r}")
+        if spec.seed > _MAX_SEED:
+            raise bad_field("seed", f"should be at most {_MAX_SEED}, not {spec.seed}")
+        if not all(type(word) is str for word in spec.stop):
+            raise bad_field("stop", "should be strings")

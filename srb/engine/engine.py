@@ -1,0 +1,468 @@
+"""The engine: requests go in, events come out, with one llama.cpp decode per step.
+
+`step` reads as the definition of continuous batching: admit, schedule, decode, commit, start. The core does no I/O and
+has no clock of its own. The decode thread calls it; `prepare`, `tokenize` and `detokenize` are safe from any thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from srb.engine.branches import Branches
+from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
+from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, StateStore
+from srb.engine.named_states import NamedStates
+from srb.engine.preparing import Preparer
+from srb.engine.prompts import Prompts
+from srb.engine.request import Branch, BranchState, Prefix, Request
+from srb.engine.scheduler import Chunk, Scheduler, StepPlan
+from srb.engine.slots import slots
+from srb.engine.state_actions import StateActions, StateJob
+from srb.engine.tree.prefix_tree import PrefixTree
+from srb.engine.tree.residency import Residency
+from srb.errors import (
+    Cancelled,
+    DecodeFailed,
+    InvalidRequest,
+    NotSupported,
+    QueueFull,
+    QueueTimeout,
+    SRBError,
+)
+from srb.protocol import (
+    Accepted,
+    Ask,
+    Done,
+    Embed,
+    Event,
+    Failed,
+    FinishReason,
+    Generate,
+    GetAdapters,
+    GetSlots,
+    GetStats,
+    Rejected,
+    Rerank,
+    SetAdapters,
+    StateAction,
+)
+
+FATAL_WINDOW = 60.0  # seconds; after a second fatal decode within this time the context is not trusted any more
+
+
+class EngineFault(Exception):
+    """llama.cpp's context is broken beyond repair: the process should exit and be restarted."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counters of requests, decodes and seconds since the start, for /metrics."""
+
+    requests_total: int = 0
+    prompt_seconds_total: float = 0.0
+    tokens_predicted_seconds_total: float = 0.0
+    n_decode_total: int = 0
+    decode_failures_total: int = 0
+
+
+class Engine:
+    """Continuous batching of requests with many branches each, over one Model."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_queue: int,
+        queue_timeout: float = 0.0,
+        request_timeout: float = 0.0,
+        clock: Callable[[], float],
+        cache_cells: int = 0,
+        cache_bytes: int = 0,
+        states: StateStore | None = None,
+    ) -> None:
+        """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
+
+        A request that waits for more than `queue_timeout` seconds fails; one that takes more than `request_timeout`
+        seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
+        store and `cache_bytes` bytes in host memory. `states` stores named states beyond the server's life; None:
+        nowhere.
+        """
+        self.model = model
+        self._max_queue = max_queue
+        self._queue_timeout = queue_timeout or math.inf
+        self._request_timeout = request_timeout or math.inf
+        self._clock = clock
+        self._embeddings = EmbeddingQueue(model)
+        self._residency = Residency(model, cache_cells, cache_bytes)
+        self._tree = PrefixTree(model, self._residency)
+        named = NamedStates(self._tree, self._residency, states)
+        self._preparer = Preparer(model, states, named.is_in_memory)
+        self.wake: Callable[[], None] = lambda: None  # called by other threads when `collect` has events
+        self._saves: deque[tuple[str, SRBError | None]] = (
+            deque()
+        )  # (request_id, error) of ended saves, put here by other threads
+        self._state_actions = StateActions(named, clock, self._end_save)
+        self._prompts = Prompts(model, self._tree, self._residency, named, clock)
+        self._branches = Branches(
+            model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
+        )
+        self._scheduler = Scheduler(model, self._tree, self._residency)
+        self._requests: dict[str, Request] = {}  # in the order of arrival
+        self._counters = Counters()
+        self._last_fatal = float("-inf")
+        self._has_skipped_decode = False  # in the previous step
+        self.step_tokens = 0  # tokens of the latest step
+
+    # ---- any thread
+
+    def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]:
+        return self._preparer.tokenize(parts, add_special, parse_special)
+
+    def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
+        return self._preparer.detokenize(tokens, special)
+
+    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request | EmbeddingJob | StateJob:
+        """Tokenize and check a command, and build its samplers. The caller must submit or close the result."""
+        match command:
+            case Generate():
+                return self._preparer.request(command)
+            case Embed() | Rerank():
+                return self._preparer.embedding(command)
+            case StateAction():
+                return self._preparer.state_job(command)
+
+    def _end_save(self, request_id: str, error: SRBError | None) -> None:
+        self._saves.append((request_id, error))
+        self.wake()
+
+    # ---- the decode thread
+
+    def submit(self, request: Request | EmbeddingJob | StateJob) -> list[Event]:
+        """Queue a request; return Accepted, or Rejected if the queue is full or the id is in use.
+
+        An accepted job has no event here: `step` returns the Reply of an EmbeddingJob. The Reply of a StateJob is
+        returned at once, or by `collect` when its file is written.
+        """
+        if isinstance(request, StateJob):
+            return self._state_actions.act(request)
+        error: SRBError | None = None
+        waiting = sum(other.is_queued for other in self._requests.values()) + len(self._embeddings)
+        if request.request_id in self._requests or request.request_id in self._embeddings:
+            error = InvalidRequest("request_id is in use")
+        elif waiting >= self._max_queue:
+            error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+        if error:
+            request.close()
+            return [Rejected(request.request_id, error.code, error.message, error.extra)]
+        self._counters.requests_total += 1
+        if isinstance(request, EmbeddingJob):
+            self._embeddings.add(request)
+            return []
+        request.arrived_at = self._clock()
+        self._requests[request.request_id] = request
+        return [Accepted(request.request_id, len(request.prefix.tokens))]
+
+    def collect(self) -> list[Event]:
+        """Return the replies to saves of states that other threads have ended."""
+        events: list[Event] = []
+        while self._saves:
+            events += self._state_actions.end_save(*self._saves.popleft())
+        return events
+
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
+        """Cancel a request, or the branch `index` of it. Unknown ids are ignored: those requests have ended."""
+        request = self._requests.get(request_id)
+        if request is None:
+            return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
+        events: list[Event] = []
+        for branch in request.branches:
+            if branch.state is not BranchState.ENDED and index in (None, branch.index):
+                self._branches.end(branch, FinishReason.CANCELLED, events)
+        self._finish_ended(events)
+        return events
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._requests or self._embeddings) or self._residency.is_over_budget
+
+    def step(self) -> list[Event]:
+        """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
+        began = self._clock()
+        events: list[Event] = []
+        self._expire(began, events)
+        if not self._admit(events):
+            self._residency.trim()
+        elif self._start_branches(events) and not self._has_skipped_decode:
+            # Their prompt is cached: send the first tokens before the next decode, but never twice in a row.
+            self._has_skipped_decode = True
+            self._finish_ended(events)
+            return events
+        self._has_skipped_decode = False
+        plan = self._scheduler.schedule(list(self._requests.values()))
+        self.step_tokens = sum(chunk.count for chunk in plan.chunks) + self._embeddings.next_tokens
+        self._make_room(plan, events)
+        self._decode(plan, events)
+        self._start_branches(events)
+        self._finish_ended(events)
+        self._account(plan, self._clock() - began)
+        return events + self._embeddings.step()
+
+    def fail_all(self, error: SRBError) -> list[Event]:
+        """Fail every request and job with `error`."""
+        events = [event for request in list(self._requests.values()) for event in self._fail(request, error)]
+        return events + self._embeddings.end_all(error)
+
+    def serve_query(self, command: Ask) -> Any:
+        """Return a query's value, as the command's docstring describes it. Raise NotSupported for other commands."""
+        match command:
+            case GetStats():
+                return self.stats()
+            case GetSlots():
+                return slots(self.model, self._requests.values())
+            case GetAdapters():
+                return self.adapters()
+            case SetAdapters(_, scales):
+                self._preparer.lora = self._preparer.scales(scales)
+                return self.adapters()
+            case _:
+                raise NotSupported(f"the engine does not answer {type(command).__name__}")
+
+    def adapters(self) -> list[dict[str, Any]]:
+        """Return the LoRA adapters, each with the scale that future requests get unless they name another."""
+        scaled = zip(self.model.adapters, self._preparer.lora, strict=True)
+        return [{"id": place} | asdict(adapter) | {"scale": scale} for place, (adapter, scale) in enumerate(scaled)]
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        branches = [branch for request in self._requests.values() for branch in request.branches]
+        queued = sum(request.is_queued for request in self._requests.values())
+        return asdict(self._counters) | {
+            "requests_processing": len(self._requests) - queued,
+            "requests_deferred": queued,
+            "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
+            "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
+            "branches_room": self._scheduler.room(list(self._requests.values())),
+            "kv_cells": self.model.n_ctx,
+            "sequences": self.model.n_seq_max,
+            "embedding_tokens_total": self._embeddings.tokens_total,
+            **asdict(self._branches.counters),
+            **self._prompts.stats(),
+            **self._residency.stats(),
+        }
+
+    def check_invariants(self) -> None:
+        """Assert the rules that hold between two steps. Visits every node: for tests, not for a step."""
+        branches = [branch for request in self._requests.values() for branch in request.branches]
+        prompts = [node for request in self._requests.values() if (node := request.prefix.node) is not None]
+        leases = [branch.lease for branch in branches if branch.lease is not None]
+        self._tree.check_invariants(prompts, leases, sum(branch.own_cells for branch in branches))
+        for branch in branches:
+            if branch.lease is not None:
+                assert branch.request.prefix.node in branch.lease.node.path(), f"{branch!r} is not below its prefix"
+        for request in self._requests.values():
+            assert not request.is_over, f"{request!r} is over and was not finished"
+            for branch in request.branches:
+                assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
+                assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+
+    def close(self) -> None:
+        """Free every sampler and the model."""
+        for request in self._requests.values():
+            request.close()
+        self._requests.clear()
+        self.model.close()
+
+    # ---- step: admit, make room, decode
+
+    def _expire(self, now: float, events: list[Event]) -> None:
+        """Fail requests that have waited too long, and end those that run too long with the text they have."""
+        for request in list(self._requests.values()):
+            seconds = now - request.arrived_at
+            if request.is_queued and seconds > self._queue_timeout:
+                events += self._fail(
+                    request, QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
+                )
+            elif seconds > self._request_timeout:
+                for branch in request.branches:
+                    if branch.state is not BranchState.ENDED:
+                        self._branches.end(branch, FinishReason.LIMIT, events)
+                self._finish_ended(events)
+
+    def _admit(self, events: list[Event]) -> bool:
+        """Begin every admissible request; return whether there was one."""
+        began = False
+        for request, match in self._scheduler.admissible(list(self._requests.values())):
+            began = True
+            self._prompts.begin(request, match, events)
+        return began
+
+    def _make_room(self, plan: StepPlan, events: list[Event]) -> None:
+        for branch in plan.pauses:
+            self._branches.pause(branch)
+        for request in plan.drops:
+            self._prompts.release(request.prefix)
+        for branch in plan.ends:
+            self._branches.end(branch, FinishReason.LIMIT, events, truncated=True)
+        has_room = self._residency.make_room(sum(chunk.count for chunk in plan.chunks), 0)
+        assert has_room, "the plan needs more cells than can be freed"
+
+    def _decode(self, plan: StepPlan, events: list[Event]) -> None:
+        """Compute and commit the chunks of a plan, with one decode for each set of LoRA scales."""
+        for chunks in _by_lora(plan.chunks):
+            alive = [chunk for chunk in chunks if chunk.span.request.request_id in self._requests]
+            # Branches that ended in the previous decode may occupy cells that were planned for this one.
+            self._residency.make_room(sum(chunk.count for chunk in alive), 0)
+            self._compute(alive, events)
+
+    def _compute(self, chunks: list[Chunk], events: list[Event]) -> None:
+        """Decode `chunks` in one batch and commit them; retry with less if llama.cpp refuses the batch."""
+        if not chunks:
+            return
+        batch = Batch(chunks[0].span.request.lora)
+        rows = [chunk.add_to(batch) for chunk in chunks]
+        self._counters.n_decode_total += 1
+        match self.model.decode(batch):
+            case DecodeStatus.OK:
+                self._commit(chunks, rows, events)
+            case DecodeStatus.NO_ROOM:
+                self._compute_less(chunks, events)
+            case DecodeStatus.INVALID:
+                self._compute_apart(chunks, events)
+            case DecodeStatus.FATAL:
+                self._recover(events)
+
+    def _compute_less(self, chunks: list[Chunk], events: list[Event]) -> None:
+        """Retry a batch that found no cells: without prompts, then with fewer branches, fewer tokens, fewer nodes."""
+        decodes = [chunk for chunk in chunks if isinstance(chunk.span, Branch) and chunk.count == 1]
+        first = chunks[0]
+        if decodes and len(decodes) < len(chunks):
+            self._compute(decodes, events)
+        elif len(decodes) > 1:
+            kept = len(decodes) // 2
+            for chunk in decodes[kept:]:
+                assert isinstance(chunk.span, Branch)
+                self._branches.pause(chunk.span)
+            self._compute(decodes[:kept], events)
+        elif len(chunks) > 1 or first.count > 1:
+            self._compute([Chunk(first.span, max(1, first.count // 2))], events)
+        elif self._residency.park_one():
+            self._compute(chunks, events)
+        elif isinstance(first.span, Branch):
+            self._branches.end(first.span, FinishReason.LIMIT, events, truncated=True)
+        else:
+            events += self._fail(first.span.request, DecodeFailed("the KV store has no room for this prompt"))
+
+    def _compute_apart(self, chunks: list[Chunk], events: list[Event]) -> None:
+        """Compute each request's chunks apart after an invalid batch, so that only the request at fault fails."""
+        self._counters.decode_failures_total += 1
+        by_request: dict[str, list[Chunk]] = {}
+        for chunk in chunks:
+            by_request.setdefault(chunk.span.request.request_id, []).append(chunk)
+        if len(by_request) == 1:
+            events += self._fail(chunks[0].span.request, DecodeFailed("llama.cpp refused this request's tokens"))
+            return
+        for request_id, own in by_request.items():
+            if request_id in self._requests:  # else an earlier part was fatal and ended all requests
+                self._compute(own, events)
+
+    def _recover(self, events: list[Event]) -> None:
+        """Recover from a fatal decode: fail running requests, empty the KV store, and test it with one token.
+
+        Raise EngineFault if the test fails, or if the previous fatal decode was less than FATAL_WINDOW seconds ago.
+        """
+        self._counters.decode_failures_total += 1
+        now = self._clock()
+        repeated = now - self._last_fatal < FATAL_WINDOW
+        self._last_fatal = now
+        for request in list(self._requests.values()):
+            if not request.is_queued:
+                events += self._fail(request, DecodeFailed("the computation failed; the request can be sent again"))
+        self._tree.clear()
+        if repeated:
+            raise EngineFault("the computation failed twice within a minute")
+        test = Batch()
+        test.add(0, 0, [0], want_logits=True)
+        if self.model.decode(test) is not DecodeStatus.OK:
+            raise EngineFault("the computation failed, and so did a self-test after it")
+        self.model.clear()
+
+    # ---- step: commit
+
+    def _commit(self, chunks: list[Chunk], rows: list[int], events: list[Event]) -> None:
+        """Record the computed tokens, and sample the next token of every span that is fully computed."""
+        completed = [chunk.completes for chunk in chunks]
+        for chunk, row in zip(chunks, rows, strict=True):
+            if isinstance(chunk.span, Prefix) and chunk.span.request.wants_prompt_logprobs:
+                self._prompts.score(chunk.span, chunk.count, row, events)
+        for chunk in chunks:  # all of them first, since ending a branch counts free cells
+            if isinstance(chunk.span, Branch):
+                chunk.span.num_computed += chunk.count
+                self._residency.record_branch(chunk.count)
+            else:
+                self._prompts.advance(chunk.span, chunk.count, events)
+        done = [(chunk.span, row) for chunk, row, is_done in zip(chunks, rows, completed, strict=True) if is_done]
+        self.model.sample_ahead([(span.sampler, row) for span, row in done if isinstance(span, Branch)])
+        for span, row in done:
+            if isinstance(span, Branch):
+                self._branches.sample(span, row, events)
+            else:
+                self._prompts.complete(span, row, events)
+
+    def _start_branches(self, events: list[Event]) -> bool:
+        """Start branches while there is room; each samples its own first token. Return whether one was started."""
+        began = False
+        for branch in self._scheduler.startable(list(self._requests.values())):
+            began = True
+            self._branches.start(branch, events)
+        return began
+
+    # ---- ends
+
+    def _finish_ended(self, events: list[Event]) -> None:
+        """Finish each request whose branches have all ended: release its prompt and emit Done."""
+        for request in [request for request in self._requests.values() if request.is_over]:
+            self._prompts.release(request.prefix)
+            del self._requests[request.request_id]
+            now = self._clock()
+            started = now if request.started_at is None else request.started_at
+            prefix_done = now if request.prefix_done_at is None else request.prefix_done_at
+            events.append(
+                Done(
+                    request.request_id,
+                    prompt_tokens=request.num_prompt,
+                    cached_tokens=request.prefix.num_cached or 0,
+                    completion_tokens=sum(branch.length for branch in request.branches),
+                    prompt_ms=(prefix_done - started) * 1000,
+                    predicted_ms=(now - prefix_done) * 1000,
+                    restored_tokens=request.prefix.num_restored,
+                )
+            )
+            request.close()
+
+    def _fail(self, request: Request, error: SRBError) -> list[Event]:
+        for branch in request.branches:
+            self._branches.return_lease(branch, keep=False)
+        self._prompts.release(request.prefix)
+        request.close()
+        del self._requests[request.request_id]
+        return [Failed(request.request_id, error.code, error.message)]
+
+    def _account(self, plan: StepPlan, seconds: float) -> None:
+        """Divide a step's time between prefill and decode, in proportion to their tokens."""
+        total = sum(chunk.count for chunk in plan.chunks)
+        prompt = sum(chunk.count for chunk in plan.chunks if isinstance(chunk.span, Prefix))
+        if total:
+            self._counters.prompt_seconds_total += seconds * prompt / total
+            self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total
+
+
+def _by_lora(chunks: list[Chunk]) -> list[list[Chunk]]:
+    """Group chunks by LoRA scales: a context has one set of scales at a time."""
+    groups: dict[LoraScales, list[Chunk]] = {}
+    for chunk in chunks:
+        groups.setdefault(chunk.span.request.lora, []).append(chunk)
+    return list(groups.values())

@@ -1,0 +1,44 @@
+"""A Batch as a llama_batch."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+
+from srb.engine.model import Batch
+
+
+class NativeBatch:
+    """A llama_batch of fixed capacity, filled through numpy views; each token belongs to one sequence."""
+
+    def __init__(self, room: int) -> None:
+        self._tokens = np.zeros(room, np.int32)
+        self._positions = np.zeros(room, np.int32)
+        self._seq_ids = np.zeros(room, np.int32)
+        self._wanted = np.zeros(room, np.int8)
+        self._counts = np.ones(room, np.int32)
+        # seq_id is an array of pointers; the i-th points to the i-th entry of _seq_ids.
+        step = self._seq_ids.itemsize
+        self._pointers = (self._seq_ids.ctypes.data + step * np.arange(room, dtype=np.uint64)).astype(np.uint64)
+        as_pointer = ctypes.cast
+        self._native = lib.llama_batch(
+            n_tokens=0,
+            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(lib.llama_token)),
+            embd=None,
+            pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(lib.llama_pos)),
+            n_seq_id=as_pointer(self._counts.ctypes.data, ctypes.POINTER(ctypes.c_int32)),
+            seq_id=as_pointer(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(lib.llama_seq_id))),
+            logits=as_pointer(self._wanted.ctypes.data, ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def fill(self, batch: Batch) -> Any:
+        count = len(batch)
+        self._tokens[:count] = batch.tokens
+        self._positions[:count] = batch.positions
+        self._seq_ids[:count] = batch.seq_ids
+        self._wanted[:count] = batch.wanted
+        self._native.n_tokens = count
+        return self._native

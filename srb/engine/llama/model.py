@@ -1,0 +1,419 @@
+"""llama.cpp behind the Model protocol: only modules of srb.engine.llama import llama_cpp.
+
+Batch sizes, sequence ids and rows without logits are checked here, since llama.cpp would abort on them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger and hangs
+
+import llama_cpp as lib
+
+from srb.engine.llama.adapters import LlamaAdapters
+from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
+from srb.engine.llama.log import native_log
+from srb.engine.llama.params import (
+    NUMA_STRATEGIES,
+    context_params,
+    max_sequence_length,
+    memory_kind,
+    model_params,
+    usable_cores,
+    uses_gpu,
+)
+from srb.engine.llama.sampler import CandidateArray, LlamaSampler, sample_ahead
+from srb.engine.llama.schema import SchemaConverter
+from srb.engine.llama.strings import string_of
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
+from srb.errors import ModelLoadFailed
+from srb.gguf import check_model_file
+from srb.protocol import ModelInfo, SamplingParams
+from srb.settings import Settings
+
+log = logging.getLogger("srb.llama")
+
+# Vocabularies whose tokens concatenate to the text's bytes; others drop spaces, or share one token for unknown words.
+BYTE_FOR_BYTE = (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE, lib.LLAMA_VOCAB_TYPE_RWKV)
+MAX_SAMPLING_THREADS = 8
+LOGITS_A_THREAD = 250_000  # logits to sample from; 250,000 take about 0.3 ms, and waking a thread for less does not pay
+
+
+class LlamaModel:
+    """One GGUF model with one context, whose unified KV store all sequences share."""
+
+    def __init__(
+        self,
+        model: Any,
+        context: Any,
+        settings: Settings,
+        adapters: LlamaAdapters,
+        embedder: LlamaEmbedder | None,
+        ranker: LlamaEmbedder | None,
+    ) -> None:
+        self._adapters = adapters
+        self.adapters = adapters.adapters
+        self._lora: LoraScales = ()  # scales set in the context
+        self._model = model
+        self._embedder = embedder
+        self._ranker = ranker
+        self._context = context
+        self._settings = settings
+        self._vocab = lib.llama_model_get_vocab(model)
+        self._memory = lib.llama_get_memory(context)
+        self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
+        self.bos_id: int = lib.llama_vocab_bos(self._vocab)
+        self.n_ctx: int = lib.llama_n_ctx(context)
+        self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
+        self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
+        self.n_batch: int = lib.llama_n_batch(context)
+        self.n_ubatch: int = lib.llama_n_ubatch(context)
+        self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
+        self._scratch = self.n_seq_max  # the last sequence is this module's own, for spans that are saved or restored
+        self.supports_partial_reuse = memory_kind(model) == "attention"
+        self.is_on_gpu = uses_gpu(settings)
+        self.n_embd: int = lib.llama_model_n_embd_out(model)
+        limits = [each for each in (embedder, ranker) if each]
+        self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)
+        self.n_embed_inputs = min((each.n_inputs for each in limits), default=0)
+        self.pooling = _pooling(settings, model)
+        self.can_generate = bool(self._memory)
+        self.can_embed, self.can_rank = embedder is not None, ranker is not None
+        self._pieces: dict[int, bytes] = {}
+        self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
+        self._batch = NativeBatch(self.n_batch)
+        self._candidates = CandidateArray(self.n_vocab)
+        # Between two decodes llama.cpp's threads spin, so their cores are not free.
+        busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
+        self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
+        self._pool = ThreadPoolExecutor(MAX_SAMPLING_THREADS, "sampler")  # starts its threads when they are first used
+
+    @classmethod
+    def load(cls, settings: Settings) -> LlamaModel:
+        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+        check_model_file(settings)
+        path = settings.model_path
+        lib.llama_backend_init()
+        if settings.numa != "off":
+            lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
+        params, _keep_alive = model_params(settings)
+        native_log.forget_error()
+        model = lib.llama_model_load_from_file(str(path).encode(), params)
+        if not model:
+            raise ModelLoadFailed(f"model: {path} cannot be loaded: {native_log.first_error}")
+        try:
+            if not lib.llama_model_has_decoder(model):
+                raise ModelLoadFailed(f"model: {path} is an encoder-only model, which cannot generate text")
+            adapters = LlamaAdapters(model, settings.adapters)
+            embedder, ranker = _embedders(settings, model, adapters)
+            context = lib.llama_init_from_model(model, context_params(settings, model))
+            if not context:
+                room = f"{settings.n_ctx} cells for {path}"
+                raise ModelLoadFailed(f"model: no context of {room}: {native_log.last_error}")
+            if not lib.llama_get_memory(context) and not embedder and not ranker:
+                raise ModelLoadFailed(f"model: {path} cannot generate text; set embedding or reranking to use it")
+        except ModelLoadFailed:
+            lib.llama_model_free(model)
+            raise
+        return cls(model, context, settings, adapters, embedder, ranker)
+
+    # ---- any thread
+
+    def info(self, alias: str) -> ModelInfo:
+        """Describe the model; `alias` is its name in answers."""
+        vocab = self._vocab
+        fim = {name: getattr(lib, f"llama_vocab_fim_{name}")(vocab) for name in ("pre", "suf", "mid", "rep", "sep")}
+        return ModelInfo(
+            alias=alias,
+            path=str(self._settings.model_path),
+            description=string_of(lib.llama_model_desc, self._model),
+            architecture=self._metadata("general.architecture"),
+            memory=self.memory_kind,
+            n_vocab=self.n_vocab,
+            vocab_type=lib.llama_vocab_type(self._vocab),
+            n_ctx=self.n_ctx,
+            n_ctx_seq=self.n_ctx_seq,
+            n_ctx_train=self.n_ctx_train,
+            n_embd=lib.llama_model_n_embd(self._model),
+            n_params=lib.llama_model_n_params(self._model),
+            size=lib.llama_model_size(self._model),
+            n_seq_max=self.n_seq_max,
+            chat_template=self._metadata("tokenizer.chat_template"),
+            bos_token=self._token_text(lib.llama_vocab_bos(vocab)),
+            eos_token=self._token_text(lib.llama_vocab_eos(vocab)),
+            has_fill_in_the_middle=min(fim["pre"], fim["suf"], fim["mid"]) >= 0,
+            build_info=f"b{lib.__version__}-llama-cpp-python",
+            bos_id=self.bos_id,
+            eos_id=lib.llama_vocab_eos(vocab),
+            eot_id=lib.llama_vocab_eot(vocab),
+            sep_id=lib.llama_vocab_sep(vocab),
+            nl_id=lib.llama_vocab_nl(vocab),
+            pad_id=lib.llama_vocab_pad(vocab),
+            fim=fim,
+            add_bos=lib.llama_vocab_get_add_bos(vocab),
+            ftype=lib.llama_ftype_name(lib.llama_model_ftype(self._model)).decode(),
+            chat_template_tool_use=self._metadata("tokenizer.chat_template.tool_use"),
+            embedding=self.can_embed,
+            pooling=self.pooling,
+            reranking=self.can_rank,
+            can_shift=self.can_generate,
+        )
+
+    @property
+    def memory_kind(self) -> str:
+        return memory_kind(self._model)
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the token ids of `text`; `add_special` adds BOS or EOS if the vocabulary has them added."""
+        data = text.encode("utf-8")
+        room = len(data) + 8
+        while True:
+            tokens = (lib.llama_token * room)()
+            count = lib.llama_tokenize(self._vocab, data, len(data), tokens, room, add_special, parse_special)
+            if count >= 0:
+                return list(tokens[:count])
+            room = -count
+
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """Return a token's bytes; control tokens have none, or with `special` their text."""
+        if special:
+            return self._read_piece(token, special=True)
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._read_piece(token, special=False)
+        return piece
+
+    def is_eog(self, token: int) -> bool:
+        return token in self._eog_tokens
+
+    def new_sampler(
+        self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
+    ) -> LlamaSampler:
+        """Build a branch's sampler; `history` are the prompt's tokens, which penalties look at.
+
+        The text cannot end before `min_tokens` tokens. Raise InvalidRequest for a grammar that llama.cpp cannot parse.
+        """
+        return LlamaSampler(self, params, seed, history, min_tokens)
+
+    def grammar_of(self, json_schema: str) -> str:
+        """Return a JSON schema, already checked by check_schema, as GBNF. Raise InvalidRequest."""
+        return SchemaConverter.grammar_of(json_schema)
+
+    def pair(self, query: str, document: str) -> list[int]:
+        """Return the input of `rank` for a query and a document, in the form that the model was trained on."""
+        vocab = self._vocab
+        template = lib.llama_model_chat_template(self._model, b"rerank")
+        if template:
+            text = template.decode().replace("{query}", query).replace("{document}", document)
+            return self.tokenize(text, add_special=False, parse_special=True)
+        bos, eos, sep = (getattr(lib, f"llama_vocab_{name}")(vocab) for name in ("bos", "eos", "sep"))
+        begin = [bos] if lib.llama_vocab_get_add_bos(vocab) else []
+        end = [eos if eos >= 0 else sep] if lib.llama_vocab_get_add_eos(vocab) else []
+        between = [*end, *([sep] if lib.llama_vocab_get_add_sep(vocab) else [])]
+        texts = [self.tokenize(text, add_special=False, parse_special=False) for text in (query, document)]
+        return [*begin, *texts[0], *between, *texts[1], *end]
+
+    @cached_property
+    def max_piece_bytes(self) -> int:
+        """Most bytes of text per token; 0 if the tokenizer may skip or merge any number of bytes.
+
+        Computed from the whole vocabulary, when a long text first needs it.
+        """
+        if lib.llama_vocab_type(self._vocab) not in BYTE_FOR_BYTE:
+            return 0
+        size = lib.llama_token_to_piece  # without a buffer it returns the negative size
+        return max(-int(size(self._vocab, token, None, 0, 0, True)) for token in range(self.n_vocab))
+
+    # ---- the decode thread's alone
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        """Compute a batch of 1 to n_batch tokens."""
+        if not 0 < len(batch) <= self.n_batch:
+            raise AssertionError(f"a batch of {len(batch)} tokens; n_batch is {self.n_batch}")
+        if min(batch.seq_ids) < 0 or max(batch.seq_ids) >= self.n_seq_max:
+            raise AssertionError("a sequence id out of range")
+        if sum(batch.wanted) > self.n_seq_max:
+            raise AssertionError(f"{sum(batch.wanted)} rows are wanted, and there is room for {self.n_seq_max}")
+        if batch.lora != self._lora:
+            self._adapters.apply(self._context, batch.lora)
+            self._lora = batch.lora
+        self._wanted = batch.wanted
+        native_log.forget_error()
+        code = lib.llama_decode(self._context, self._batch.fill(batch))
+        if code == 0:
+            return DecodeStatus.OK
+        self._wanted = []
+        log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), native_log.last_error)
+        return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
+
+    def logits(self, row: int) -> Logits:
+        """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
+        self._check_row(row)
+        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
+
+    def fork(self, source: int, target: int, end: int | None = None) -> None:
+        """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
+        lib.llama_memory_seq_cp(self._memory, source, target, *((-1, -1) if end is None else (0, end)))
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        """Remove a sequence's tokens from position `end` on."""
+        lib.llama_memory_seq_rm(self._memory, seq_id, end, -1)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        """Replace the cells of `target` before position `end` by those of `source`, which hold the same text."""
+        lib.llama_memory_seq_rm(self._memory, target, 0, end)
+        lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        """Return the KV of a sequence from position `start` on; 0 unless supports_partial_reuse."""
+        if start:
+            lib.llama_memory_seq_cp(self._memory, seq_id, self._scratch, start, -1)
+            seq_id = self._scratch
+        size = lib.llama_state_seq_get_size(self._context, seq_id)
+        blob = np.empty(size, np.uint8)
+        if lib.llama_state_seq_get_data(self._context, _bytes_pointer(blob), size, seq_id) != size:
+            raise AssertionError(f"sequence {seq_id} could not be saved")
+        if seq_id == self._scratch:
+            self.remove(self._scratch)
+        return blob
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
+        target = self._scratch if self.supports_partial_reuse else seq_id
+        if lib.llama_state_seq_set_data(self._context, _bytes_pointer(blob), len(blob), target) != len(blob):
+            self.remove(target)
+            return False
+        if target == self._scratch:
+            lib.llama_memory_seq_cp(self._memory, self._scratch, seq_id, -1, -1)
+            self.remove(self._scratch)
+        return True
+
+    def remove(self, seq_id: int) -> None:
+        """Remove a sequence; cells that other sequences share stay."""
+        lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+
+    def clear(self) -> None:
+        lib.llama_memory_clear(self._memory, True)
+
+    def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
+        """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
+        assert self._embedder is not None
+        return self._embedder.vectors(inputs, lora)
+
+    def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None:
+        """Return the score of each pair; None if the computation failed."""
+        assert self._ranker is not None
+        return self._ranker.scores(inputs, lora)
+
+    def close(self) -> None:
+        """Free the context and the model; may be called again."""
+        for embedder in (self._embedder, self._ranker):
+            if embedder:
+                embedder.close()
+        if self._context:
+            lib.llama_free(self._context)
+            lib.llama_model_free(self._model)
+            self._context = self._model = None
+            self._pool.shutdown()
+
+    # ---- for the samplers
+
+    @property
+    def vocab(self) -> Any:
+        return self._vocab
+
+    @property
+    def candidates(self) -> CandidateArray:
+        """The scratch array of the decode thread."""
+        return self._candidates
+
+    def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:
+        """Sample from many rows of the last decode in threads, if that pays; each sampler keeps its token for `sample`.
+
+        llama.cpp's calls release the GIL, and only one thread touches a chain.
+        """
+        plain = [(sampler, row) for sampler, row in choices if sampler.is_plain]
+        shares = min(self._sampling_threads, len(plain) * self.n_vocab // LOGITS_A_THREAD)
+        if shares < 2:
+            return
+        lib.llama_get_logits_ith(self._context, plain[0][1])  # the first call puts the rows into order
+        others = [self._pool.submit(sample_ahead, plain[share::shares]) for share in range(1, shares)]
+        sample_ahead(plain[::shares])
+        for other in others:
+            other.result()
+
+    def sample_row(self, sampler: Any, row: int) -> int:
+        """Sample and accept a token from a row of the last decode, in native code alone."""
+        self._check_row(row)
+        return int(lib.llama_sampler_sample(sampler, self._context, row))
+
+    @cached_property
+    def eog_token_list(self) -> list[int]:
+        return sorted(self._eog_tokens)
+
+    # ---- private
+
+    @cached_property
+    def _eog_tokens(self) -> frozenset[int]:
+        is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
+        return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
+
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < len(self._wanted) or not self._wanted[row]:
+            raise AssertionError(f"row {row} of the last decode has no logits")
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
+        room = 32
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            size = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
+            if size >= 0:
+                return buffer.raw[:size]
+            room = -size
+
+    def _token_text(self, token: int) -> str:
+        return self._read_piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def _metadata(self, key: str) -> str:
+        return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
+
+
+def _pooling(settings: Settings, model: Any) -> str:
+    if settings.pooling != "auto":
+        return settings.pooling
+    architecture = string_of(lib.llama_model_meta_val_str, model, b"general.architecture")
+    return pooling_of(string_of(lib.llama_model_meta_val_str, model, f"{architecture}.pooling_type".encode()))
+
+
+def _embedders(
+    settings: Settings, model: Any, adapters: LlamaAdapters
+) -> tuple[LlamaEmbedder | None, LlamaEmbedder | None]:
+    """Return the embedder and the ranker, each None unless the settings ask for it. Raise ModelLoadFailed."""
+    pooling = _pooling(settings, model)
+    ranks = settings.reranking or settings.pooling == "rank"
+    if ranks and pooling != "rank":
+        raise ModelLoadFailed(
+            f"reranking: {settings.model_path} is no reranking model (its pooling is {pooling}); pooling = rank tries it"
+        )
+    made = []
+    for wanted, as_ranker in ((settings.embedding, False), (ranks, True)):
+        params = context_params(settings, model)
+        try:
+            made.append(LlamaEmbedder(model, params, adapters, as_ranker) if wanted else None)
+        except MemoryError as error:
+            raise ModelLoadFailed(f"model: {error}: {native_log.last_error}") from None
+    return made[0], made[1]
+
+
+def _bytes_pointer(blob: Blob) -> Any:
+    return blob.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -1,0 +1,104 @@
+"""Settings as parameters of llama.cpp's models and contexts."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+
+from srb.engine.llama.devices import DeviceType, device_types
+from srb.settings import Settings
+
+MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
+CPU_SEQUENCES = 96  # with more, every step is so slow that all branches end later than in turns
+RECURRENT_SEQUENCES = 32  # sequences of recurrent models; each has a state that is allocated at the start
+
+_CACHE_TYPES = {  # enum ggml_type
+    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
+}  # fmt: skip
+_ROPE_SCALINGS = {
+    "auto": lib.LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+    "none": lib.LLAMA_ROPE_SCALING_TYPE_NONE,
+    "linear": lib.LLAMA_ROPE_SCALING_TYPE_LINEAR,
+    "yarn": lib.LLAMA_ROPE_SCALING_TYPE_YARN,
+}
+_YARN_FACTORS = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_slow", "yarn_beta_fast")
+_FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
+_SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}  # enum llama_split_mode
+NUMA_STRATEGIES = {"distribute": 1, "isolate": 2, "numactl": 3, "mirror": 4}  # enum ggml_numa_strategy
+_LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
+
+
+def uses_gpu(settings: Settings) -> bool:
+    """Return whether the model's layers, and with them the KV store, are in a GPU's memory."""
+    has_gpu = any(kind in (DeviceType.GPU, DeviceType.IGPU) for kind in device_types())
+    return has_gpu and settings.n_gpu_layers != 0
+
+
+def usable_cores() -> int:
+    """Return the number of physical cores this process may use; a core's second thread makes decoding slower."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
+    return len(cores)
+
+
+def model_params(settings: Settings) -> tuple[Any, Any]:
+    """Return llama_model_params, and an object that must outlive their use."""
+    params = lib.llama_model_default_params()
+    params.n_gpu_layers = settings.n_gpu_layers
+    params.split_mode = _SPLIT_MODES[settings.split_mode]
+    params.main_gpu = settings.main_gpu
+    params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
+    params.check_tensors = settings.check_tensors
+    shares = None
+    if settings.tensor_split:
+        given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
+        shares = (ctypes.c_float * lib.llama_max_devices())(*given[: lib.llama_max_devices()])
+        params.tensor_split = shares
+    return params, shares
+
+
+def context_params(settings: Settings, model: Any) -> Any:
+    kind = memory_kind(model)
+    most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
+    if kind not in ("attention", "sliding_window"):
+        most = RECURRENT_SEQUENCES
+    threads = settings.threads or usable_cores()
+    params = lib.llama_context_default_params()
+    params.n_ctx = settings.n_ctx
+    params.n_seq_max = min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)  # a prefix, a branch, our scratch
+    params.n_batch = max(settings.n_batch, params.n_seq_max)  # room for every running branch in every step
+    params.n_ubatch = min(settings.n_ubatch, params.n_batch)
+    params.n_outputs_max = params.n_seq_max
+    params.n_threads = threads
+    params.n_threads_batch = settings.threads_batch or threads
+    params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attn]
+    params.type_k = _CACHE_TYPES[settings.cache_type_k]
+    params.type_v = _CACHE_TYPES[settings.cache_type_v]
+    params.kv_unified = True  # else the cells are divided among the sequences, and a partial fork aborts
+    params.no_perf = True
+    params.offload_kqv = settings.kv_offload
+    params.op_offload = settings.op_offload
+    params.rope_scaling_type = _ROPE_SCALINGS[settings.rope_scaling]
+    for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
+        setattr(params, name, getattr(settings, name))
+    return params
+
+
+def max_sequence_length(settings: Settings, n_ctx_train: int) -> int:
+    """Return the longest useful sequence: the trained length, or no limit if the settings change RoPE."""
+    changed = settings.rope_scaling != "auto" or settings.rope_freq_base or settings.rope_freq_scale
+    return n_ctx_train if n_ctx_train > 0 and not changed else 2**31 - 1
+
+
+def memory_kind(model: Any) -> str:
+    if lib.llama_model_is_recurrent(model):
+        return "recurrent"
+    if lib.llama_model_is_hybrid(model):
+        return "hybrid"
+    return "sliding_window" if lib.llama_model_n_swa(model) > 0 else "attention"

@@ -1,0 +1,220 @@
+"""The engine process: take the lock, listen, load the model, and run the decode loop until stopped.
+
+`python -m srb.engine.process` reads its settings from the environment. The supervisor starts it, or systemd does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from srb import logs
+from srb.engine.process.connection import Listener
+from srb.engine.process.heartbeat import Heartbeat
+from srb.engine.process.intake import Intake, StopItem
+from srb.engine.process.loop import DecodeLoop, EngineCore
+from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
+from srb.engine.process.runtime_folder import EngineLock
+from srb.engine.process.state_file import model_fingerprint
+from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
+from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
+from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
+from srb.gguf import FAKE_MODEL
+from srb.protocol import ModelInfo, Ready
+from srb.settings import SERVER_ID_VARIABLE, Settings
+
+log = logging.getLogger("srb.engine")
+
+# The decode thread waits at most this long for the GIL while a reader or writer thread is busy (JSON, tokens);
+# Python's default of 5 ms is as long as a whole decode step of a small model.
+_SWITCH_SECONDS = 0.0005
+_GC_THRESHOLD = 50_000  # new containers before a collection; a step makes some hundreds and frees most of them
+_IDLE_CELLS = 4096  # budget of idle cells on a GPU, if cache_cells is −1
+_FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
+_STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
+
+LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # engine, ModelInfo, and what to call at the end
+
+
+def load_engine(settings: Settings) -> LoadedEngine:
+    """Load the model and build the engine. Raise ModelLoadFailed or ConfigError."""
+    from srb.engine.engine import Engine
+    from srb.engine.model import Model
+
+    model: Model
+    if settings.model == FAKE_MODEL:
+        from srb.engine.fake import FakeModel
+
+        model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch, n_adapters=len(settings.adapters))
+    else:
+        # Imported here, since importing llama_cpp takes longer than listening, and most tests need no llama_cpp.
+        from srb.engine.llama.model import LlamaModel
+
+        model = LlamaModel.load(settings)
+    states = _open_states(settings)
+    if not model.supports_partial_reuse:
+        log.warning(
+            "this model's memory cannot be cut: an earlier text is reused only as a whole, "
+            "and branches that are paused for lack of room are computed again"
+        )
+    engine = Engine(
+        model,
+        max_queue=settings.max_queue,
+        queue_timeout=settings.queue_timeout,
+        request_timeout=settings.request_timeout,
+        clock=time.monotonic,
+        cache_cells=_cache_cells(settings, model.is_on_gpu),
+        cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+        states=states,
+    )
+
+    def close() -> None:
+        """Write pending states. The model is not freed, since other threads may use it until the process exits."""
+        if states is not None:
+            states.close(settings.state_seconds)
+
+    return engine, model.info(settings.model_alias), close
+
+
+def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
+    """Return the budget of idle cells. On a CPU attention visits each of them, while parking costs microseconds."""
+    if settings.cache_cells >= 0:
+        return settings.cache_cells
+    return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
+
+
+def _open_states(settings: Settings) -> StateFolder | None:
+    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used."""
+    if not settings.state_dir:
+        return None
+    cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
+    is_fake = settings.model == FAKE_MODEL
+    try:
+        cells += [model_fingerprint(path) for path, _ in settings.adapters if not is_fake]
+        fingerprint = FAKE_MODEL if is_fake else model_fingerprint(settings.model_path, *cells)
+        return StateFolder(Path(settings.state_dir).expanduser(), fingerprint, settings.state_dir_mib * 1024 * 1024)
+    except OSError as error:
+        raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
+
+
+def serve(settings: Settings, reporter: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:
+    """Serve web workers until SIGTERM; return the exit status."""
+    lock = EngineLock(settings.runtime_path)
+    if not lock.acquire(wait=False):
+        log.info("another engine runs in %s; waiting for it to exit", settings.runtime_path)
+        lock.acquire(wait=True)
+    try:
+        reporter.report_state("starting", "the model is being loaded")
+        intake = Intake()
+        server_id = os.environ.get(SERVER_ID_VARIABLE, "")
+        listener = Listener(settings.socket_path, intake.take, intake.disconnect, server_id)
+        listener.start()
+        try:
+            engine, info, close = load(settings)
+        except (ModelLoadFailed, ConfigError) as error:
+            reporter.report_state("failed", error.message)
+            print(f"srb: {error.message}", file=sys.stderr, flush=True)
+            return EXIT_MODEL if isinstance(error, ModelLoadFailed) else EXIT_CONFIG
+        gc.freeze()  # loaded objects stay, so the collector need not visit them
+        gc.set_threshold(_GC_THRESHOLD)
+        # Only now: while a model loads, the main thread runs no signal handler, and no request has to be ended.
+        decode_ended = stop_on_signal(intake, settings.state_seconds)
+        intake.open(engine)
+        listener.announce(Ready(info.as_dict()))
+        reporter.report_state("running")
+        loop = DecodeLoop(engine, intake.inbox)
+        heartbeat = Heartbeat(reporter, settings.stall_timeout, loop)
+        heartbeat.start()
+        try:
+            loop.run()
+        except Exception:
+            log.exception("the engine stops and has to be restarted")
+            return EXIT_FAULT
+        heartbeat.leave_state_alone()
+        decode_ended.set()
+        reporter.report_state("stopping")
+        intake.refuse_all()
+        loop.fail_all(ShuttingDown("the server is shutting down"))
+        close()
+        loop.finish(ShuttingDown("the server is shutting down"))
+        listener.close(_FLUSH_SECONDS)
+        return 0
+    finally:
+        lock.release()
+
+
+def stop_on_signal(intake: Intake, state_seconds: float) -> threading.Event:
+    """Stop the decode loop on SIGTERM and SIGINT, and exit soon after if the loop does not react.
+
+    Return an event to set when the loop has ended; the process then has `state_seconds` more to write states.
+
+    A Python handler runs only between two bytecodes of the main thread: never while a native call hangs, and not if the
+    signal came just before that thread began to wait for the inbox. Therefore a thread acts, woken by the byte that
+    Python's C-level signal handler writes to the wake-up descriptor.
+    """
+    decode_ended = threading.Event()
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+
+    def act() -> None:
+        os.read(read_end, 1)
+        intake.inbox.put(StopItem())
+        if decode_ended.wait(_STOP_SECONDS):
+            time.sleep(state_seconds + _STOP_SECONDS)
+            log.error("the engine did not end in time")
+        else:
+            log.error("the decode loop did not end in time")
+        os._exit(EXIT_FAULT)
+
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: None)
+    threading.Thread(target=act, name="stop", daemon=True).start()
+    return decode_ended
+
+
+def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine] = load_engine) -> int:
+    """Run the engine process; return the exit status. `load` is replaced in tests."""
+    parser = argparse.ArgumentParser(
+        prog="python -m srb.engine.process", description="Run the engine of an SRB server."
+    )
+    parser.add_argument("--parent", type=int, help="pid of the supervisor; the engine exits when it does")
+    parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
+    options = parser.parse_args(argv)
+    ignore_reloads()
+    if options.parent is not None:
+        exit_with_parent(options.parent)
+    faulthandler.enable()  # print the Python stack when native code aborts, or hangs and is aborted
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # else an abort in native code forks a debugger and hangs
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    supervisor = None if options.report is None else ToSupervisor(options.report)
+    try:
+        settings = Settings.load()
+        logs.configure(settings)
+        return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
+    except ConfigError as error:
+        if supervisor is not None:
+            supervisor.report_state("failed", error.message)
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)
+        return EXIT_CONFIG
+
+
+def exit_now(status: int) -> None:
+    """Exit without destructors and atexit handlers, which may hang or abort in native code after a fault."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    exit_now(main())

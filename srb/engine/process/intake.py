@@ -1,0 +1,297 @@
+"""Intake: commands on their way to the decode thread. Cancels and queries go at once, others through lanes."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from srb.engine.process.connection import Connection
+from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
+from srb.protocol import (
+    Ask,
+    Cancel,
+    Command,
+    Detokenize,
+    Embed,
+    Generate,
+    Rejected,
+    Reply,
+    Rerank,
+    StateAction,
+    Tokenize,
+)
+
+log = logging.getLogger("srb.engine")
+
+Prepared = Generate | Embed | Rerank | StateAction  # commands that are prepared before they reach the decode thread
+MAX_WAITING = 64 * 1024 * 1024  # characters of the commands that wait in a lane
+
+
+class Preparing(Protocol):
+    """The methods of Engine that any thread may call; the result of `prepare` is submitted or closed."""
+
+    def prepare(self, command: Prepared) -> Any: ...
+    def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
+    def detokenize(self, tokens: Sequence[int], special: bool) -> list[bytes]: ...
+
+
+# Items of the inbox -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitItem:
+    connection: Connection
+    request_id: str
+    request: Any  # the result of `prepare`
+
+
+@dataclass(frozen=True, slots=True)
+class CancelItem:
+    connection: Connection
+    command: Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class QueryItem:
+    connection: Connection
+    command: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectItem:
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class WakeItem:
+    """`Engine.collect` has events."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopItem:
+    """The loop has to end: SIGTERM or SIGINT arrived."""
+
+
+Item = SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem | StopItem
+Inbox = queue.SimpleQueue[Item]
+
+
+def rejected(request_id: str, error: SRBError) -> Rejected:
+    return Rejected(request_id, error.code, error.message, error.extra)
+
+
+# Lanes ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Job:
+    command: Any
+    weight: int
+    cancels: list[Cancel] = field(default_factory=list)  # of single branches; sent after the request
+
+
+class Lane:
+    """The commands of one connection that take work, handled in order by a thread of the lane's own.
+
+    A command leaves exactly once: the result of `make` goes to the inbox or the connection, or the command is refused
+    and its result is dropped.
+    """
+
+    def __init__(
+        self, name: str, connection: Connection, inbox: Inbox, make: Callable[[Any], SubmitItem | Reply | Rejected]
+    ) -> None:
+        """Make results with `make`, which the lane's thread calls and which raises nothing."""
+        self._connection = connection
+        self._inbox = inbox
+        self._make = make
+        self._jobs: dict[str, _Job] = {}  # by request_id, in the order of arrival; the first is being handled
+        self._weight = 0
+        self._changed = threading.Condition()
+        self._end: SRBError | None = None  # why commands are refused now
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def add(self, command: Any) -> None:
+        """Add a command; never blocks. Raise InvalidRequest, QueueFull, or the reason why the lane is closed."""
+        weight = _weight(command)
+        with self._changed:
+            if self._end is not None:
+                raise self._end
+            if command.request_id in self._jobs:
+                raise InvalidRequest("a request with this id is running")
+            if self._jobs and self._weight + weight > MAX_WAITING:
+                raise QueueFull("too much text is waiting to be tokenized; try again in a moment")
+            self._jobs[command.request_id] = _Job(command, weight)
+            self._weight += weight
+            self._changed.notify()
+            if not self._thread.is_alive():
+                self._thread.start()
+
+    def cancel(self, command: Cancel) -> bool:
+        """Cancel a command in this lane, or note the branches of it to cancel; return False if there is none."""
+        with self._changed:
+            job = self._jobs.get(command.request_id)
+            if job is not None and command.index is not None:
+                job.cancels.append(command)
+            elif job is not None:
+                self._refuse(job, Cancelled("the request was cancelled"))
+        return job is not None
+
+    def close(self, reason: SRBError) -> None:
+        """Refuse all commands, present and future; nothing goes into the inbox after this."""
+        with self._changed:
+            self._end = reason
+            for job in list(self._jobs.values()):
+                self._refuse(job, reason)
+            self._changed.notify()
+
+    def _refuse(self, job: _Job, error: SRBError) -> None:
+        self._remove(job)
+        self._connection.send([rejected(job.command.request_id, error)])
+
+    def _remove(self, job: _Job) -> None:
+        del self._jobs[job.command.request_id]
+        self._weight -= job.weight
+
+    def _work(self) -> None:
+        while job := self._next():
+            made = self._make(job.command)
+            with self._changed:  # a cancel comes either before this block or after it
+                if self._jobs.get(job.command.request_id) is job:
+                    self._remove(job)
+                    self._pass_on(made, job.cancels)
+                elif isinstance(made, SubmitItem):
+                    made.request.close()
+
+    def _next(self) -> _Job | None:
+        """Wait for a command; return None when the lane is closed."""
+        with self._changed:
+            while not self._jobs and self._end is None:
+                self._changed.wait()
+            return next(iter(self._jobs.values()), None)
+
+    def _pass_on(self, made: SubmitItem | Reply | Rejected, cancels: list[Cancel]) -> None:
+        if not isinstance(made, SubmitItem):
+            self._connection.send([made])
+            return
+        self._inbox.put(made)
+        for cancel in cancels:
+            self._inbox.put(CancelItem(self._connection, cancel))
+
+
+def _weight(command: Any) -> int:
+    """Return the approximate number of characters in a command."""
+    match command:
+        case Generate():
+            return 1000 + _length(command.prompt) + 100 * len(command.branches)
+        case Embed():
+            return 1000 + sum(map(_length, command.inputs))
+        case Rerank():
+            return 1000 + len(command.query) + _length(command.documents)
+        case Tokenize():
+            return 1000 + _length(command.parts)
+        case Detokenize():
+            return 1000 + 8 * len(command.tokens)
+        case _:
+            return 1000
+
+
+def _length(parts: Sequence[str | int]) -> int:
+    return sum(len(part) if isinstance(part, str) else 8 for part in parts)
+
+
+class Intake:
+    """The entry of all commands from reader threads. No reader thread waits here."""
+
+    def __init__(self) -> None:
+        self.inbox: Inbox = queue.SimpleQueue()
+        self._engine: Preparing | None = None
+        self._refusal: SRBError | None = EngineLoading("the model is being loaded")
+        self._lanes: dict[Connection, tuple[Lane, Lane]] = {}  # for requests, for (de)tokenizing
+        self._lock = threading.Lock()  # guards _lanes and _refusal
+
+    def open(self, engine: Preparing) -> None:
+        """Accept commands from now on."""
+        with self._lock:
+            self._engine, self._refusal = engine, None
+
+    def refuse_all(self) -> None:
+        """Refuse commands from now on, and those in the lanes."""
+        refusal = ShuttingDown("the server is shutting down")
+        with self._lock:
+            self._refusal = refusal
+            lanes = [lane for pair in self._lanes.values() for lane in pair]
+        for lane in lanes:
+            lane.close(refusal)
+
+    def take(self, connection: Connection, command: Command) -> None:
+        """Handle one command; called by the connection's reader thread. Raise ProtocolError for anything else."""
+        if not isinstance(command, Command) or not isinstance(command.request_id, str):
+            raise ProtocolError(f"a web worker sent {type(command).__name__}")
+        if isinstance(command, Cancel):
+            if not any(lane.cancel(command) for lane in self._lanes.get(connection, ())):
+                self.inbox.put(CancelItem(connection, command))
+            return
+        try:
+            requests, texts = self._lanes_of(connection)
+            match command:
+                case Generate() | Embed() | Rerank() | StateAction():
+                    requests.add(command)
+                case Tokenize() | Detokenize():
+                    texts.add(command)
+                case _:
+                    self.inbox.put(QueryItem(connection, command))
+        except SRBError as error:
+            connection.send([rejected(command.request_id, error)])
+        except Exception:
+            connection.send([_unprepared(command)])
+
+    def disconnect(self, connection: Connection) -> None:
+        """Close the lanes of a closed connection; nothing of it reaches the inbox after DisconnectItem."""
+        with self._lock:
+            lanes = self._lanes.pop(connection, ())
+        for lane in lanes:
+            lane.close(Cancelled("the connection was closed"))
+        self.inbox.put(DisconnectItem(connection))
+
+    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane]:
+        """Return the lanes of an open connection. Raise the present refusal, if any."""
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            if connection not in self._lanes:
+                make = self._maker(connection)
+                lanes = (Lane(name, connection, self.inbox, make) for name in ("requests", "texts"))
+                self._lanes[connection] = (next(lanes), next(lanes))
+            return self._lanes[connection]
+
+    def _maker(self, connection: Connection) -> Callable[[Any], SubmitItem | Reply | Rejected]:
+        engine = self._engine
+        assert engine is not None
+
+        def make(command: Any) -> SubmitItem | Reply | Rejected:
+            """Handle a command that needs no context of the model, or prepare it for the decode thread."""
+            try:
+                match command:
+                    case Tokenize(request_id, parts, add_special, parse_special):
+                        return Reply(request_id, engine.tokenize(parts, add_special, parse_special))
+                    case Detokenize(request_id, tokens, special):
+                        pieces = [piece.decode("latin-1") for piece in engine.detokenize(tokens, special)]
+                        return Reply(request_id, pieces)
+                    case _:
+                        return SubmitItem(connection, command.request_id, engine.prepare(command))
+            except SRBError as error:
+                return rejected(command.request_id, error)
+            except Exception:
+                return _unprepared(command)
+
+        return make
+
+
+def _unprepared(command: Any) -> Rejected:
+    """Log the current exception, and return the client's error."""
+    log.exception("%s %s could not be prepared", type(command).__name__, command.request_id)
+    return rejected(command.request_id, SRBError("the request could not be prepared"))

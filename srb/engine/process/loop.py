@@ -1,0 +1,143 @@
+"""The decode loop: receive, step, send. It alone calls the engine; other threads only prepare requests for it."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from srb.engine.process.connection import Connection
+from srb.engine.process.intake import (
+    CancelItem,
+    DisconnectItem,
+    Inbox,
+    Item,
+    Preparing,
+    QueryItem,
+    StopItem,
+    SubmitItem,
+    WakeItem,
+    rejected,
+)
+from srb.errors import InvalidRequest, SRBError
+from srb.protocol import TERMINAL, Ask, Event, Failed, Hello, Ready, Rejected, Reply
+
+log = logging.getLogger("srb.engine")
+
+
+class EngineCore(Preparing, Protocol):
+    """The methods of `engine.Engine` that the loop uses."""
+
+    wake: Callable[[], None]
+
+    @property
+    def has_work(self) -> bool: ...
+    @property
+    def step_tokens(self) -> int: ...
+    def submit(self, request: Any) -> list[Event]: ...
+    def collect(self) -> list[Event]: ...
+    def cancel(self, request_id: str, index: int | None = None) -> list[Event]: ...
+    def step(self) -> list[Event]: ...
+    def serve_query(self, command: Ask) -> Any: ...
+    def fail_all(self, error: SRBError) -> list[Event]: ...
+
+
+class DecodeLoop:
+    """The decode loop, which owns the engine and routes its events to the connections of their requests."""
+
+    def __init__(self, engine: EngineCore, inbox: Inbox) -> None:
+        self._engine = engine
+        self._inbox = inbox
+        engine.wake = lambda: inbox.put(WakeItem())
+        self._owners: dict[str, Connection] = {}  # connection by request_id, from submit to the terminal event
+        self.turn_began: float | None = None  # time.monotonic(); None while the loop waits for requests
+
+    @property
+    def turn_tokens(self) -> int:
+        return self._engine.step_tokens
+
+    def run(self) -> None:
+        """Receive, step, send, until a StopItem arrives. An exception of `step` is fatal for this process."""
+        while self._receive():
+            if self._engine.has_work:
+                self._send(self._engine.step())
+
+    def fail_all(self, error: SRBError) -> None:
+        """Fail every running request with `error`, and refuse the items in the inbox; called after the loop's end."""
+        while not self._inbox.empty():
+            self._refuse(self._inbox.get(), error)
+        self.turn_began = None
+        self._send(self._engine.fail_all(error))
+
+    def finish(self, error: SRBError) -> None:
+        """Send the events of saves that have ended since, and fail all remaining requests with `error`."""
+        self._send(self._engine.collect())
+        for request_id, owner in self._owners.items():
+            owner.send([Failed(request_id, error.code, error.message)])
+        self._owners.clear()
+
+    def _receive(self) -> bool:
+        """Handle all items in the inbox; wait for one only if there is no work. Return False after a StopItem."""
+        wait = not self._engine.has_work
+        self.turn_began = None if wait else time.monotonic()
+        while True:
+            try:
+                item = self._inbox.get(block=wait)
+            except queue.Empty:
+                return True
+            self.turn_began = self.turn_began or time.monotonic()
+            if isinstance(item, StopItem):
+                return False
+            self._handle(item)
+            wait = False
+
+    def _handle(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
+        match item:
+            case SubmitItem(connection, request_id, request):
+                if request_id in self._owners:  # even another connection's: events would get mixed up
+                    request.close()
+                    connection.send([rejected(request_id, InvalidRequest("a request with this id is running"))])
+                    return
+                self._owners[request_id] = connection
+                self._send(self._engine.submit(request))
+            case CancelItem(connection, command):
+                if self._owners.get(command.request_id) is connection:
+                    self._send(self._engine.cancel(command.request_id, command.index))
+            case QueryItem(connection, command):
+                connection.send([self._serve_query(command)])
+            case WakeItem():
+                self._send(self._engine.collect())
+            case DisconnectItem(connection):
+                for request_id in [id_ for id_, owner in self._owners.items() if owner is connection]:
+                    self._send(self._engine.cancel(request_id))
+
+    def _refuse(self, item: Item, error: SRBError) -> None:
+        match item:
+            case SubmitItem(connection, request_id, request):
+                request.close()
+                connection.send([rejected(request_id, error)])
+            case QueryItem(connection, command):
+                connection.send([rejected(command.request_id, error)])
+
+    def _serve_query(self, command: Ask) -> Reply | Rejected:
+        try:
+            return Reply(command.request_id, self._engine.serve_query(command))
+        except SRBError as error:
+            return rejected(command.request_id, error)
+
+    def _send(self, events: Iterable[Event]) -> None:
+        """Send each connection its events of this step at once, in order."""
+        outgoing: dict[Connection, list[Event]] = {}
+        for event in events:
+            assert not isinstance(event, Hello | Ready)  # the listener's
+            owner = self._owners.get(event.request_id)
+            if owner is None:
+                log.error("%s for request %s, which is over", type(event).__name__, event.request_id)
+                continue
+            outgoing.setdefault(owner, []).append(event)
+            if isinstance(event, TERMINAL):
+                del self._owners[event.request_id]
+        for connection, batch in outgoing.items():
+            connection.send(batch)

@@ -1,0 +1,91 @@
+"""The runtime folder: the engine's lock (engine.lock) and socket (engine.sock)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from srb.errors import ConfigError
+from srb.settings import SOCKET_NAME
+
+LOCK_NAME = "engine.lock"
+_MAX_SOCKET_PATH = 107  # bytes: sun_path of AF_UNIX without its closing zero
+
+
+def make_runtime_dir(path: Path) -> None:
+    """Create `path` with mode 0700, or check an existing folder.
+
+    Raise ConfigError if another user could replace the socket in it (the default folder is in /tmp).
+    """
+    if len(os.fsencode(path / SOCKET_NAME)) > _MAX_SOCKET_PATH:
+        raise ConfigError(f"runtime_dir: {path} is too long; the path of its socket may have {_MAX_SOCKET_PATH} bytes")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise ConfigError(f"runtime_dir: cannot create {path}: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise ConfigError(f"runtime_dir: {path} is not a folder owned by this user")
+    if found.st_mode & 0o022:
+        raise ConfigError(f"runtime_dir: {path} is writable by other users; its mode should be 0700")
+
+
+class EngineLock:
+    """The lock of a runtime folder, so that only one engine runs in it; the kernel frees a dead process's lock.
+
+    The file is unlinked while the lock is held, so a process that gets the lock checks that its file is still on disk.
+    """
+
+    def __init__(self, runtime_path: Path) -> None:
+        self._runtime_path = runtime_path
+        self._path = runtime_path / LOCK_NAME
+        self._fd: int | None = None
+
+    def acquire(self, *, wait: bool) -> bool:
+        """Take the lock and return True; without `wait`, return False where another process holds it."""
+        while True:
+            make_runtime_dir(self._runtime_path)  # the previous engine may have removed it
+            try:
+                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                return False
+            except BaseException:
+                os.close(fd)
+                raise
+            if self._is_on_disk(fd):
+                self._fd = fd
+                return True
+            os.close(fd)
+
+    def release(self) -> None:
+        """Remove the socket and the lock file, and release the lock; may be called again."""
+        if self._fd is None:
+            return
+        for name in (SOCKET_NAME, LOCK_NAME):  # the lock file last: until then no other engine may listen
+            (self._runtime_path / name).unlink(missing_ok=True)
+        os.close(self._fd)
+        self._fd = None
+
+    def _is_on_disk(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+
+def clean_up(runtime_path: Path) -> None:
+    """Remove a killed engine's files, and the folder if it is empty; a running engine's files stay."""
+    if runtime_path.is_dir():
+        lock = EngineLock(runtime_path)
+        if lock.acquire(wait=False):
+            lock.release()
+        with contextlib.suppress(OSError):  # not empty, or systemd's to remove
+            runtime_path.rmdir()

@@ -1,0 +1,296 @@
+"""The folder of named states: one file per state, written by a thread, within a limit for all of them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from srb.engine.model import LoraScales, SavedState
+from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, write_state
+from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
+
+log = logging.getLogger("srb.states")
+
+MAX_QUEUED = 512 * 1024 * 1024  # bytes that may wait to be written; then no more is accepted
+_SUFFIX = ".srbstate"
+_PARTIAL = ".partial"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
+
+OnSaved = Callable[[SRBError | None], None]
+
+
+@dataclass(slots=True)
+class _Save:
+    """A state that waits to be written."""
+
+    name: str
+    state: SavedState
+    text: bytes  # a hash of the text, see _text
+    is_automatic: bool
+    callbacks: list[OnSaved] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return len(self.state.blob)
+
+
+@dataclass(slots=True)
+class _File:
+    """A state's file."""
+
+    size: int
+    is_automatic: bool
+
+
+class StateFolder:
+    """Named states as files in one folder.
+
+    A file is written beside the older one of its name and replaces it when it is on the disk. If all files together
+    would exceed the limit, the least recently used ones are removed, except states that a client saved explicitly.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0) -> None:
+        """Use `folder`, created with mode 0700 if necessary, for at most `max_bytes` of files; 0: no limit.
+
+        Raise OSError if it cannot be used.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._fingerprint = fingerprint
+        self._max_bytes = max_bytes
+        self._files = _scan(folder)  # by name, least recently used first
+        self._texts: dict[str, bytes] = {}  # by name: a hash of its file's text, or of the text to be written, if known
+        self._waiting: dict[str, _Save] = {}  # by name, in the order of arrival
+        self._queued = 0  # bytes of the waiting states and of the one being written
+        self._changed = threading.Condition()  # guards all of the above except the folder
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._write_all, name="states", daemon=True)
+        self._thread.start()
+
+    # ---- reading
+
+    def load(self, name: str) -> SavedState | None:
+        """Return a state, or None if there is none that this model can use; the reason is logged."""
+        path = self._path(name)
+        try:
+            with path.open("rb") as file:
+                state = read_state(file, self._fingerprint)
+        except FileNotFoundError:
+            return None
+        except (OSError, StateError) as error:
+            log.warning("state %s is not used: %s; its prompt is computed", path, error)
+            return None
+        with self._changed:
+            self._texts.setdefault(name, _text(state.tokens, state.lora))
+        self.use(name)
+        return state
+
+    def use(self, name: str) -> None:
+        """Mark a state as used now, whether or not its file is read."""
+        with self._changed:
+            file = self._files.pop(name, None)
+            if file is None:
+                return
+            self._files[name] = file
+        try:
+            os.utime(self._path(name))  # the order of use, for the next run
+        except OSError as error:
+            log.warning("cannot update the time of state %s: %s", name, error)
+
+    def holds(self, name: str, tokens: Sequence[int], lora: LoraScales) -> bool:
+        """Whether the file of a name has, or will have, this text. False if that is unknown without reading it."""
+        with self._changed:
+            known = self._texts.get(name)
+        return known is not None and known == _text(tokens, lora)
+
+    # ---- writing
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether too much waits to be written, so that nothing more is accepted."""
+        return self._queued >= MAX_QUEUED
+
+    def save(self, name: str, state: SavedState, on_saved: OnSaved | None = None) -> None:
+        """Queue a state to be written in place of one of the same name.
+
+        With `on_saved` a client asked for it: `on_saved` is called, by any thread, with None when the file is on the
+        disk, or with the error; the file is never removed automatically. Without it, a failure is logged, and the file
+        may be removed to make room.
+        """
+        self._path(name)
+        save = _Save(name, state, _text(state.tokens, state.lora), on_saved is None, [on_saved] if on_saved else [])
+        with self._changed:
+            if not self._is_closing:
+                self._enqueue(save)
+                return
+        _report_end(save, ShuttingDown("the server is shutting down; the state was not saved"))
+
+    def _enqueue(self, save: _Save) -> None:
+        """Add a state to the queue, in place of an older one of its name."""
+        if (older := self._waiting.pop(save.name, None)) is not None:
+            save.callbacks += older.callbacks
+            save.is_automatic = save.is_automatic and older.is_automatic
+            self._queued -= older.size
+        self._waiting[save.name] = save
+        self._queued += save.size
+        self._texts[save.name] = save.text
+        self._changed.notify()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Write the queued states and end the thread; after `seconds`, give up those that have not been begun."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._thread.join(seconds)
+        with self._changed:
+            rest, self._waiting = self._waiting, {}
+        for save in rest.values():
+            _report_end(save, ShuttingDown("the server is shutting down; there was no time to save the state"))
+        if self._thread.is_alive():
+            log.error("a state was not written within %s s; an older one of its name is unchanged", seconds)
+
+    def _write_all(self) -> None:
+        while save := self._next():
+            error = self._try(save)
+            with self._changed:
+                self._queued -= save.size
+                if error is not None and self._texts.get(save.name) == save.text and save.name not in self._waiting:
+                    del self._texts[save.name]
+            _report_end(save, error)
+
+    def _next(self) -> _Save | None:
+        """Wait for a state to write; return None at the end."""
+        with self._changed:
+            while not self._waiting and not self._is_closing:
+                self._changed.wait()
+            return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+
+    def _try(self, save: _Save) -> SRBError | None:
+        """Write a state; return the error if it could not be written."""
+        with self._changed:
+            older = self._files.get(save.name)
+        is_automatic = save.is_automatic and (older is None or older.is_automatic)
+        header = header_of(save.state, self._fingerprint, is_automatic)
+        size = file_size(save.state, header)
+        try:
+            self._make_room(save.name, size)
+            self._write(save, header)
+        except SRBError as refusal:
+            return refusal
+        except OSError as error:
+            kind = InsufficientStorage if error.errno in _NO_SPACE else StateNotSaved
+            return kind(f"The state {save.name} was not saved: {error.strerror}; an older one of its name is unchanged")
+        except Exception as error:  # MemoryError
+            log.exception("state %s cannot be written", save.name)
+            return StateNotSaved(f"The state {save.name} was not saved: {type(error).__name__}")
+        with self._changed:
+            self._files.pop(save.name, None)
+            self._files[save.name] = _File(size, is_automatic)
+        log.info("state %s saved: %d tokens, %d bytes", self._path(save.name), len(save.state.tokens), size)
+        return None
+
+    def _write(self, save: _Save, header: bytes) -> None:
+        """Write and fsync the file beside the older one, then replace that."""
+        path = self._path(save.name)
+        partial = path.with_name(save.name + _PARTIAL)
+        try:
+            with partial.open("wb") as file:
+                write_state(file, header, save.state)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            _remove(partial)
+            raise
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # for the new name
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
+        finally:
+            os.close(folder)
+
+    def _make_room(self, name: str, size: int) -> None:
+        """Remove automatic files until `size` bytes fit. Raise InsufficientStorage, and remove none, if they cannot."""
+        if not self._max_bytes:
+            return
+        with self._changed:
+            excess = size + sum(file.size for other, file in self._files.items() if other != name) - self._max_bytes
+            leaving: list[str] = []
+            for other, file in self._files.items():
+                if excess > 0 and file.is_automatic and other != name:
+                    leaving.append(other)
+                    excess -= file.size
+            if excess > 0:
+                raise InsufficientStorage(
+                    f"The state {name} was not saved: with its {size} bytes all states would exceed state_dir_mib "
+                    f"({self._max_bytes // 1024**2}), and explicitly saved states are not removed"
+                )
+            for other in leaving:
+                del self._files[other]
+                self._texts.pop(other, None)
+        for other in leaving:
+            log.info("state %s is removed to make room", other)
+            self._path(other).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        """Return a name's file. Names are checked when they arrive, and again here, since this makes a path."""
+        known = all(char.isascii() and (char.isalnum() or char in "-_.") for char in name)
+        if not name or name.startswith(".") or not known:
+            raise bad_field("state", "takes letters, digits, -, _ and, not at its beginning, .")
+        return self._folder / f"{name}{_SUFFIX}"
+
+
+def _text(tokens: Sequence[int], lora: LoraScales) -> bytes:
+    """Return a hash of a text and its LoRA scales."""
+    digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
+    digest.update(np.asarray(tokens, np.int32).data)
+    return digest.digest()
+
+
+def _report_end(save: _Save, error: SRBError | None) -> None:
+    if error is not None:
+        log.error("%s", error.message)
+    for on_saved in save.callbacks:
+        on_saved(error)
+
+
+def _scan(folder: Path) -> dict[str, _File]:
+    """Return the folder's states; remove partial files of interrupted writes."""
+    for partial in folder.glob(f"*{_PARTIAL}"):
+        _remove(partial)
+    found: list[tuple[float, str, _File]] = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                is_automatic = _is_automatic(file)
+        except OSError as error:
+            log.warning("state %s is not counted: %s", path, error)
+            continue
+        found.append((status.st_mtime, path.name.removesuffix(_SUFFIX), _File(status.st_size, is_automatic)))
+    return {name: file for _, name, file in sorted(found, key=lambda each: each[:2])}
+
+
+def _is_automatic(file: object) -> bool:
+    try:
+        return read_header(file)["automatic"] is True  # type: ignore[arg-type]
+    except StateError:
+        return False  # not a state of ours: never remove it
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error)

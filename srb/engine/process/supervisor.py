@@ -1,0 +1,253 @@
+"""The supervisor: starts the engine, watches it, and starts it again. Imports neither llama_cpp nor gevent.
+
+gunicorn's arbiter starts `python -m srb.engine.process.supervisor`, and it ends with the arbiter. It is a process of
+its own because the arbiter's waitpid(-1) takes the exit status of any of its children.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import orjson
+
+from srb import logs
+from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
+from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
+from srb.errors import ConfigError
+from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.settings import Settings
+from srb.status import STALE_SECONDS, remove_status, write_status
+from srb.welcome import first_screen
+
+log = logging.getLogger("srb.supervisor")
+
+_FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
+_MAX_DELAY = 10.0
+_HEALTHY_SECONDS = 30.0  # an engine that was ready this long resets the delay
+_KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
+_TICK_SECONDS = 1.0  # two heartbeats
+_STALE_TICKS = int(STALE_SECONDS / _TICK_SECONDS)
+
+
+class Backoff:
+    """The delay before the next start, which doubles each time."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_DELAY
+
+    def after(self, healthy_seconds: float) -> float:
+        """Return the delay in seconds after an engine that was ready for `healthy_seconds`."""
+        if healthy_seconds >= _HEALTHY_SECONDS:
+            self._next = _FIRST_DELAY
+        delay, self._next = self._next, min(self._next * 2, _MAX_DELAY)
+        return delay
+
+
+class HeartbeatMonitor:
+    """The heartbeats of one engine, from the first one on; there are none while a model loads.
+
+    Silence is counted in our own ticks: while the whole machine sleeps, there are none.
+    """
+
+    def __init__(self, stall_timeout: int) -> None:
+        """Allow `stall_timeout` ticks of silence; 0: any number."""
+        self._max_silent = stall_timeout
+        self._silent: int | None = None  # ticks without a heartbeat; None before the first one
+        self.abort_reason = ""  # why the engine has to be aborted; "" if it need not
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the engine counts as hung."""
+        return self._silent is not None and self._silent >= min(_STALE_TICKS, self._max_silent)
+
+    def note_reports(self, reports: list[dict[str, str]]) -> None:
+        """Note a heartbeat, and the states reported with it."""
+        if self._max_silent and not any(report["state"] == "starting" for report in reports):
+            self._silent = 0
+        last = reports[-1] if reports else None  # an engine may have hung and recovered before we looked
+        self.abort_reason = last["message"] if last is not None and last["state"] == "hung" else ""
+
+    def tick(self) -> bool:
+        """Count one second without a heartbeat; return True if the engine has just become stale."""
+        if self._silent is None:
+            return False
+        was_stale = self.is_stale
+        self._silent += 1
+        if self._silent >= self._max_silent:
+            self.abort_reason = f"no heartbeat for {self._silent} s"
+        return self.is_stale and not was_stale
+
+
+class EngineChild:
+    """One engine process, and the pipe on which it reports."""
+
+    def __init__(self) -> None:
+        self.reports, engine_end = os.pipe()
+        command = [
+            sys.executable,
+            "-m",
+            "srb.engine.process",
+            "--parent",
+            str(os.getpid()),
+            "--report",
+            str(engine_end),
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[engine_end])
+        os.close(engine_end)
+        self._unread = b""
+
+    def read_reports(self) -> list[dict[str, str]] | None:
+        """Return the reports that have arrived, which may be none (heartbeats); None if the engine has ended."""
+        chunk = os.read(self.reports, 65536)
+        if not chunk:
+            return None
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        return [orjson.loads(line) for line in lines if line]
+
+    def end(self, *signals: int, more_seconds: float = 0.0) -> int:
+        """Send `signals`, wait for the exit status, and kill a process that does not end in time."""
+        for signum in signals:
+            self._process.send_signal(signum)
+        try:
+            self._process.wait(_KILL_SECONDS + more_seconds)
+        except subprocess.TimeoutExpired:
+            log.warning("the engine did not exit in time and is killed")
+            self._process.kill()
+            self._process.wait()
+        os.close(self.reports)
+        return self._process.returncode
+
+
+class Supervisor:
+    """One engine after another, until stopped; after an error that a restart cannot mend, it only waits."""
+
+    def __init__(self, settings: Settings, url: str) -> None:
+        self._settings = settings
+        self._url = url  # the web server's address, for the first screen; empty: do not print it
+        self._wake, wake_end = os.pipe()
+        os.set_blocking(wake_end, False)
+        self._stopping = False
+        self._restarts = 0
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._on_signal)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)  # a signal ends select() below
+
+    def run(self) -> int:
+        """Keep an engine alive; return the exit status."""
+        make_runtime_dir(self._settings.runtime_path)
+        backoff = Backoff()
+        try:
+            while not self._stopping:
+                status, healthy_seconds = self._run_engine()
+                if status in (EXIT_MODEL, EXIT_CONFIG):
+                    self._wait(None)  # the reason is in status.json; a restart would not help
+                elif not self._stopping:
+                    delay = backoff.after(healthy_seconds)
+                    reason = f"the engine exited ({_describe(status)})"
+                    log.error("%s; restarting in %.1f s", reason, delay)
+                    self._restarts += 1
+                    self._write_status("restarting", reason)
+                    self._wait(delay)
+        finally:
+            clean_up(self._settings.runtime_path)
+        return 0
+
+    def _run_engine(self) -> tuple[int, float]:
+        """Run one engine until it ends; return its exit status, and the seconds for which it was ready."""
+        child = EngineChild()
+        monitor = HeartbeatMonitor(self._settings.stall_timeout)
+        ready_at: float | None = None
+        state = ""
+        while not self._stopping and not monitor.abort_reason:
+            readable, _, _ = select.select([child.reports, self._wake], [], [], _TICK_SECONDS)
+            if child.reports in readable:
+                reports = child.read_reports()
+                if reports is None:
+                    break
+                if monitor.is_stale:
+                    self._write_status(state)
+                monitor.note_reports(reports)
+                for report in reports:
+                    state = report["state"]
+                    self._write_status(**report)
+                    if state == "running" and ready_at is None:
+                        ready_at = time.monotonic()
+                        self._welcome()
+            elif monitor.tick():
+                self._write_status("hung", "the engine sends no heartbeat")
+        return self._end(child, monitor.abort_reason), time.monotonic() - ready_at if ready_at is not None else 0.0
+
+    def _end(self, child: EngineChild, abort_reason: str) -> int:
+        if self._stopping:
+            remove_status(self._settings.runtime_path)  # before the next engine writes its own
+            return child.end(signal.SIGTERM, more_seconds=self._settings.state_seconds)
+        if abort_reason:
+            log.error("the engine hangs and is aborted: %s", abort_reason)
+            return child.end(signal.SIGABRT, signal.SIGCONT)  # a stopped process needs SIGCONT to act on SIGABRT
+        return child.end()
+
+    def _write_status(self, state: str, message: str = "") -> None:
+        write_status(self._settings.runtime_path, state, message, self._restarts)
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait for `seconds`, or for ever if None, or until stopped."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._stopping:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            if select.select([self._wake], [], [], left)[0]:
+                os.read(self._wake, 64)
+        remove_status(self._settings.runtime_path)
+
+    def _on_signal(self, *_: object) -> None:
+        self._stopping = True
+
+    def _welcome(self) -> None:
+        if self._url:
+            print(first_screen(self._url, self._settings), flush=True)
+            self._url = ""
+
+
+def _describe(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the supervisor; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m srb.engine.process.supervisor",
+        description="Start the engine of an SRB server, and restart it when it ends.",
+    )
+    parser.add_argument("--parent", type=int, help="pid of the web server; supervisor and engine exit when it does")
+    parser.add_argument("--url", default="", help="address of the web server, printed when the model is loaded")
+    options = parser.parse_args(argv)
+    ignore_reloads()
+    try:
+        settings = Settings.load()
+        logs.configure(settings)
+        supervisor = Supervisor(settings, options.url)
+        if options.parent is not None:
+            exit_with_parent(options.parent)
+        return supervisor.run()
+    except ConfigError as error:
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)
+        return EXIT_CONFIG
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C before the signal handler is installed
+        sys.exit(main())

@@ -1,0 +1,192 @@
+"""Host memory: the KV of parked nodes, and the logits of prompts that ended in the tree, within a budget of bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from srb.engine.model import Blob, Logits
+from srb.engine.tree.node import Node, NodeState
+
+MAX_NAMES = 256
+MAX_LOGITS = 64  # idle nodes that keep their logits; recomputing them costs one decoded token
+NODE_BYTES = 1024  # per parked node: the object, its dicts and lists, its entries in other dicts
+TOKEN_BYTES = 36  # per token of a parked node: a reference and an int
+LOGITS_SHARE = 8  # logits may take 1/8 of the budget
+
+
+class HostMemory:
+    """Parked KV, idle logits and names. This class alone writes them, and decides the order of eviction.
+
+    The cost of a change does not depend on the number of nodes. Least recently used leaves are evicted first, named
+    leaves last.
+    """
+
+    def __init__(self, budget: int, evict: Callable[[Node], None], on_logits_evicted: Callable[[Node], None]) -> None:
+        """Hold at most `budget` bytes.
+
+        `evict` evicts a node from the tree. `on_logits_evicted` is called with a node that has lost its logits.
+        """
+        self.budget = budget
+        self._evict = evict
+        self._on_logits_evicted = on_logits_evicted
+        self._leaves: OrderedDict[Node, None] = OrderedDict()  # parked, childless, without a name; oldest use first
+        self._named_leaves: OrderedDict[Node, None] = OrderedDict()
+        self._logits: OrderedDict[Node, None] = OrderedDict()  # idle nodes with logits, oldest use first
+        self._names: dict[str, Node] = {}
+        self._protected: Node | None = None
+        self._logits_bytes = 0
+        self._blob_bytes = 0
+        self.num_nodes = 0
+        self.num_tokens = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self._blob_bytes + self._logits_bytes + NODE_BYTES * self.num_nodes + TOKEN_BYTES * self.num_tokens
+
+    def __repr__(self) -> str:
+        return f"<host memory {self.num_nodes} nodes, {self.used_bytes}/{self.budget} bytes, {len(self._names)} names>"
+
+    # ---- parked nodes
+
+    def fits(self, node: Node, blob: Blob) -> bool:
+        """Whether a node with its blob fits the budget once all else is evicted."""
+        return len(blob) + NODE_BYTES + TOKEN_BYTES * len(node.tokens) <= self.budget
+
+    def add(self, node: Node, blob: Blob) -> None:
+        """Park a node: keep its KV, and evict least recently used leaves until the budget holds."""
+        node.state, node.blob = NodeState.PARKED, blob
+        self._blob_bytes += len(blob)
+        self.num_nodes += 1
+        self.num_tokens += len(node.tokens)
+        self._note_leaf(node)
+        self.make_room()
+
+    def remove(self, node: Node) -> None:
+        """Drop a parked node's blob, since the node is being restored or evicted."""
+        assert node.blob is not None
+        self._blob_bytes -= len(node.blob)
+        self.num_nodes -= 1
+        self.num_tokens -= len(node.tokens)
+        node.blob = None
+        self._leaves.pop(node, None)
+        self._named_leaves.pop(node, None)
+
+    def protect(self, node: Node | None) -> None:
+        """Protect a node from eviction while its ancestors are restored; None ends the protection."""
+        self._protected = node
+        if node is not None:
+            self.touch(node)
+
+    def touch(self, node: Node) -> None:
+        """Mark a node as used now."""
+        for order in (self._leaves, self._named_leaves, self._logits):
+            if node in order:
+                order.move_to_end(node)
+
+    def note_child_removed(self, node: Node) -> None:
+        """List a parked node as a leaf when its last child is gone. It is evicted next: that child was the oldest."""
+        if node.state is NodeState.PARKED and node.is_childless:
+            self._note_leaf(node)
+            if node is not self._protected:
+                self._order(node).move_to_end(node, last=False)
+
+    def note_child_added(self, node: Node) -> None:
+        self._leaves.pop(node, None)
+        self._named_leaves.pop(node, None)
+
+    def make_room(self) -> None:
+        """Evict least recently used leaves, then logits, until the budget holds."""
+        while self.used_bytes > self.budget:
+            leaves = self._leaves or self._named_leaves
+            if leaves:
+                self._evict(next(iter(leaves)))
+            elif self._logits:
+                self._evict_logits(next(iter(self._logits)))
+            else:
+                return
+
+    def _note_leaf(self, node: Node) -> None:
+        if node.is_childless:
+            self._order(node)[node] = None
+
+    def _order(self, node: Node) -> OrderedDict[Node, None]:
+        return self._named_leaves if node.names else self._leaves
+
+    # ---- logits
+
+    def set_logits(self, node: Node, logits: Logits | None) -> None:
+        """Set the logits of a node's last token; logits of idle nodes count in the budget."""
+        self.drop_logits(node)
+        node.logits = logits
+        self.note_idle(node)
+
+    def drop_logits(self, node: Node) -> None:
+        self.note_pinned(node)
+        node.logits = None
+
+    def note_idle(self, node: Node) -> None:
+        """Count the logits of a node that is no longer pinned."""
+        if node.logits is None or node.pins or node in self._logits:
+            return
+        self._logits[node] = None
+        self._logits_bytes += node.logits.nbytes
+        while len(self._logits) > MAX_LOGITS or self._logits_bytes > self.budget // LOGITS_SHARE:
+            self._evict_logits(next(iter(self._logits)))
+        self.make_room()
+
+    def note_pinned(self, node: Node) -> None:
+        """Stop counting the logits of a node that is pinned now."""
+        if node in self._logits:
+            assert node.logits is not None
+            del self._logits[node]
+            self._logits_bytes -= node.logits.nbytes
+
+    def _evict_logits(self, node: Node) -> None:
+        self.drop_logits(node)
+        self._on_logits_evicted(node)
+
+    # ---- names
+
+    def set_name(self, name: str, node: Node) -> None:
+        """Name a node, so that it is evicted last. An older node of the same name loses the name."""
+        self.remove_name(name)
+        self._names[name] = node
+        node.names += (name,)
+        if self._leaves.pop(node, node) is None:
+            self._named_leaves[node] = None
+        while len(self._names) > MAX_NAMES:
+            self.remove_name(next(iter(self._names)))
+
+    def named(self, name: str) -> Node | None:
+        """Return the node of a name, or None. Safe from any thread."""
+        return self._names.get(name)
+
+    def remove_name(self, name: str) -> None:
+        """Remove a name from its node; unknown names are ignored."""
+        node = self._names.pop(name, None)
+        if node is not None:
+            node.names = tuple(other for other in node.names if other != name)
+            if not node.names and self._named_leaves.pop(node, node) is None:
+                self._leaves[node] = None
+
+    def remove_names(self, node: Node) -> None:
+        for name in node.names:
+            self.remove_name(name)
+
+    # ---- self-check
+
+    def check_invariants(self, nodes: list[Node]) -> None:
+        """Assert that every sum equals the sum over `nodes`, and that the budget holds."""
+        parked = [node for node in nodes if node.state is NodeState.PARKED]
+        leaves = {node for node in parked if node.is_childless}
+        assert leaves == set(self._leaves) | set(self._named_leaves), "parked leaves are not listed"
+        assert all(node.names for node in self._named_leaves), "a leaf without a name is listed as named"
+        assert not any(node.names for node in self._leaves), "a named leaf is listed among those evicted first"
+        assert (self.num_nodes, self.num_tokens) == (len(parked), sum(len(node.tokens) for node in parked))
+        assert self._blob_bytes == sum(len(node.blob) for node in parked if node.blob is not None), "bytes of KV"
+        idle = {node for node in nodes if node.logits is not None and not node.pins}
+        assert idle == set(self._logits), "idle logits are not counted"
+        assert self._logits_bytes == sum(node.logits.nbytes for node in idle if node.logits is not None)
+        assert self.used_bytes <= self.budget, "more bytes held than allowed"
+        assert {(name, node) for node in nodes for name in node.names} == set(self._names.items()), "names"

@@ -1,0 +1,123 @@
+"""Matching: the longest beginning of a text that the tree holds. Nothing here changes the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from srb.engine.model import Logits
+from srb.engine.tree.node import Node, NodeState, Siblings
+
+WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
+CROWD = 8  # siblings with the same first token; from here on every shared token makes a node: short lists
+_BLOCK = 4096  # tokens compared at once
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The matched part of a text: the path to the end of `node`, or `cut` tokens into `into`, a child of `node`.
+
+    `awaits` is a node that another request is computing and that will match more of the text. `logits` are those of the
+    text's last token, if all of the text matches.
+    """
+
+    node: Node
+    into: Node | None = None
+    cut: int = 0
+    awaits: Node | None = None
+    logits: Logits | None = None
+
+    @property
+    def length(self) -> int:
+        return self.into.start + self.cut if self.into is not None else self.node.end
+
+
+def longest_match(tokens: Sequence[int], start: Node, usable: int) -> Match:
+    """Match `tokens`, which follow `start`, with the nodes below `start`; return the longest match.
+
+    At most `usable` tokens match, or all of them if the logits of the last one are known. The cost depends on the
+    tokens and nodes that match alone.
+    """
+    found, children, done = Match(start), start.children, 0
+    while done < len(tokens):
+        siblings = children.get(tokens[done], ())
+        if len(siblings) == 1:  # the common case in a long text
+            [node] = siblings
+            end = done + len(node.tokens)
+            if end <= usable and node.state is not NodeState.COMPUTING and tokens[done:end] == node.tokens:
+                found, children, done = Match(node), node.children, end
+                continue
+        child, common = best_child(children, tokens, done)
+        if child is None:
+            break
+        if child.state is NodeState.COMPUTING:
+            cut = max(0, min(common, child.num_computed, usable - done))
+            awaits = child if common > child.num_computed else None
+            return _part(found, child, cut, awaits)
+        end = done + common
+        if common == len(child.tokens) and end <= usable:
+            found, children, done = Match(child), child.children, end
+        elif common == len(child.tokens) and child.logits is not None:
+            return Match(child, logits=child.logits)
+        else:
+            found = _part(found, child, max(0, min(common, usable - done)), None)
+            inner = _parted(child, tokens, done, common)
+            if inner is None:
+                break
+            children, done = child.inner[inner], done + inner - child.start
+    return found
+
+
+def _part(found: Match, child: Node, cut: int, awaits: Node | None) -> Match:
+    """Return the match that ends `cut` tokens into `child`, or `found` if `cut` is 0."""
+    if not cut:
+        return replace(found, awaits=awaits)
+    assert child.parent is not None
+    return Match(child.parent, child, cut, awaits)
+
+
+def _parted(node: Node, tokens: Sequence[int], done: int, common: int) -> int | None:
+    """Return the position of inner children that match more of `tokens[done:]` than the node does, or None."""
+    for shared in range(common, max(0, common - WORTH_SHARING), -1) if node.inner else ():
+        children = node.inner.get(node.start + shared)
+        if children and best_child(children, tokens, done + shared)[1] > common - shared:
+            return node.start + shared
+    return None
+
+
+def best_child(children: Siblings, tokens: Sequence[int], offset: int) -> tuple[Node | None, int]:
+    """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
+
+    Return (None, 0) if no child shares enough tokens to be worth sharing.
+    """
+    best, most = None, 0
+    siblings = children.get(tokens[offset], ()) if offset < len(tokens) else ()
+    enough = 1 if len(siblings) >= CROWD else WORTH_SHARING
+    for child in siblings:
+        common = common_length(child.tokens, tokens, offset)
+        if common > most and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
+            best, most = child, common
+    return best, most
+
+
+def common_length(a: Sequence[int], b: Sequence[int], offset: int) -> int:
+    """Return the length of the longest common prefix of `a` and `b[offset:]`."""
+    most = min(len(a), len(b) - offset)
+    if most <= 0 or a[0] != b[offset]:
+        return 0
+    for low in range(0, most, _BLOCK):
+        high = min(low + _BLOCK, most)
+        if a[low:high] != b[offset + low : offset + high]:
+            return _first_difference(a, b, offset, low, high)
+    return most
+
+
+def _first_difference(a: Sequence[int], b: Sequence[int], offset: int, low: int, high: int) -> int:
+    """Return the first index at which `a` and `b[offset:]` differ: at or after `low`, and before `high`."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[offset + low : offset + middle]:
+            low = middle
+        else:
+            high = middle
+    return low

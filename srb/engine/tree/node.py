@@ -1,0 +1,245 @@
+"""A node of the prefix tree: a span of tokens and where its KV is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from srb.engine.model import Blob, Logits
+
+
+class NodeState(Enum):
+    COMPUTING = auto()  # a request's prompt; its first `num_computed` tokens are in the KV store
+    RESIDENT = auto()  # in the KV store
+    PARKED = auto()  # in host memory
+    EVICTED = auto()  # removed from the tree
+
+
+Siblings = dict[int, list["Node"]]
+
+
+class Node:
+    """A span of tokens at positions `start` … `end`, after its parent's. The list of tokens is the node's own.
+
+    Children begin at its end. After short nodes were merged, other children (`inner`) begin within its span. The
+    methods of Node alone change the shape of the tree; Residency writes a node's state, sequence and pins.
+    """
+
+    __slots__ = (
+        "blob", "children", "inner", "is_private", "key", "live_children", "logits", "names", "needed_children",
+        "num_computed", "num_live_inner", "parent", "pins", "seq_id", "start", "state", "tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        parent: Node | None,
+        tokens: list[int],
+        state: NodeState,
+        seq_id: int | None = None,
+        num_computed: int | None = None,
+        is_private: bool = False,
+        key: int | None = None,
+    ) -> None:
+        """Make a node that is not attached to its parent yet. All of it is computed unless `num_computed` is given.
+
+        The parent finds the node by `key`: its first token, or a hash of the whole text (see `whole`).
+        """
+        self.parent = parent
+        self.children: Siblings = {}  # lists of children by key
+        self.inner: dict[int, Siblings] = {}  # children within the span, by the position of their start; none is needed
+        self.tokens = tokens
+        self.key = key if key is not None else (tokens[0] if tokens else -1)
+        self.start = parent.end if parent else 0
+        self.state = state
+        self.num_computed = len(tokens) if num_computed is None else num_computed
+        self.is_private = is_private  # not among its parent's children, so no other request finds it
+        self.seq_id = seq_id  # a sequence that holds the whole path; None if a child's sequence holds it
+        self.pins = 0  # number of live prefixes and branches whose node this is
+        self.needed_children = 0  # number of needed children, private ones included
+        self.live_children: dict[Node, None] = {}  # `children` in the KV store
+        self.num_live_inner = 0  # number of `inner` children in the KV store
+        self.blob: Blob | None = None  # the saved KV, while parked
+        self.logits: Logits | None = None  # of the last token, if a prompt ended here
+        self.names: tuple[str, ...] = ()  # names of states that end here
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.tokens)
+
+    @property
+    def cells(self) -> int:
+        """Cells that the node owns in the KV store."""
+        return self.num_computed if self.is_live else 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the node is in the KV store, wholly or in part."""
+        return self.state is NodeState.RESIDENT or self.state is NodeState.COMPUTING
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the node or a node below it is pinned."""
+        return self.pins > 0 or self.needed_children > 0
+
+    @property
+    def is_idle_leaf(self) -> bool:
+        """Whether the node can be parked: resident, not needed, and no child in the KV store uses its cells."""
+        has_live_child = bool(self.live_children or self.num_live_inner)
+        return self.state is NodeState.RESIDENT and not (self.is_needed or has_live_child or self.parent is None)
+
+    @property
+    def is_childless(self) -> bool:
+        return not (self.children or self.inner)
+
+    @property
+    def num_child_keys(self) -> int:
+        """Number of children; children with the same key count as one."""
+        return len(self.children) + sum(map(len, self.inner.values()))
+
+    @property
+    def root(self) -> Node:
+        """The root of the node's path, which may be the node itself."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    def path(self) -> list[Node]:
+        """Return the nodes of the path, without the root, this node last."""
+        path: list[Node] = []
+        node = self
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        return path[::-1]
+
+    def offspring(self) -> Iterator[Node]:
+        """Yield the children, inner children included and private ones not."""
+        for children in (self.children, *self.inner.values()):
+            for siblings in children.values():
+                yield from siblings
+
+    def subtree(self) -> list[Node]:
+        """Return this node and all below it, parents first."""
+        nodes = [self]
+        for node in nodes:
+            nodes += node.offspring()
+        return nodes
+
+    def holder(self) -> int | None:
+        """Return a sequence that holds the path up to this node's end: its own or a descendant's. None if none does."""
+        node = self
+        while node.seq_id is None:
+            if not node.live_children:
+                return None
+            node = next(reversed(node.live_children))  # the newest child: the oldest may lead down a much longer path
+        return node.seq_id
+
+    def attach(self) -> None:
+        """Add the node to its parent's children, unless it is private."""
+        if not self.is_private:
+            self._place().setdefault(self.key, []).append(self)
+
+    def detach(self) -> None:
+        """Remove the node from its parent's children."""
+        assert self.parent is not None
+        if not self.is_private:
+            place = self._place()
+            place[self.key].remove(self)
+            if not place[self.key]:
+                del place[self.key]
+            if not place and self.is_inner:
+                del self.parent.inner[self.start]
+
+    def note_live(self) -> None:
+        """Count the node among its parent's live children: it is in the KV store now."""
+        assert self.parent is not None
+        if self.is_inner:
+            self.parent.num_live_inner += 1
+        elif not self.is_private:
+            self.parent.live_children[self] = None
+
+    def note_gone(self) -> None:
+        """Remove the node from its parent's live children: it has left the KV store."""
+        assert self.parent is not None
+        if self.is_inner:
+            self.parent.num_live_inner -= 1
+        else:
+            self.parent.live_children.pop(self, None)
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether the node begins within its parent's span."""
+        return self.parent is not None and self.start < self.parent.end
+
+    def split(self, count: int) -> Node:
+        """Split the node after `count` tokens, all computed; return a new node for them, the parent of this one."""
+        tail = self.tokens[count:]
+        del self.tokens[count:]
+        upper = Node(self.parent, self.tokens, NodeState.RESIDENT, key=self.key)
+        upper.start = self.start
+        self._give_place_to(upper)
+        self.parent, self.start, self.tokens, self.key = upper, upper.end, tail, tail[0]
+        self.num_computed -= count
+        for position in [position for position in self.inner if position <= upper.end]:
+            upper._adopt(position, self.inner.pop(position), self)
+        upper.attach_child(self)
+        upper.needed_children = int(self.is_needed)
+        return upper
+
+    def absorb_parent(self) -> Node:
+        """Merge the parent into this node: take its tokens and place. Return the parent, which is evicted."""
+        upper = self.parent
+        assert upper is not None
+        assert self.start == upper.end
+        self.detach()
+        self.note_gone()
+        upper._give_place_to(self)
+        upper.tokens += self.tokens
+        self.parent, self.start, self.tokens, self.key = upper.parent, upper.start, upper.tokens, upper.key
+        self.num_computed += upper.num_computed
+        if upper.children:
+            upper.inner[upper.start + upper.num_computed] = upper.children
+        for position, children in upper.inner.items():
+            self._adopt(position, children, upper)
+        upper.state, upper.tokens = NodeState.EVICTED, []
+        upper.children, upper.inner, upper.live_children = {}, {}, {}
+        return upper
+
+    def attach_child(self, child: Node) -> None:
+        """Add a node in the KV store, whose parent is already this node, to the children at the end."""
+        self.children.setdefault(child.key, []).append(child)
+        self.live_children[child] = None
+
+    def _adopt(self, position: int, children: Siblings, other: Node) -> None:
+        """Take another node's children that begin at `position`: within this node or at its end."""
+        if position < self.end:
+            self.inner[position] = children
+        else:
+            self.children = children
+        for siblings in children.values():
+            for child in siblings:
+                if child.is_live:
+                    other.num_live_inner -= 1
+                child.parent = self
+                if child.is_live:
+                    child.note_live()
+
+    def _place(self) -> Siblings:
+        """Return the parent's dict of children that this node belongs in."""
+        assert self.parent is not None
+        if self.is_inner:
+            return self.parent.inner.setdefault(self.start, {})
+        return self.parent.children
+
+    def _give_place_to(self, other: Node) -> None:
+        """Replace this node by `other`, which has the same start and key, among the parent's children."""
+        assert self.parent is not None
+        siblings = self._place()[self.key]
+        siblings[siblings.index(self)] = other
+        if not self.is_inner:
+            del self.parent.live_children[self]
+            self.parent.live_children[other] = None
+
+    def __repr__(self) -> str:
+        return f"<node {self.start}-{self.end} {self.state.name} seq={self.seq_id} pins={self.pins}>"

@@ -1,0 +1,438 @@
+"""Residency of nodes: in the KV store, which has cells and sequence ids, or parked in host memory.
+
+A sequence holds a whole path, so a fork is one call, and an inner node needs no sequence of its own while a descendant
+has one: sequence ids are spent on leaves alone. A node owns the cells of its own span and shares those of its
+ancestors. A node is *needed* while it or a node below it is pinned, else *idle*. When cells, sequence ids or host
+memory run short, the least recently used idle leaves are parked first.
+
+Sums are updated as nodes change; nothing here looks through the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from srb.engine.model import Blob, Model
+from srb.engine.tree.host import HostMemory
+from srb.engine.tree.idle import IdleNodes
+from srb.engine.tree.match import Match
+from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.whole import Lengths, text_key
+
+MAX_INNER = 512  # children within a node's span; a merge or a split handles all of them at once
+PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
+PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
+
+
+@dataclass(slots=True)
+class MoveCounters:
+    """Counters of restored tokens, parked nodes and evicted nodes, since the start."""
+
+    tokens_restored_total: int = 0
+    nodes_parked_total: int = 0
+    nodes_dropped_total: int = 0
+
+
+class Residency:
+    """Sequence ids, cells and pins. This class alone writes them, and decides the order in which nodes are parked."""
+
+    def __init__(self, model: Model, cache_cells: int, cache_bytes: int) -> None:
+        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` of parked nodes in host memory."""
+        self._model = model
+        self._cache_cells = cache_cells
+        self._partial_reuse = model.supports_partial_reuse
+        self._free_ids = list(range(model.n_seq_max - 1, -1, -1))
+        self._branch_cells = 0  # owned by running branches
+        self._node_cells = 0
+        self._node_ids = 0  # sequences that nodes have
+        self._num_live = 0
+        self._idle = IdleNodes()
+        self._private: dict[Node, None] = {}
+        self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
+        self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
+        self.counters = MoveCounters()
+
+    # ---- figures
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.host.budget
+
+    @property
+    def used_cells(self) -> int:
+        return self._branch_cells + self._node_cells
+
+    @property
+    def available_cells(self) -> int:
+        """Free cells, counting those of idle nodes, which can be parked."""
+        return self._model.n_ctx - self.used_cells + self._idle.cells
+
+    @property
+    def _idle_ids(self) -> int:
+        return self._node_ids - self._idle.needed_leaves
+
+    @property
+    def available_ids(self) -> int:
+        """Free sequence ids, counting those of idle nodes, which can be parked."""
+        return len(self._free_ids) + self._idle_ids
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self._idle.cells > self._cache_cells
+
+    @property
+    def private_nodes(self) -> list[Node]:
+        """Private nodes, which no other request may find; all of them are in the KV store."""
+        return list(self._private)
+
+    def cost(self, prompt: Sequence[int], match: Match) -> int:
+        """Return how many of the available cells a prompt takes: its tokens, less those that needed nodes hold."""
+        node = match.node
+        while not node.is_needed and node.parent is not None:
+            node = node.parent
+        cut = match.cut if match.into is not None and match.into.is_needed else 0
+        return len(prompt) - node.end - cut
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        return asdict(self.counters) | {
+            "kv_cells_used": self.used_cells,
+            "kv_cells_idle": self._idle.cells,
+            "sequences_used": self._model.n_seq_max - len(self._free_ids),
+            "sequences_idle": self._idle_ids,
+            "tree_nodes": self._num_live + self.host.num_nodes,
+            "tree_tokens_resident": self._node_cells,
+            "tree_tokens_parked": self.host.num_tokens,
+            "tree_parked_bytes": self.host.used_bytes,
+        }
+
+    # ---- nodes come and go
+
+    def insert(self, node: Node) -> None:
+        """Insert a node whose computed KV is in its sequence. The node is idle until it is pinned."""
+        assert node.parent is not None
+        if not self._partial_reuse:
+            node.key = text_key(node.tokens)
+        self._attach(node)
+        self._add_live(node)
+
+    def insert_parked(self, node: Node, blob: Blob) -> None:
+        """Insert a node as parked, with KV that was read from a store."""
+        if not self._partial_reuse:
+            node.key = text_key(node.tokens)
+        self._attach(node)
+        self.host.add(node, blob)
+        if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
+            self.host.note_idle(node)
+
+    def record_computed(self, node: Node, count: int) -> None:
+        """Record that `count` further tokens of a prompt's node have been computed."""
+        node.num_computed += count
+        self._node_cells += count
+        if node.num_computed == len(node.tokens):
+            node.state = NodeState.RESIDENT
+
+    def record_branch(self, count: int) -> None:
+        """Add `count`, which may be negative, to the cells that running branches own."""
+        self._branch_cells += count
+
+    def stop_computing(self, node: Node) -> None:
+        """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed."""
+        if self._partial_reuse or node.is_private:
+            del node.tokens[node.num_computed :]
+        else:
+            self._detach(node)
+            del node.tokens[node.num_computed :]
+            node.key = text_key(node.tokens)
+            self._attach(node)
+        node.state = NodeState.RESIDENT
+
+    def evict(self, node: Node) -> None:
+        """Evict a node, which is not needed, and every node below it."""
+        parent = node.parent
+        assert parent is not None
+        self.counters.nodes_dropped_total += 1
+        for each in reversed(node.subtree()):
+            assert not each.is_needed, f"{each!r} is needed and cannot be evicted"
+            self.host.remove_names(each)
+            self.host.drop_logits(each)
+            self._detach(each)
+            if each.state is NodeState.PARKED:
+                self.host.remove(each)
+            else:
+                self._remove_live(each)
+            each.state = NodeState.EVICTED
+        self.host.note_child_removed(parent)
+        self._absorb_below(parent)
+
+    def _attach(self, node: Node) -> None:
+        assert node.parent is not None
+        node.attach()
+        if node.is_private:
+            self._private[node] = None
+        else:
+            self.host.note_child_added(node.parent)
+            if not self._partial_reuse:
+                self.lengths.add(len(node.tokens))
+
+    def _detach(self, node: Node) -> None:
+        node.detach()
+        if node.is_private:
+            del self._private[node]
+        elif not self._partial_reuse:
+            self.lengths.remove(len(node.tokens))
+
+    def _add_live(self, node: Node) -> None:
+        """Add an idle node to the sums of the KV store."""
+        assert node.parent is not None
+        self._num_live += 1
+        self._node_cells += node.cells
+        self._node_ids += 1
+        node.note_live()
+        self._idle.add(node)
+        self._free_inner_seq(node.parent)
+
+    def _remove_live(self, node: Node) -> None:
+        """Free the cells of an idle leaf. A parent that would have no sequence inherits its sequence, truncated."""
+        seq_id, parent = node.seq_id, node.parent
+        assert seq_id is not None
+        assert parent is not None
+        self._num_live -= 1
+        self._node_cells -= node.cells
+        self._idle.remove(node)
+        node.note_gone()
+        node.seq_id = None
+        self._node_ids -= 1
+        if parent.parent is not None and parent.seq_id is None and not parent.live_children:
+            self._model.truncate(seq_id, parent.end)
+            parent.seq_id = seq_id
+            self._node_ids += 1
+        else:
+            self.free_seq(seq_id)
+        self._idle.note_child_left(parent)
+
+    # ---- sequences
+
+    def lend(self, node: Node) -> int:
+        """Lend a sequence that shares the path up to the end of `node`, which is pinned."""
+        has_room = self.make_room(0, 1)
+        assert has_room, "no sequence id is left"
+        seq_id = self._free_ids.pop()
+        if node.parent is not None:
+            holder = node.holder()
+            assert holder is not None
+            self._model.fork(holder, seq_id, None if holder == node.seq_id else node.end)
+        return seq_id
+
+    def free_seq(self, seq_id: int) -> None:
+        self._model.remove(seq_id)
+        self._free_ids.append(seq_id)
+
+    def take_seq(self, node: Node) -> int:
+        """Remove a private, unpinned node and return its sequence, whose cells the caller now owns."""
+        seq_id = node.seq_id
+        assert seq_id is not None
+        assert node.is_private
+        self._num_live -= 1
+        self._node_cells -= node.cells
+        self._node_ids -= 1
+        self._idle.remove(node)
+        del self._private[node]
+        node.seq_id, node.state = None, NodeState.EVICTED
+        return seq_id
+
+    def _free_inner_seq(self, node: Node) -> None:
+        """Free the sequence of an inner node, since a child's sequence holds the same cells."""
+        if self._partial_reuse and node.seq_id is not None and node.live_children:
+            self.free_seq(node.seq_id)
+            node.seq_id = None
+            self._node_ids -= 1
+
+    def snapshot(self, node: Node) -> Blob | None:
+        """Return the KV of the path up to the end of `node`, which is pinned; None if no sequence is free."""
+        if not self.make_room(0, 1):
+            return None
+        seq_id = self.lend(node)
+        blob = self._model.save(seq_id, 0)
+        self.free_seq(seq_id)
+        return blob
+
+    # ---- room
+
+    def make_room(self, cells: int, ids: int) -> bool:
+        """Park idle nodes until `cells` cells and `ids` sequence ids are free; return False if there are too few."""
+        while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
+            if not self.park_one():
+                return False
+        return True
+
+    def park_one(self) -> bool:
+        """Park the least recently used idle leaf; return False if nothing is idle."""
+        victim = self._idle.oldest_leaf
+        if victim is not None:
+            self._park(victim)
+        return victim is not None
+
+    def trim(self) -> None:
+        """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call."""
+        tokens = nodes = 0
+        while self.is_over_budget and tokens < PARK_TOKENS and nodes < PARK_NODES:
+            victim = self._idle.oldest_leaf
+            if victim is None:
+                return
+            if self._partial_reuse and len(victim.tokens) > PARK_TOKENS:
+                self.split(victim, len(victim.tokens) - PARK_TOKENS)
+            tokens, nodes = tokens + len(victim.tokens), nodes + 1
+            self._park(victim)
+
+    def _park(self, node: Node) -> None:
+        """Park an idle leaf, or evict it if it does not fit into host memory."""
+        assert node.seq_id is not None
+        blob = self._model.save(node.seq_id, node.start if self._partial_reuse else 0) if self.host.budget else None
+        if blob is None or not self.host.fits(node, blob):
+            self.evict(node)
+            return
+        self.counters.nodes_parked_total += 1
+        self._remove_live(node)
+        self.host.add(node, blob)
+
+    # ---- back into the KV store
+
+    def make_resident(self, match: Match) -> Node:
+        """Restore a match as far as there is room; return the node where the resident part ends, pinned."""
+        self.host.protect(match.into or match.node)  # making room for the beginning must not evict the end
+        steps, at = [match.into] if match.into is not None else [], match.node
+        while at.parent is not None and not at.is_needed:
+            steps.append(at)
+            at = at.parent
+        while steps and steps[-1].is_live and not steps[-1].is_inner and steps[-1] is not match.into:
+            at = steps.pop()  # already resident and whole
+        self.pin(at)
+        for node in reversed(steps):
+            if node.is_inner:
+                at = self.move_pin(at, self.split(at, node.start - at.start))
+            if node.state is NodeState.PARKED and not self.restore(node):
+                break
+            if node.state is NodeState.EVICTED:
+                break
+            at = self.move_pin(at, self.split(node, match.cut) if node is match.into else node)
+        self.host.protect(None)
+        return at
+
+    def restore(self, node: Node) -> bool:
+        """Restore a parked node, whose parent is resident and pinned; return False if there is no room."""
+        assert node.parent is not None
+        # One sequence id is for the node, one for the prefix or branch that will use it.
+        if not self.make_room(len(node.tokens), 2) or node.blob is None:  # making room may have evicted the node itself
+            return False
+        seq_id = self.lend(node.parent) if self._partial_reuse else self._free_ids.pop()
+        if not self._model.restore(seq_id, node.blob):
+            self.free_seq(seq_id)
+            self.evict(node)
+            return False
+        self.counters.tokens_restored_total += len(node.tokens)
+        self.record_restored(node, seq_id)
+        return True
+
+    def record_restored(self, node: Node, seq_id: int) -> None:
+        """Record that a parked node is resident again, in `seq_id`."""
+        self.host.remove(node)
+        node.state, node.seq_id = NodeState.RESIDENT, seq_id
+        self._add_live(node)
+
+    def split(self, node: Node, count: int) -> Node:
+        """Split a node in the KV store after `count` tokens; return the upper part, `node` if `count` is all of it."""
+        if count == len(node.tokens):
+            return node
+        self._num_live += 1
+        upper = node.split(count)
+        self._idle.update_leaf(node)  # its live inner children may have gone to the upper part
+        return upper
+
+    def _absorb_below(self, node: Node) -> None:
+        """Merge a node into its newest live child, if the two may be merged."""
+        child = next(reversed(node.live_children), None)
+        if child is not None:
+            self._absorb_above(child)
+
+    def _absorb_above(self, node: Node) -> None:
+        """Merge the nodes above into this one while they are not pinned, end no prompt and have no name.
+
+        A merged node has at most PARK_TOKENS tokens, so a merge costs the same for a text of any length. Texts that
+        part at the upper node's end become inner children. A long story is therefore few nodes, with any number of
+        unused branches beside it.
+        """
+        while self._partial_reuse and node.state is NodeState.RESIDENT and not node.is_private:
+            upper = node.parent
+            assert upper is not None
+            is_plain = upper.state is NodeState.RESIDENT and not (upper.pins or upper.names)
+            if not is_plain or upper.logits is not None or upper.parent is None or node.is_inner:
+                return
+            if len(upper.tokens) + len(node.tokens) > PARK_TOKENS or upper.needed_children > node.is_needed:
+                return  # too long, or another child is needed
+            if upper.num_child_keys + node.num_child_keys - len(node.children) > MAX_INNER:
+                return
+            assert upper.seq_id is None, f"{upper!r} has a child in the KV store"
+            node.absorb_parent()
+            self._num_live -= 1
+            if node.num_live_inner:
+                self._idle.update_leaf(node)
+
+    # ---- pins and use
+
+    def pin(self, node: Node) -> None:
+        """Keep a node and its whole path in the KV store while something alive stands on it."""
+        if self._idle.pin(node):
+            self.host.note_pinned(node)
+
+    def unpin(self, node: Node) -> None:
+        """Take a pin back; a node that nothing stands on any more may be merged."""
+        if self._idle.unpin(node):
+            self.host.note_idle(node)
+            if node.parent is not None and node.state is not NodeState.EVICTED:
+                self._absorb_above(node)
+                self._absorb_below(node)
+
+    def move_pin(self, source: Node, target: Node) -> Node:
+        self.pin(target)
+        self.unpin(source)
+        return target
+
+    def touch(self, node: Node) -> None:
+        """Mark a node as used now."""
+        self._idle.touch(node)
+        self.host.touch(node)
+
+    # ---- self-check
+
+    def check_invariants(self, nodes: Sequence[Node], branch_cells: int, lent: list[int]) -> None:
+        """Assert that nodes and branches account for all sequence ids, cells and bytes, and that budgets hold.
+
+        Running branches own `branch_cells` cells and are lent the sequences `lent`.
+        """
+        live = [node for node in nodes if node.is_live]
+        ids = [node.seq_id for node in live if node.seq_id is not None]
+        assert sorted(ids + lent + self._free_ids) == list(range(self._model.n_seq_max)), (
+            "sequence ids are not conserved"
+        )
+        assert self._node_ids == len(ids), "sequences of nodes"
+        assert self._node_cells == sum(node.cells for node in nodes), "cells of nodes are not conserved"
+        assert self._branch_cells == branch_cells, "cells of branches are not conserved"
+        assert 0 <= self.used_cells <= self._model.n_ctx, "more cells in use than there are"
+        assert self._num_live == len(live), "number of nodes in the KV store"
+        self._idle.check_invariants(live)
+        for node in nodes:
+            self._check_node(node)
+        self.host.check_invariants(list(nodes))
+
+    def _check_node(self, node: Node) -> None:
+        assert node.parent is not None
+        assert (node.state is NodeState.PARKED) == (node.blob is not None), f"{node!r}: state"
+        assert node.state is not NodeState.EVICTED, f"{node!r} is evicted and still in the tree"
+        if node.is_live:
+            assert node.parent.is_live, f"{node!r} is below a parked node"
+            assert node.holder() is not None, f"{node!r}: no sequence holds it"
+        if self._partial_reuse:
+            assert node.seq_id is None or not node.live_children, f"{node!r}: an inner node with a sequence"
+        assert node.start == node.parent.end or (node.is_inner and not node.is_needed), f"{node!r} begins elsewhere"

@@ -1,0 +1,5 @@
+"""Exit codes of SRB's processes, by which the supervisor and systemd decide on a restart."""
+
+EXIT_CONFIG = 2  # a setting is wrong
+EXIT_MODEL = 3  # the model cannot be loaded; a restart would not help
+EXIT_FAULT = 4  # the engine is broken beyond repair; a restart helps

@@ -1,0 +1,196 @@
+"""The command `srb serve`: options become SRB_* variables, and the process becomes gunicorn by exec.
+
+Each setting has an option of its own name; `flags` adds llama-server's options and LLAMA_ARG_* variables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NoReturn, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+import srb
+from srb.errors import ConfigError
+from srb.exit_codes import EXIT_CONFIG
+from srb.launch import hub
+from srb.launch.flags import FLAGS
+from srb.launch.options import HELP, Options, read_options, read_variables, table
+from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
+
+_HELP_BEFORE_START = {
+    "config": "TOML file of settings (config/default.toml lists all settings)",
+    "hf_repo": "download the model from Hugging Face: user/model or user/model:quant (default quant: Q4_K_M)",
+    "hf_file": "name of the model's file in the Hugging Face repository",
+    "hf_token": "access token for Hugging Face",
+    "model_url": "download the model from this URL",
+    "offline": "download nothing, use only files that were downloaded before",
+}
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Help with one VALUE after all names of an option, as in Python 3.13."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        value = "" if action.nargs == 0 else f" {action.metavar}"
+        return ", ".join(action.option_strings) + value
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints its errors as one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _fail(message)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; it ends with SystemExit, or the process becomes another program."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["serve"]:
+        _serve(arguments[1:])
+    parser = _Parser(prog="srb", description=srb.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands.add_parser("serve", help="start the server", add_help=False)
+    parser.parse_args(arguments)
+
+
+def _serve(arguments: Sequence[str]) -> NoReturn:
+    flags, variables = Options(), Options()
+    environ = dict(os.environ)
+    try:
+        flags = read_options(arguments)
+        if "help" in flags.values:
+            _print_help()
+        variables = read_variables(environ)
+        _warn(variables.without_effect | flags.without_effect)
+        for line in flags.ambiguities:
+            print(f"srb: {line}", file=sys.stderr)
+        if "config" in flags.values:
+            environ[CONFIG_VARIABLE] = os.path.abspath(flags.values["config"])
+        if flags.values.get("api_key") == "":  # an unset variable in a shell script must not open the server
+            raise ConfigError("--api-key is empty; give a key, or leave the option out")
+        settings = _settings(flags, variables, environ)
+        Settings.load(flags=settings, environ=environ).load_api_keys()
+    except ConfigError as error:
+        _fail(_with_sources(error.message, flags, variables))
+    environ |= {ENV_PREFIX + name.upper(): value for name, value in settings.items()}
+    # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, command, environ)
+
+
+def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that were given; `model` is the path of the downloaded file if one was asked for."""
+    values = variables.values | flags.values
+    settings = {name: value for name, value in values.items() if name in Settings.model_fields}
+    asked = flags if {"model", "hf_repo", "model_url"} & flags.values.keys() else variables
+    sources = {"model", "hf_repo", "model_url"} & asked.values.keys()
+    if len(sources) > 1:
+        raise ConfigError(" and ".join(asked.sources[name] for name in sorted(sources)) + " exclude each other")
+    if asked is variables and ENV_PREFIX + "MODEL" in environ:
+        return settings
+    offline = values.get("offline") == "true"
+    if "hf_repo" in sources:
+        path = hub.fetch_from_hub(values["hf_repo"], values.get("hf_file", ""), values.get("hf_token", ""), offline)
+        settings["model"] = str(path)
+    elif "model_url" in sources:
+        settings["model"] = str(hub.fetch_from_url(values["model_url"], offline))
+    elif "hf_file" in flags.values:
+        raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
+    return settings
+
+
+def _with_sources(message: str, *given: Options) -> str:
+    """Replace the option's name in a message of Settings by the option or variable that the user gave."""
+    for options in given:
+        for name, source in options.sources.items():
+            message = message.replace(f"(from --{name.replace('_', '-')})", f"(from {source})")
+    return message
+
+
+def _warn(without_effect: Mapping[str, str]) -> None:
+    for name, why in without_effect.items():
+        print(f"srb: {name} has no effect: {why}", file=sys.stderr)
+
+
+# Help -----------------------------------------------------------------------------------------------------------------
+
+
+def _print_help() -> NoReturn:
+    parser = argparse.ArgumentParser(
+        prog="srb serve",
+        usage="srb serve [options]",
+        description="Start the server. In order of precedence, a setting comes from its option, its SRB_* variable, "
+        "llama-server's LLAMA_ARG_* variable, or the configuration file.",
+        epilog="Options accepted without effect, with a warning: " + ", ".join(_without_effect()),
+        add_help=False,
+        formatter_class=lambda prog: _HelpFormatter(prog, max_help_position=34, width=110),
+    )
+    names = _names_by_setting()
+    parser.add_argument(*HELP.names.split(), action="store_true", help="show this help and exit")
+    for name, text in _HELP_BEFORE_START.items():
+        _describe(parser, names[name], text, switch=name == "offline")
+    group: Any = parser
+    for name, info in Settings.model_fields.items():
+        if name in HEADINGS:
+            group = parser.add_argument_group(HEADINGS[name])
+        _add_setting(group, names[name], info)
+    parser.print_help()
+    sys.exit(0)
+
+
+def _add_setting(group: Any, names: list[str], info: FieldInfo) -> None:
+    choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
+    notes = [f"one of {', '.join(choices)}"] if choices else []
+    notes.append(f"default: {_default_text(info.default)}")
+    metavar = "N" if info.annotation in (int, float) else "NAME" if choices else "TEXT"
+    _describe(group, names, f"{info.description} ({'; '.join(notes)})", info.annotation is bool, metavar)
+
+
+def _describe(group: Any, names: list[str], text: str, switch: bool, metavar: str = "TEXT") -> None:
+    options: dict[str, Any] = {"action": "store_true"} if switch else {"metavar": metavar}
+    group.add_argument(*names, dest=names[-1], help=text.replace("%", "%%"), **options)
+
+
+def _names_by_setting() -> dict[str, list[str]]:
+    """Return the spellings of each setting's option, short ones first and the setting's own name last.
+
+    An option of several settings is listed with the first. Options for one value of a setting, such as -v, are left out.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, flags in table().items():
+        if flags[0].sets and flags[0].value == "true":
+            found[flags[0].sets].append(name)
+    return {setting: sorted(names, key=lambda name: _sort_key(name, setting)) for setting, names in found.items()}
+
+
+def _sort_key(name: str, setting: str) -> tuple[bool, bool, bool]:
+    own = setting.replace("_", "-")
+    return name in (f"--{own}", f"--no-{own}"), name.startswith("--"), name.startswith("--no-")
+
+
+def _without_effect() -> list[str]:
+    idle = (flag.names.split() for flag in FLAGS if flag.why and not flag.refused)
+    return [next((name for name in names if name.startswith("--")), names[0]) for names in idle]
+
+
+def _default_text(default: object) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return str(default).replace("\n", "\\n") or "empty"
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"srb: {message}", file=sys.stderr)
+    sys.exit(EXIT_CONFIG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""gunicorn's configuration, made from Settings, and the hooks that start and stop the engine's supervisor.
+
+The checkout's gunicorn.conf.py imports these names; an installed package is served with
+`-c python:srb.launch.gunicorn_conf`. Errors in the settings, the model's file and the port are reported here, in one line,
+before anything is started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gunicorn.glogging import Logger as GunicornLogger
+
+from srb import logs
+from srb.errors import ConfigError, ModelLoadFailed
+from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.gguf import check_adapter_files, check_model_file
+from srb.launch.own_engine import Address, own_engine_environ
+from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
+from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.systemd import notify, without_variables
+from srb.welcome import first_screen
+
+_EXIT_PORT = 1
+_SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
+_GRACE_SECONDS = 3  # gunicorn's workers check only once a second whether they should end, and whether they can
+
+
+class Logger(GunicornLogger):  # type: ignore[misc]
+    """gunicorn's log lines, in the format and the place of all others, and without text that a client sent."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        handler: Any = logs.make_handler(_settings)
+        handler._gunicorn = True  # so that the next setup removes it
+        self.error_log.handlers = [handler]
+
+    def warning(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        """Log malformed requests without quoting them: a broken header line may contain an API key."""
+        if str(msg).startswith("Invalid request"):
+            msg = re.split(r""": b?['"]""", msg, maxsplit=1)[0]
+        super().warning(msg, *args, **kwargs)
+
+
+def _fail(status: int, message: str) -> None:
+    print(f"srb: {message}", file=sys.stderr, flush=True)
+    sys.exit(status)
+
+
+def _load() -> Settings:
+    """Return the settings, after checks of whatever would fail later and less clearly."""
+    try:
+        settings = Settings.load()
+        logs.make_handler(settings).close()
+        _check_access(settings)
+        if settings.engine_managed:
+            check_model_file(settings)
+            check_adapter_files(settings)
+        if settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
+            _check_workers()
+    except ConfigError as error:
+        _fail(EXIT_CONFIG, error.message)
+    except ModelLoadFailed as error:
+        _fail(EXIT_MODEL, error.message)
+    return settings
+
+
+def _check_workers() -> None:
+    """Raise ConfigError for what would keep a worker from starting; this process imports nothing of the web."""
+    checked = _run_check()
+    if checked.returncode:
+        message = checked.stderr.strip() or f"a worker cannot start (exit status {checked.returncode})"
+        raise ConfigError(message.removeprefix("srb: "))
+
+
+def _run_check() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "srb.web.check_config"]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def _check_access(settings: Settings) -> None:
+    """Raise ConfigError for keys, a static folder or certificates that are missing or unusable."""
+    settings.load_api_keys()
+    if settings.static_path and not Path(settings.static_path).expanduser().is_dir():
+        raise ConfigError(f"static_path: {settings.static_path} is not a folder")
+    if settings.ssl_cert_file:
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(settings.ssl_cert_file, settings.ssl_key_file, password="")
+        except OSError as error:
+            raise ConfigError(f"ssl_cert_file and ssl_key_file: {error.strerror or error}") from None
+
+
+_settings = _load()
+_supervisor: subprocess.Popen[bytes] | None = None
+_supervisor_died = False
+_shared_folder = ""  # the workers' shared counts and system prompt, see shared_folder.py
+
+
+def _address(host: str) -> str:
+    """Return one of the settings' hosts in gunicorn's form."""
+    if host.endswith(".sock"):
+        return f"unix:{host}"
+    return f"[{host.strip('[]')}]:{_settings.port}" if ":" in host else f"{host}:{_settings.port}"
+
+
+bind = [_address(host) for host in _settings.hosts]
+reuse_port = _settings.reuse_port
+keyfile = _settings.ssl_key_file or None
+certfile = _settings.ssl_cert_file or None
+forwarder_headers = ""  # no client's header may change the requested path
+umask = os.umask(0o077)  # this process's umask, for a socket's file; gunicorn's default is 0
+os.umask(umask)
+workers = _settings.workers
+worker_class = "srb.launch.gunicorn_worker.Worker"
+worker_connections = _settings.worker_connections
+timeout = 60  # seconds after which a worker that never yields is replaced; long streams do yield
+graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS
+keepalive = _settings.keepalive
+proc_name = "srb"
+preload_app = False  # neither CUDA nor ggml's threads survive a fork
+logger_class = Logger
+loglevel = {"info": "warning"}.get(_settings.log_level, _settings.log_level)  # gunicorn's info lines concern itself
+accesslog = None
+control_socket_disable = True  # gunicorn would put it in the home folder, shared by all servers of this user
+if os.path.isdir("/dev/shm"):
+    worker_tmp_dir = "/dev/shm"  # the heartbeat file: on a busy disk, touching it can block the worker
+
+
+def on_starting(server: Any) -> None:
+    """Fail at once if the port is in use, where gunicorn would retry for five seconds."""
+    if "LISTEN_FDS" in os.environ or "GUNICORN_FD" in os.environ:
+        return  # the sockets are systemd's or, in an upgrade, the old server's
+    for address in server.cfg.address:
+        if isinstance(address, tuple):
+            _check_address(*address[:2])
+
+
+def _check_address(host: str, port: int) -> None:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if _settings.reuse_port:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        taken = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        _fail(_EXIT_PORT, f"port {port} {taken} (on {host}; choose another with --port or SRB_PORT)")
+
+
+def pre_exec(server: Any) -> None:
+    """Start the new server of an upgrade (SIGUSR2) with this server's command.
+
+    It keeps this server's id, since both servers share the engine until this one ends.
+    For `python -m gunicorn` gunicorn would run `python …/gunicorn/__main__.py`, whose folder would hide Python's `http`.
+    """
+    if SERVER_ID_VARIABLE in os.environ:
+        server.cfg.env_orig[SERVER_ID_VARIABLE] = os.environ[SERVER_ID_VARIABLE]
+    if os.path.basename(sys.argv[0]) == "__main__.py":
+        server.START_CTX["args"] = [sys.executable, "-m", "gunicorn", *sys.argv[1:]]
+
+
+def when_ready(server: Any) -> None:
+    """Start the supervisor, which prints the first screen when the model is loaded."""
+    global _supervisor, _shared_folder
+    sweep_shared_folders()
+    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = make_shared_folder()
+    server.handle_hup = partial(_reload, server)
+    addresses = _addresses(server)
+    url = _public_url(addresses[0])
+    notify(f"STATUS=listening on {url}")
+    if not _settings.engine_managed:
+        os.environ.pop(SERVER_ID_VARIABLE, None)
+        print(first_screen(url, _settings), flush=True)
+        return
+    os.environ |= own_engine_environ(_settings, addresses)
+    command = [sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid()), "--url", url]
+    # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
+    _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
+    signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _reload(server: Any) -> None:
+    """On SIGHUP replace the workers, if the new settings are valid: a worker that cannot start ends the whole server."""
+    checked = _run_check()
+    if checked.returncode:
+        server.log.error("not reloaded: %s", checked.stderr.strip() or f"exit status {checked.returncode}")
+        return
+    server.reload()
+
+
+def _engine_environ() -> dict[str, str]:
+    """Return the environment of the supervisor and the engine: without the API key and systemd's variables.
+
+    The first screen needs to know only whether there is a key, and this process notifies systemd for the whole server.
+    """
+    keys = {"SRB_API_KEY": "…"} if "SRB_API_KEY" in os.environ else {}
+    return without_variables(os.environ) | keys
+
+
+def _addresses(server: Any) -> list[Address]:
+    """Return the addresses that the server listens on; settings lack them with port 0, `-b` or systemd's sockets."""
+    names = [listener.getsockname() for listener in server.LISTENERS]
+    if not names:  # with reuse_port each worker opens its own
+        names = server.cfg.address
+    return [tuple(name[:2]) if isinstance(name, tuple) else os.fsdecode(name) for name in names]
+
+
+def _public_url(address: Address) -> str:
+    if not isinstance(address, tuple):
+        return f"http+unix://{address}"
+    host, port = address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    scheme = "https" if _settings.ssl_cert_file else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def post_worker_init(worker: Any) -> None:
+    """Connect to the engine now instead of at the first request."""
+    worker.wsgi.extensions["srb"].start()
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Stop counting the open calls of an ended worker; its counters remain."""
+    from prometheus_client.multiprocess import mark_process_dead  # reads the environment when it is imported
+
+    from srb.web.limits import give_back_calls  # needed only after a worker's end
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+    try:
+        give_back_calls(Path(_shared_folder), server.WORKERS)
+    except sqlite3.Error as error:
+        server.log.error("open calls of ended worker %s still count for its clients: %s", worker.pid, error)
+
+
+def worker_int(worker: Any) -> None:
+    """End the streams at once: on SIGINT and SIGQUIT gunicorn's workers exit a tenth of a second later."""
+    worker.end_streams(grace=0)
+
+
+def _on_child(server: Any, signum: int, frame: Any) -> None:
+    """Let gunicorn handle its workers; stop the server if the supervisor died, since nothing else restarts the engine."""
+    global _supervisor_died
+    server.signal_chld(signum, frame)
+    if _supervisor is not None and not _supervisor_died and _supervisor.poll() is not None:
+        _supervisor_died = True
+        server.signal(signal.SIGTERM, frame)
+
+
+def on_exit(server: Any) -> None:
+    """Stop the supervisor, and with it the engine, after the workers have ended."""
+    if _shared_folder:
+        remove_shared_folder(_shared_folder)
+    if _supervisor is None:
+        return
+    if _supervisor_died:
+        _fail(1, "the engine's supervisor died; the server was stopped")
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _supervisor.terminate()
+    try:
+        _supervisor.wait(_SUPERVISOR_SECONDS + _settings.state_seconds)
+    except subprocess.TimeoutExpired:
+        _supervisor.kill()
+        _supervisor.wait()

@@ -1,0 +1,128 @@
+"""A gevent worker that shuts down gracefully: ends open streams and closes idle keep-alive connections."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import sys
+from functools import partial
+from typing import Any
+
+import gevent
+from gevent.server import StreamServer
+from gunicorn.arbiter import Arbiter
+from gunicorn.http import wsgi
+from gunicorn.workers.ggevent import GeventWorker
+
+from srb.errors import ConfigError
+
+
+class Response(wsgi.Response):  # type: ignore[misc]
+    """A response that writes data already framed as HTTP chunks unchanged: several chunks in one write."""
+
+    def _emit_body(self, data: bytes) -> None:
+        chunks = getattr(data, "chunks", None) if self.chunked else None
+        if chunks is None:
+            super()._emit_body(data)
+        else:
+            self.sock.sendall(chunks)
+
+
+wsgi.Response = Response  # gunicorn's class of responses
+wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn drops the application's own
+
+
+log = logging.getLogger("srb.web")
+
+_MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read and discarded after the answer
+_READ_SIZE = 65536
+_GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
+
+
+class Worker(GeventWorker):  # type: ignore[misc]
+    """A gevent worker that stops accepting as soon as it is told to stop, and exits with its last stream.
+
+    gunicorn's own worker accepts for up to another second, and waits until every idle keep-alive connection times out.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.wsgi: Any = None
+        self._kept_alive: set[socket.socket] = set()  # connections between two requests
+        self._servers: list[Any] = []
+        self.server_class = self._server  # gunicorn calls it for each listening socket
+
+    def _server(self, listener: Any, *, spawn: Any, **options: Any) -> Any:
+        ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
+        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn, **ssl_options)
+        if self.cfg.workers > 1:
+            server.max_accept = 1
+        self._servers.append(server)
+        return server
+
+    def load_wsgi(self) -> None:
+        """Load the application; report an error in its settings in one line."""
+        try:
+            super().load_wsgi()
+        except ConfigError as error:
+            print(f"srb: {error.message}", file=sys.stderr, flush=True)
+            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
+    def handle(self, listener: Any, client: socket.socket, addr: Any) -> None:
+        try:
+            super().handle(listener, client, addr)
+        finally:
+            self._kept_alive.discard(client)
+
+    def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
+        self._kept_alive.discard(sock)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        except OSError as error:
+            if not isinstance(error, TimeoutError) and error.errno not in _GONE:
+                raise
+            log.info("closed the connection of a client that does not read or is gone: %s", error.strerror or error)
+            raise StopIteration from None  # as gunicorn ends a connection that is not kept
+        if not self._has_read_all(req):
+            raise StopIteration  # closes the connection: the start of the next request is unknown
+        self._kept_alive.add(sock)
+        if not self.alive:
+            self._close_idle()
+
+    def _has_read_all(self, req: Any) -> bool:
+        """Read and discard the rest of a body that was answered early, so that a client that still sends gets the answer.
+
+        Return whether all was read. gunicorn would read without a limit, and without yielding to other connections.
+        """
+        with gevent.Timeout(self.cfg.keepalive, False):
+            for _ in range(_MAX_DISCARDED // _READ_SIZE):
+                if not req.body.read(_READ_SIZE):
+                    return True
+                gevent.sleep(0)
+        return False
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Handle SIGTERM: stop accepting, end the streams in time and close idle connections."""
+        super().handle_exit(sig, frame)
+        gevent.spawn(self._stop_accepting)
+        self.end_streams()
+        self._close_idle()
+
+    def end_streams(self, grace: float | None = None) -> None:
+        """End the streams after `grace` seconds, by default graceful_timeout."""
+        if self.wsgi is not None:  # the signal may come before the application is loaded
+            self.wsgi.extensions["srb"].shut_down(grace)
+
+    def _stop_accepting(self) -> None:
+        """Leave connections that are not accepted yet to other workers."""
+        for server in self._servers:
+            server.stop_accepting()
+
+    def _close_idle(self) -> None:
+        """End idle keep-alive connections; a request that has been received already is still answered."""
+        for sock in list(self._kept_alive):
+            try:
+                getattr(sock, "_sock", sock).shutdown(socket.SHUT_RD)  # gevent's own raises while a greenlet reads
+            except OSError:
+                pass  # the client has closed it already

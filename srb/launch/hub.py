@@ -1,0 +1,119 @@
+"""Model downloads before the start: from Hugging Face, into its cache, or from any URL, into SRB's cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from srb.errors import ConfigError
+
+DEFAULT_QUANT = "Q4_K_M"  # as llama-server
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_CHUNK = 1 << 20
+_MAX_REASON = 300  # characters of another library's error message
+
+
+def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = False) -> Path:
+    """Return the path of a model in huggingface_hub's cache; download it if it is missing.
+
+    `repo` is `user/model` or `user/model:quant`; `file` names the file itself. Progress is shown on standard error.
+    Raise ConfigError, in one line, for a model that cannot be found or downloaded.
+    """
+    try:
+        import huggingface_hub as hub
+    except ImportError:
+        raise ConfigError(
+            f"--hf-repo needs the package huggingface_hub (extra: hub): {sys.executable} -m pip install huggingface_hub"
+        ) from None
+    name, _, quant = repo.partition(":")
+    try:
+        files = [file] if file else choose(_file_names(hub, name, token, offline), quant)
+        paths = [hub.hf_hub_download(name, part, token=token or None, local_files_only=offline) for part in files]
+    except ConfigError as error:
+        raise ConfigError(f"--hf-repo {repo}: {error.message}") from None
+    except Exception as error:  # from huggingface_hub, its HTTP library or the system: all mean a failed download
+        raise ConfigError(f"--hf-repo {repo}: {_one_line(error)}") from None
+    return Path(paths[0])
+
+
+def _file_names(hub: Any, name: str, token: str, offline: bool) -> list[str]:
+    """Return the names of a repository's files; offline, the names of its GGUF files in the cache."""
+    if not offline:
+        return list(hub.HfApi(token=token or None).list_repo_files(name))
+    folder = Path(hub.snapshot_download(name, local_files_only=True))
+    return [str(path.relative_to(folder)) for path in folder.rglob("*.gguf")]
+
+
+def choose(files: Sequence[str], quant: str = "") -> list[str]:
+    """Return the model's file among a repository's files, or all its parts if it is split.
+
+    Without `quant` prefer Q4_K_M, else take the first file. Raise ConfigError if no file fits.
+    """
+    models = sorted(
+        file
+        for file in files
+        if file.lower().endswith(".gguf") and "mmproj" not in file.lower() and "imatrix" not in file.lower()
+    )
+    if not models:
+        raise ConfigError("the repository has no GGUF file")
+    wanted = re.compile(rf"(?<![A-Za-z0-9]){re.escape(quant or DEFAULT_QUANT)}(?![A-Za-z0-9_])", re.IGNORECASE)
+    found = next((file for file in models if wanted.search(file)), None)
+    if found is None and quant:
+        raise ConfigError(f"the repository has no file for {quant}; it has {', '.join(models)}")
+    found = found or models[0]
+    match = _PART.search(found)
+    if match is None:
+        return [found]
+    stem = found[: match.start()]
+    return [file for file in models if file.startswith(stem) and _PART.search(file[len(stem) :])]
+
+
+def fetch_from_url(url: str, offline: bool = False) -> Path:
+    """Return the path of the file at `url` in SRB's cache; download it if it is missing.
+
+    Raise ConfigError for a URL that is not http or https, or a failed download.
+    """
+    parts = urlsplit(url)
+    name = Path(unquote(parts.path)).name
+    if parts.scheme not in ("http", "https") or not name:
+        raise ConfigError(f"--model-url {url}: should be the http or https URL of a file")
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models", parts.netloc)
+    target = folder / unquote(parts.path).strip("/").replace("/", "--")
+    if target.exists():
+        return target
+    if offline:
+        raise ConfigError(f"--model-url {url}: not in {folder}, and --offline forbids the download")
+    partial = target.with_name(target.name + ".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _download(url, partial)
+        partial.replace(target)
+    except OSError as error:
+        raise ConfigError(f"--model-url {url}: {_one_line(error)}") from None
+    return target
+
+
+def _download(url: str, path: Path) -> None:
+    with urllib.request.urlopen(url, timeout=60) as answer, path.open("wb") as file:
+        size, done, shown = int(answer.headers.get("Content-Length") or 0), 0, -1
+        while chunk := answer.read(_CHUNK):
+            done += file.write(chunk)
+            percent = 100 * done // size if size else 0
+            if percent != shown:
+                shown = percent
+                progress = f"{percent:3d} %" if size else f"{done >> 20} MiB"
+                print(f"\rsrb: downloading {path.stem}: {progress}", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+        if size and done != size:
+            raise OSError(f"the connection was closed after {done} of {size} bytes")
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "…"

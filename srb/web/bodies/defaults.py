@@ -1,0 +1,50 @@
+"""Defaults of requests from the settings: the sampling parameters and the stop strings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from srb.protocol import SamplingParams
+from srb.sampling_params import PARAMETERS, SAMPLERS
+from srb.settings import Settings, strings_of
+from srb.web.bodies.fields import schema_text
+
+
+@lru_cache(maxsize=4)
+def default_sampling(settings: Settings) -> SamplingParams:
+    given = {name: getattr(settings, name) for name, parameter in PARAMETERS.items() if parameter.is_setting}
+    return SamplingParams(
+        **{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
+    )
+
+
+@lru_cache(maxsize=4)
+def default_stop(settings: Settings) -> tuple[str, ...]:
+    return tuple(strings_of(settings.stop))
+
+
+def _samplers(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(SAMPLERS[name] for name in text.split(";") if name in SAMPLERS))
+
+
+def _biases(text: str) -> tuple[tuple[int | str, float | None], ...]:
+    return tuple(_bias(part) for part in text.split(",") if part.strip())
+
+
+def _bias(text: str) -> tuple[int | str, float | None]:
+    token, bias = re.split(r"(?=[+-])", text.strip(), maxsplit=1)
+    return int(token), None if bias == "-inf" else float(bias)
+
+
+# Parsers of the settings that are written as text.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "samplers": _samplers,
+    "dry_sequence_breakers": lambda text: tuple(strings_of(text)),
+    "logit_bias": _biases,
+    "json_schema": lambda text: schema_text(orjson.loads(text)) if text else "",
+}

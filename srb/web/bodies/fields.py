@@ -1,0 +1,364 @@
+"""Types of request fields that have several forms in JSON; each type has a function that parses every form into one.
+
+The functions raise ValueError with a message that fits after "Field 'x': ". Numbers are checked, not converted: a bool is
+not an int, and "3" is not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from srb.sampling_params import MAX_BIASES, MAX_BREAKERS, MAX_GRAMMAR, SAMPLERS, Outside, Parameter
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+UINT32_MAX = 2**32 - 1
+FLOAT32_MAX = 3.4e38  # larger numbers become infinite in llama.cpp's floats
+
+MAX_STOPS = 256
+MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
+MAX_ADAPTERS = 64
+MAX_RESPONSE_FIELDS = 256
+
+Prompt = tuple[str | int, ...]
+EMPTY_PROMPT: Prompt = ("",)  # an empty text, which the engine begins with the BOS
+
+
+def field_alias(*names: str) -> Any:
+    """Declare an optional field with several names; the first one that a body has counts."""
+    return Field(None, validation_alias=AliasChoices(*names))
+
+
+def between(least: float, most: float) -> Any:
+    """Return a validator that refuses numbers outside [least, most], with llama-server's message."""
+    return _Between(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    least: float
+    most: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "minimum": self.least, "maximum": self.most}
+
+    def _check(self, value: float) -> float:
+        check_between(value, self.least, self.most)
+        return value
+
+
+def check_between(value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"Value must be between {least} <= value <= {most}, but got {value}")
+
+
+def clamped(least: float, most: float) -> AfterValidator:
+    """Return a validator that clamps a number to [least, most], as llama-server silently does."""
+    return AfterValidator(lambda value: min(max(value, least), most))
+
+
+def _float_to_int(value: Any) -> Any:
+    """Convert 2.0 to 2: some languages write integers so in JSON."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
+
+
+Integer = Annotated[int, BeforeValidator(_float_to_int)]
+Natural = Annotated[Integer, between(0, INT32_MAX)]
+NaturalOrMinusOne = Annotated[Integer, between(-1, INT32_MAX)]
+Milliseconds = Annotated[Integer, between(-1, INT64_MAX)]
+Real = Annotated[float, between(-FLOAT32_MAX, FLOAT32_MAX)]
+NotNegative = Annotated[Real, clamped(0.0, FLOAT32_MAX)]
+
+
+def parse_prompts(value: Any) -> list[Prompt]:
+    """Return the prompts of a body's `prompt`: a string, a list of token ids and strings, or a list of such prompts.
+
+    A list of only strings is several prompts; a list that contains a number is one prompt. llama-server's object
+    `{"prompt_string": …}` counts as a string. Raise ValueError for anything else.
+    """
+    if isinstance(value, (str, dict)):
+        prompts = [one_prompt([value])]
+    elif not isinstance(value, list):
+        raise ValueError("must be a string, a list of token ids and strings, or a list of such prompts")
+    elif any(isinstance(item, list) for item in value) or all(isinstance(item, (str, dict)) for item in value):
+        prompts = [one_prompt(item if isinstance(item, list) else [item]) for item in value]
+    else:
+        prompts = [one_prompt(value)]
+    if not prompts:
+        raise ValueError("must not be empty")
+    return prompts
+
+
+def one_prompt(parts: list[Any]) -> Prompt:
+    """Return strings and token ids as one prompt, without empty strings, unless all are empty; raise ValueError."""
+    parts = [_prompt_string(part) if isinstance(part, dict) else part for part in parts]
+    for part in parts:
+        if type(part) is not str and not is_token(part):
+            raise ValueError(f"a prompt consists of strings and token ids, but got {short_json(part)}")
+    kept = tuple(part for part in parts if part != "")
+    if not parts:
+        raise ValueError("must not be empty")
+    return kept or EMPTY_PROMPT
+
+
+def _prompt_string(value: dict[str, Any]) -> str:
+    if value.get("multimodal_data"):
+        raise ValueError("multimodal_data is not supported, only text")
+    text = value.get("prompt_string")
+    if not isinstance(text, str):
+        raise ValueError('an object as a prompt must have a string "prompt_string"')
+    return text
+
+
+def parse_content(value: Any) -> Prompt:
+    """Return one text, possibly empty, from any of the forms of a prompt."""
+    if isinstance(value, (str, dict)):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError("must be a string or a list of strings and token ids")
+    return one_prompt(value) if any(part != "" for part in value) else ()
+
+
+def is_token(value: Any) -> bool:
+    """Whether `value` can be a token id; the engine checks it against the vocabulary's size."""
+    return type(value) is int and 0 <= value <= INT32_MAX
+
+
+def short_json(value: Any) -> str:
+    """Return a JSON value for an error message, abbreviated to 40 characters."""
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def _string_list(value: Any, limit: int) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of strings")
+    if len(value) > limit:
+        raise ValueError(f"has {len(value)} entries; at most {limit} are allowed")
+    return tuple(value)
+
+
+def _parse_stop(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (str, list)):
+        raise ValueError("must be a string or a list of strings")
+    strings = [value] if isinstance(value, str) else value
+    stops = tuple(dict.fromkeys(stop for stop in _string_list(strings, MAX_STOPS) if stop))
+    if sum(map(len, stops)) > MAX_STOP_TEXT:
+        raise ValueError(f"has more than {MAX_STOP_TEXT} characters")
+    return stops
+
+
+def _parse_breakers(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        text = value if value.lstrip().startswith("[") else f"[{value}]"  # text-generation-webui's has no brackets
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            raise ValueError("must be a list of strings, or a string with such a list as JSON") from None
+    breakers = _string_list(value, MAX_BREAKERS)
+    if not breakers:
+        raise ValueError("must not be empty")
+    return breakers
+
+
+def _parse_samplers(value: Any) -> tuple[str, ...]:
+    names: Iterable[Any]
+    if isinstance(value, str):
+        names = value
+    elif isinstance(value, list):
+        names = (name for name in value if isinstance(name, str) and len(name) > 1)
+    else:
+        raise ValueError("must be a list of names or a string of letters")
+    return tuple(dict.fromkeys(SAMPLERS[name] for name in names if name in SAMPLERS))
+
+
+def _parse_logit_bias(value: Any) -> tuple[tuple[int | str, float | None], ...]:
+    pairs: list[Any]
+    if isinstance(value, dict):
+        pairs = [(int(key) if key.isascii() and key.isdigit() else key, bias) for key, bias in value.items()]
+    elif isinstance(value, list):
+        pairs = [tuple(pair) if isinstance(pair, list) else () for pair in value]
+    else:
+        raise ValueError("must be an object or a list of [token, bias] pairs")
+    if len(pairs) > MAX_BIASES:
+        raise ValueError(f"has {len(pairs)} entries; at most {MAX_BIASES} are allowed")
+    return tuple(_bias(*pair) for pair in pairs if len(pair) == 2 and _is_bias(*pair))
+
+
+def _is_bias(token: Any, bias: Any) -> bool:
+    """Whether an entry has the right types; others are skipped, as llama-server does."""
+    return type(token) in (int, str) and token != "" and (bias is False or type(bias) in (int, float))
+
+
+def _bias(token: int | str, bias: float) -> tuple[int | str, float | None]:
+    if isinstance(token, int) and not is_token(token):
+        raise ValueError(f"{short_json(token)} is not a token id")
+    check_between(bias, -FLOAT32_MAX, FLOAT32_MAX)
+    return token, None if bias is False else float(bias)
+
+
+def _check_grammar(value: str) -> str:
+    if len(value.encode()) > MAX_GRAMMAR:
+        raise ValueError(f"is longer than {MAX_GRAMMAR} bytes")
+    return value
+
+
+def schema_text(value: Any) -> str:
+    """Return a JSON schema as JSON text, the form of SamplingParams; `{}` means any object. Raise ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must be an object, but got {short_json(value)}")
+    try:
+        text = orjson.dumps(value or {"type": "object"}).decode()
+    except orjson.JSONEncodeError:
+        raise ValueError("is nested too deeply") from None
+    return _check_grammar(text)
+
+
+def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
+    """Return the (adapter, scale) pairs of `[{"id", "scale"}, …]`; raise ValueError for any other value."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list of objects with 'id' and 'scale'")
+    if len(value) > MAX_ADAPTERS:
+        raise ValueError(f"has {len(value)} entries; at most {MAX_ADAPTERS} are allowed")
+    pairs = []
+    for entry in value:
+        adapter, scale = (entry.get("id"), entry.get("scale")) if isinstance(entry, dict) else (None, None)
+        if type(adapter) is not int or type(scale) not in (int, float):
+            raise ValueError("must be a list of objects with an integer 'id' and a number 'scale'")
+        check_between(adapter, 0, INT32_MAX)
+        assert scale is not None  # its type was checked
+        check_between(scale, -FLOAT32_MAX, FLOAT32_MAX)
+        pairs.append((adapter, float(scale)))
+    return tuple(dict(pairs).items())
+
+
+_STRING: dict[str, Any] = {"type": "string"}
+_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_TOKEN: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+_BIAS: dict[str, Any] = {"anyOf": [{"type": "number"}, {"const": False}]}
+
+# JSON Schemas of the forms that fields accept; the Python types are those of the Annotated types below.
+PROMPT_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        _STRING,
+        {
+            "type": "array",
+            "items": {"anyOf": [_STRING, _TOKEN, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]},
+        },
+        {"type": "object", "properties": {"prompt_string": _STRING}, "required": ["prompt_string"]},
+    ],
+    "description": "a string, a list of token ids and strings, or a list of such prompts; each prompt is one request",
+}
+_LOGIT_BIAS = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": _BIAS},
+        {"type": "array", "items": {"type": "array", "prefixItems": [{"anyOf": [_TOKEN, _STRING]}, _BIAS]}},
+    ],
+    "description": "{token: bias} or [[token, bias], …]; a token is an id or a string, false forbids it",
+}
+_SCALES = {
+    "type": "array",
+    "maxItems": MAX_ADAPTERS,
+    "items": {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+        "required": ["id", "scale"],
+    },
+}
+
+Content = Annotated[
+    Prompt,
+    BeforeValidator(parse_content),
+    WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]}),
+]
+Stop = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_stop),
+    WithJsonSchema({"anyOf": [_STRING, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+]
+Breakers = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_breakers),
+    WithJsonSchema({"anyOf": [{**_STRINGS, "minItems": 1, "maxItems": MAX_BREAKERS}, _STRING]}),
+]
+Samplers = Annotated[tuple[str, ...], BeforeValidator(_parse_samplers), WithJsonSchema({"anyOf": [_STRINGS, _STRING]})]
+LogitBias = Annotated[
+    tuple[tuple[int | str, float | None], ...], BeforeValidator(_parse_logit_bias), WithJsonSchema(_LOGIT_BIAS)
+]
+Grammar = Annotated[
+    str, AfterValidator(_check_grammar), WithJsonSchema({**_STRING, "maxLength": MAX_GRAMMAR, "description": "GBNF"})
+]
+Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
+LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
+ResponseFields = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: _string_list(value, MAX_RESPONSE_FIELDS)),
+    WithJsonSchema({**_STRINGS, "maxItems": MAX_RESPONSE_FIELDS}),
+]
+
+
+# The request fields of parameters that are neither numbers nor switches.
+_FORMS: dict[str, Any] = {
+    "dry_sequence_breakers": Breakers,
+    "grammar": Grammar,
+    "json_schema": Schema,
+    "logit_bias": LogitBias,
+    "penalty_prompt": Content,
+    "samplers": Samplers,
+}
+
+
+def sampling_field(parameter: Parameter) -> tuple[Any, Any]:
+    """Return the type and the pydantic field of a sampling parameter in a body; its value None means absent."""
+    if parameter.is_plain:
+        kind = bool if parameter.type is bool else Annotated[parameter.type, *_number_rules(parameter)]
+    else:
+        kind = _FORMS[parameter.name]
+    field = field_alias(parameter.name, *parameter.aliases) if parameter.aliases else None
+    return kind | None, field
+
+
+def _number_rules(parameter: Parameter) -> list[Any]:
+    """Return the validators of a request's number: conversion of integers, then its range, refused or clamped."""
+    is_float = parameter.type is float
+    lowest, highest = (-FLOAT32_MAX, FLOAT32_MAX) if is_float else (-INT32_MAX - 1, INT32_MAX)
+    least = lowest if parameter.least is None else parameter.least
+    most = highest if parameter.most is None else parameter.most
+    form = [] if is_float else [BeforeValidator(_float_to_int)]
+    anything = [*form, between(lowest, highest)]
+    match parameter.outside:
+        case Outside.TAKEN:
+            return anything
+        case Outside.CLAMPED:
+            return [*(anything if is_float else form), clamped(parameter.type(least), parameter.type(most))]
+        case Outside.DEFAULT:
+            return [*anything, AfterValidator(lambda value: value if least <= value <= most else parameter.default)]
+        case Outside.REFUSED:
+            above = [] if parameter.above is None else [AfterValidator(partial(_check_above, parameter.above))]
+            return [*form, between(least, most), *above]
+
+
+def _check_above(bound: float, value: float) -> float:
+    if value <= bound:
+        raise ValueError(f"must be more than {bound}, but got {value}")
+    return value

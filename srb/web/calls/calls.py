@@ -1,0 +1,262 @@
+"""Calls: the HTTP calls of this worker while they wait for the engine, and the greenlet that watches their clients.
+
+A disconnected client is noticed within a second, whether its request is queued, in prefill, streaming or gathered for one
+answer. A client counts as disconnected when it has closed its socket, or its sending side.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import gevent
+from prometheus_client import Gauge
+
+from srb.errors import Cancelled, ShuttingDown, SRBError
+from srb.protocol import Embed, Generate, Rerank
+from srb.settings import Settings
+from srb.web.calls.answer_size import check_completions, check_echo
+from srb.web.calls.client_watch import ClientWatch
+from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
+from srb.web.calls.mailbox import Mailbox
+from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
+from srb.web.request_log import CallLine
+
+log = logging.getLogger("srb.web")
+
+CALL = "srb.call"  # key of a WSGI environ: its Call
+VANISHED_EXTRA = 2  # seconds, added to write_timeout for a peer that vanished
+SEND_BUFFER = 65536  # bytes
+SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
+
+
+class Call:
+    """One HTTP call with its commands and mailbox; `close()` releases whatever it still holds.
+
+    A `with` block closes the call at the block's end, unless a stream has taken it over and closes it later.
+    """
+
+    def __init__(
+        self,
+        registry: Calls,
+        commands: Sequence[Generate | Embed | Rerank],
+        environ: MutableMapping[str, Any],
+        counted: bytes | None = None,
+    ) -> None:
+        """Keep `counted`, OpenLimit's id of this call, until the call is closed."""
+        self.request_ids = tuple(command.request_id for command in commands)
+        self.commands = tuple(command for command in commands if isinstance(command, Generate))
+        self.counted = counted
+        self.mailbox = Mailbox(())
+        self._registry = registry
+        self._socket = environ.get("gunicorn.socket")
+        prompts = registry.log_prompts
+        self._line = CallLine(environ, self.commands, prompts=prompts) if self.commands else None
+        self._taken_over = False
+        self._client_left = False
+        self._abandoned_for: SRBError | None = None
+        self._closed = False
+        environ[CALL] = self
+
+    def __repr__(self) -> str:
+        return f"<Call {', '.join(self.request_ids)} {'closed' if self._closed else 'open'}: {self.mailbox!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._taken_over or error is not None:
+            self.close()
+
+    def take_over(self) -> None:
+        """Leave the call open at the end of the `with` block; the caller closes it."""
+        self._taken_over = True
+
+    @property
+    def max_answer_bytes(self) -> int:
+        return self._registry.max_answer_bytes
+
+    def receive(self, mailbox: Mailbox) -> None:
+        """Set the mailbox of the call's events; if the call was abandoned before, end it now."""
+        self.mailbox = mailbox
+        if self._abandoned_for is not None:
+            self.abandon(self._abandoned_for)
+
+    def abandon(self, reason: SRBError) -> None:
+        """Cancel the requests that have not ended; the mailbox gets `reason` as their end."""
+        self._abandoned_for = reason
+        for request_id in self.request_ids:
+            self._registry.client.abandon(request_id, reason)
+
+    def lose_client(self) -> None:
+        """Cancel the call of a disconnected client; if called again, shut its connection down, since a write may block."""
+        if self._client_left:
+            _shut(self._socket, socket.SHUT_RDWR)
+        self._client_left = True
+        self.abandon(Cancelled("The client has disconnected"))
+
+    def write_timed_out(self, since: float) -> bool:
+        """Whether a write that began at `since`, on time.monotonic()'s clock, has taken write_timeout or longer."""
+        return time.monotonic() - since >= self._registry.write_timeout
+
+    def close(self, reason: SRBError | None = None) -> None:
+        """Cancel the requests that have not ended, leave the registry and log the call's line; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._registry.forget(self)
+        self.abandon(reason or Cancelled("The response was closed"))
+        if self._socket is not None:
+            self._restore_connection(self._socket)
+        if self._line is not None:
+            self._line.write(self.mailbox)
+
+    def _restore_connection(self, sock: Any) -> None:
+        """Restore the connection's timeout; if the worker is stopping, receive no further request on it."""
+        sock.settimeout(None)
+        if self._registry.closing:
+            _shut(sock, socket.SHUT_RD)
+
+
+class Calls:
+    """The registry of open calls: opens calls, watches their clients, and ends calls when the worker stops."""
+
+    def __init__(
+        self, client: EngineClient, settings: Settings, gauge: Gauge | None = None, folder: Path | None = None
+    ) -> None:
+        """Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together."""
+        self.client = client
+        self._settings = settings
+        self._gauge = gauge
+        limit = settings.max_client_requests
+        self._limit = OpenLimit(limit, folder) if limit else None
+        self._open: set[Call] = set()
+        self._clients: ClientWatch[Call] = ClientWatch()
+        self._watchdog: Any = None
+        self.closing = False  # connections end with their call
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __repr__(self) -> str:
+        return f"<Calls {len(self)} open{', closing' if self.closing else ''}>"
+
+    def open(self, commands: Sequence[Generate], environ: MutableMapping[str, Any], *, streamed: bool) -> Call:
+        """Submit the commands of one call, and return it once the engine has accepted them; use it in a `with` block.
+
+        Raise the engine's refusal, InvalidRequest, RateLimited or AnswerTooLarge beyond the limits of a client or an
+        answer, or ShuttingDown after the grace of `shut_down`.
+        """
+        commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        call = self._admit(commands, environ)
+        try:
+            if not streamed:
+                check_completions(commands, self.client.check_ready().n_ctx_seq, self.max_answer_bytes)
+            call.receive(self.client.submit(*commands, streamed=streamed))
+            check_echo(commands, call.mailbox.prompt_tokens, self.max_answer_bytes)
+        except BaseException:
+            call.close()
+            raise
+        return call
+
+    def ask(self, command: Embed | Rerank, environ: MutableMapping[str, Any]) -> Any:
+        """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""
+        with self._admit([command], environ) as call:
+            call.receive(self.client.post(command))
+            return call.mailbox.wait_reply(WORK_DEADLINE)
+
+    def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
+        """Register a call, count it and watch its client; nothing is sent yet."""
+        if self._closed:
+            raise ShuttingDown("The server is shutting down")
+        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
+        call = Call(self, commands, environ, counted)
+        self._open.add(call)
+        try:
+            self._update_gauge()
+            if (sock := environ.get("gunicorn.socket")) is not None:
+                self._set_write_limits(sock)
+                self._watch(call, sock)
+        except BaseException:
+            call.close()
+            raise
+        return call
+
+    @property
+    def max_answer_bytes(self) -> int:
+        return self._settings.max_answer_bytes
+
+    @property
+    def log_prompts(self) -> bool:
+        return self._settings.log_prompts
+
+    @property
+    def write_timeout(self) -> int:
+        return self._settings.write_timeout
+
+    def forget(self, call: Call) -> None:
+        self._open.discard(call)
+        self._clients.remove(call)
+        if self._limit is not None and call.counted is not None:
+            self._limit.give_back(call.counted)
+        self._update_gauge()
+
+    def _update_gauge(self) -> None:
+        if self._gauge is not None:
+            self._gauge.set(len(self))
+
+    def shut_down(self, grace: float | None = None) -> None:
+        """After `grace` seconds (default: graceful_timeout) end the open calls with `shutting_down` and refuse others.
+
+        Until then, calls on open connections are answered, since no other worker can answer them. The WSGI server waits a
+        little longer, so that the end still reaches the clients. May be called from a signal handler, and again with a
+        shorter grace.
+        """
+        self.closing = True
+        if grace is None:
+            grace = self._settings.graceful_timeout
+        gevent.spawn_later(grace, self._end_all)
+
+    def _end_all(self) -> None:
+        self._closed = True
+        for call in list(self._open):
+            call.abandon(ShuttingDown("The server is shutting down"))
+
+    def _set_write_limits(self, sock: Any) -> None:
+        """Make writes fail after write_timeout without progress, also to a peer that vanished silently.
+
+        The system's send buffer is small, otherwise megabytes would be written before a slow reader is noticed. The
+        system's own timeout is for a vanished peer; it is longer, since it also counts a reader that pauses.
+        """
+        sock.settimeout(self._settings.write_timeout)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+            seconds = self._settings.write_timeout + VANISHED_EXTRA
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
+
+    def _watch(self, call: Call, sock: Any) -> None:
+        self._clients.add(sock, call, may_be_shut=self.closing)
+        if self._watchdog is None or self._watchdog.dead:
+            self._watchdog = gevent.spawn(self._scan_while_open)
+
+    def _scan_while_open(self) -> None:
+        while self._clients:
+            gevent.sleep(SCAN_INTERVAL)
+            for call in self._clients.left():
+                call.lose_client()
+
+
+def _shut(sock: Any, how: int) -> None:
+    """Shut a connection down below TLS and below gevent's socket, which raises while a greenlet waits for it."""
+    try:
+        getattr(sock, "_sock", sock).shutdown(how)
+    except OSError:
+        pass  # the client has closed it already

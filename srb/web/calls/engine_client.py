@@ -1,0 +1,385 @@
+"""EngineClient: the worker's end of the engine's socket; each HTTP call has a Mailbox that it fills.
+
+The module uses gevent's own sockets instead of patched ones, so it behaves alike in a worker, a test and a script. One
+greenlet keeps the connection and reads; each connection has a greenlet that writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+import time
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+import gevent
+import gevent.event
+import gevent.queue
+import gevent.socket
+
+from srb.errors import (
+    BodyTooLarge,
+    Cancelled,
+    EngineHung,
+    EngineLoading,
+    EngineRestarted,
+    ForeignEngine,
+    ModelLoadFailed,
+    ProtocolError,
+    SlowClient,
+    SRBError,
+)
+from srb.framing import MAX_FRAME, FrameSocket
+from srb.protocol import (
+    TERMINAL,
+    VERSION,
+    Ask,
+    Cancel,
+    Command,
+    Detokenize,
+    Failed,
+    Generate,
+    GetAdapters,
+    GetSlots,
+    GetStats,
+    Hello,
+    ModelInfo,
+    Ready,
+    SetAdapters,
+    StateAction,
+    Tokenize,
+    decode,
+    encode,
+)
+from srb.settings import Settings
+from srb.status import read_status
+from srb.web.calls.answer_size import token_weight
+from srb.web.calls.mailbox import Mailbox
+
+log = logging.getLogger("srb.client")
+
+PAUSE = 0.1  # seconds between attempts to connect; an attempt at a missing socket costs microseconds
+LONG_PAUSE = 1.0  # seconds after an engine with another version of the protocol
+FIRST_LOOK = 0.5  # seconds that a request waits for the first connection
+ASK_DEADLINE = 2.0  # seconds, for commands that the engine answers between two steps
+WORK_DEADLINE = 600.0  # seconds, for commands that compute
+_UNREAD_TOKENS = 16  # tokens of each branch that may always be unread, whatever their weight
+_BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
+
+
+class _Connection:
+    """One connection to the engine, with a greenlet that writes, so that senders never wait for a full socket."""
+
+    def __init__(self, path: str) -> None:
+        sock = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(path)
+        except BaseException:
+            sock.close()
+            raise
+        self._frames = FrameSocket(sock)
+        self._outbox: Any = gevent.queue.SimpleQueue()
+        self._writer = gevent.spawn(self._write)
+
+    def receive(self) -> bytes:
+        return self._frames.receive()
+
+    def send(self, payload: bytes) -> None:
+        self._outbox.put(payload)
+
+    def _write(self) -> None:
+        try:
+            while True:
+                self._frames.send(self._outbox.get())
+        except OSError:
+            pass  # the reader gets this error too
+        except Exception:
+            log.exception("closing the engine's connection: a command could not be sent")
+        finally:
+            self._frames.close()  # wakes the reader, which ends every request
+
+    def close(self) -> None:
+        self._writer.kill(block=False)
+        self._frames.close()
+
+
+class EngineClient:
+    """Sends commands to the engine and routes its events to mailboxes. Connects on first use, and reconnects for ever.
+
+    When the connection is lost, each open request gets exactly one `Failed("engine_restarted")`.
+    """
+
+    def __init__(self, settings: Settings, server_id: str = "") -> None:
+        """Connect only to the engine of the server with this `server_id`; empty: to any engine."""
+        self._socket_path = str(settings.socket_path)
+        self._server_id = server_id
+        self._is_foreign = False  # the engine in the runtime folder is another server's
+        self._max_unread = settings.max_unread_bytes
+        self._runtime_path = settings.runtime_path
+        self._connection: _Connection | None = None  # set while the engine is ready for requests
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._keeper: Any = None
+        self._connected = gevent.event.Event()  # set while `_connection` is not None
+        self._looked = gevent.event.Event()  # set after the first attempt to connect
+        self.model: ModelInfo | None = None  # of the last engine; kept while the engine restarts
+
+    def __repr__(self) -> str:
+        state = "ready" if self._connection else "waiting"
+        return f"<EngineClient {state} {self._socket_path}: {len(self._mailboxes)} requests open>"
+
+    def check_ready(self) -> ModelInfo:
+        """Return the facts of the loaded model; raise EngineLoading, EngineHung or ModelLoadFailed if none is ready."""
+        self._ready_connection()
+        assert self.model is not None  # set before the connection is
+        return self.model
+
+    def check_not_hung(self) -> None:
+        """Raise EngineHung if status.json reports a hung engine."""
+        if hung := _hung_error(self._status()):
+            raise hung
+
+    def engine_status(self) -> dict[str, Any]:
+        """Return `state` (loading, running, hung, restarting or failed) and `restarts`, the number of restarts."""
+        status = self._status()
+        state = {"starting": "loading"}.get(status["state"], status["state"])
+        if state in ("running", "") and self._connection is None:
+            state = "loading"  # the engine runs, but this worker is not connected yet
+        return {"state": state or "running", "restarts": status["restarts"]}
+
+    def submit(self, *commands: Generate, streamed: bool = True) -> Mailbox:
+        """Send the requests of one HTTP call and wait until all are accepted; return the mailbox of their events.
+
+        Raise the SRBError of the first refusal; the other requests of the call are then cancelled. A stream with too much
+        unread is ended as SlowClient; without `streamed`, unread events have no limit here.
+        """
+        always_allowed = _UNREAD_TOKENS * sum(token_weight(spec) for command in commands for spec in command.branches)
+        mailbox = self.post(*commands, max_unread=max(self._max_unread, always_allowed) if streamed else math.inf)
+        try:
+            mailbox.wait_accepted()
+        except BaseException:
+            for command in commands:
+                self.cancel(command.request_id)
+            raise
+        return mailbox
+
+    def post(self, *commands: Generate | Ask, max_unread: float = math.inf) -> Mailbox:
+        """Send commands without waiting; return the mailbox of their events, which ends with them or with `abandon`."""
+        payloads = [encode([command]) for command in commands]
+        if (size := max(map(len, payloads))) > MAX_FRAME:
+            raise BodyTooLarge(
+                f"The request has {size} bytes as a command to the engine; at most {MAX_FRAME} are allowed"
+            )
+        connection = self._ready_connection()
+        mailbox = Mailbox((command.request_id for command in commands), max_unread)
+        for command, payload in zip(commands, payloads, strict=True):
+            self._mailboxes[command.request_id] = mailbox
+            connection.send(payload)
+        return mailbox
+
+    def cancel(self, request_id: str, index: int | None = None) -> None:
+        """Cancel a request, or with `index` one branch; the id of an ended request is ignored."""
+        if index is None:
+            self.abandon(request_id, Cancelled("The request was cancelled"))
+        elif request_id in self._mailboxes:
+            self._send(Cancel(request_id, index))
+
+    def abandon(self, request_id: str, reason: SRBError) -> None:
+        """Cancel a request and put its terminal event, with `reason`, into its mailbox; later events are dropped."""
+        mailbox = self._mailboxes.pop(request_id, None)
+        if mailbox is not None:
+            self._send(Cancel(request_id))
+            mailbox.put(Failed(request_id, reason.code, reason.message))
+
+    def ask(self, command: Ask, deadline: float = ASK_DEADLINE) -> Any:
+        """Send one command and return the value of its reply.
+
+        Raise the SRBError of a refusal, or Unavailable after `deadline` seconds; then the command is cancelled.
+        """
+        mailbox = self.post(command)
+        try:
+            return mailbox.wait_reply(deadline)
+        finally:
+            self.cancel(command.request_id)  # ignored if the reply has arrived
+
+    def tokenize(
+        self, parts: Iterable[str | int], *, add_special: bool = False, parse_special: bool = True
+    ) -> list[int]:
+        """Return the tokens of strings and token ids, in order."""
+        tokens: list[int] = self.ask(Tokenize(_new_id(), tuple(parts), add_special, parse_special))
+        return tokens
+
+    def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:
+        """Return the bytes of each token; with `special` a control token has its text, else none.
+
+        A character may be spread over several tokens.
+        """
+        return [piece.encode("latin-1") for piece in self.ask(Detokenize(_new_id(), tuple(tokens), special))]
+
+    def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
+        """Return the engine's counters and gauges."""
+        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
+        return values
+
+    def slots(self) -> list[dict[str, Any]]:
+        """Return the state of every sequence that a branch may use."""
+        slots: list[dict[str, Any]] = self.ask(GetSlots(_new_id()))
+        return slots
+
+    def adapters(self) -> list[dict[str, Any]]:
+        """Return id, path, scale, task_name and prompt_prefix of each LoRA adapter."""
+        adapters: list[dict[str, Any]] = self.ask(GetAdapters(_new_id()))
+        return adapters
+
+    def set_adapters(self, scales: Iterable[tuple[int, float]]) -> list[dict[str, Any]]:
+        """Set the scales for later requests, 0 for adapters that are not named; return the result of `adapters`."""
+        adapters: list[dict[str, Any]] = self.ask(SetAdapters(_new_id(), tuple(scales)))
+        return adapters
+
+    def state_action(self, action: str, name: str, slot: int = 0) -> dict[str, Any]:
+        """Save, restore or erase a named state; return {"tokens", "bytes", "ms"}."""
+        done: dict[str, Any] = self.ask(StateAction(_new_id(), action, name, slot), WORK_DEADLINE)
+        return done
+
+    # The connection -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect, unless that has begun; the first command calls this too."""
+        if self._keeper is None:
+            self._keeper = gevent.spawn(self._keep_connected)
+
+    def _ready_connection(self) -> _Connection:
+        self.start()
+        if self._connection is None and not self._looked.wait(FIRST_LOOK):
+            self._looked.set()
+        if self._connection is None and not self._is_foreign and self._status()["state"] == "running":
+            self._connected.wait(FIRST_LOOK)  # the supervisor's status may precede our connection
+        if self._connection is None:
+            raise self._unready_error()
+        return self._connection
+
+    def _unready_error(self) -> SRBError:
+        if self._is_foreign:
+            return ForeignEngine(f"{self._runtime_path} belongs to another server; set runtime_dir to another folder")
+        status = self._status()
+        if status["state"] == "failed":
+            return ModelLoadFailed(status["message"])
+        return _hung_error(status) or EngineLoading("Loading model")
+
+    def _status(self) -> dict[str, Any]:
+        return read_status(self._runtime_path, is_connected=self._connection is not None)
+
+    def _keep_connected(self) -> None:
+        while True:
+            try:
+                connection = _Connection(self._socket_path)
+            except OSError:
+                self._is_foreign = False
+                self._looked.set()
+            else:
+                if not self._serve(connection):
+                    gevent.sleep(LONG_PAUSE)
+            gevent.sleep(PAUSE)
+
+    def _serve(self, connection: _Connection) -> bool:
+        """Read one connection until it ends; return whether to reconnect without a longer pause."""
+        greeted = False
+        try:
+            events = decode(connection.receive())
+            greeted = self._check_hello(events)
+            if greeted:
+                self._deliver(connection, events)
+            while greeted:
+                self._receive_and_deliver(connection)
+        except ProtocolError as error:
+            log.error("closing the engine's connection: %s", error.message)
+        except (EOFError, OSError) as error:
+            log.info("the engine's connection has ended: %s", error)
+        except Exception:  # out of memory, a bug of ours: a new connection may work
+            log.exception("closing the engine's connection")
+            greeted = False
+        finally:
+            self._connection = None
+            self._connected.clear()
+            self._looked.set()
+            connection.close()
+            self._fail_all()
+        return greeted
+
+    def _receive_and_deliver(self, connection: _Connection) -> None:
+        """Wait for a frame and deliver it, then yield to the readers of mailboxes.
+
+        If a reader is behind, yield for as long as the frame took: its writes need many turns of the event loop, and
+        while the engine's socket always has data, it would get only one turn per frame.
+        """
+        payload = connection.receive()
+        began = time.monotonic()
+        is_behind = self._deliver(connection, decode(payload))
+        gevent.sleep(time.monotonic() - began if is_behind else 0)
+
+    def _check_hello(self, events: list[Any]) -> bool:
+        hello = events.pop(0) if events else None
+        if not isinstance(hello, Hello) or hello.version != VERSION:
+            log.error("the engine does not speak version %d of the protocol: %r", VERSION, hello)
+            return False
+        was_foreign, self._is_foreign = self._is_foreign, self._server_id not in ("", hello.server_id)
+        if self._is_foreign:
+            if not was_foreign:
+                log.error("engine %d in %s belongs to another server and is not used", hello.pid, self._runtime_path)
+            return False
+        log.debug("connected to engine %d", hello.pid)
+        return True
+
+    def _deliver(self, connection: _Connection, events: list[Any]) -> bool:
+        """Put the events of one frame into their mailboxes; return whether a reader was behind before."""
+        checked: set[Mailbox] = set()
+        is_behind = False
+        for event in events:
+            if type(event) is Ready:
+                self._make_ready(connection, event)
+                continue
+            mailbox = self._mailboxes.get(event.request_id)
+            if mailbox is None:
+                continue  # the request was cancelled meanwhile
+            if mailbox not in checked:  # its unread events are those of earlier frames
+                checked.add(mailbox)
+                is_behind = is_behind or mailbox.unread > _BEHIND
+                if mailbox.is_overfull:
+                    self._end_slow_client(mailbox)
+                    continue
+            if isinstance(event, TERMINAL):
+                del self._mailboxes[event.request_id]
+            mailbox.put(event)
+        return is_behind
+
+    def _end_slow_client(self, mailbox: Mailbox) -> None:
+        for request_id in mailbox.request_ids:
+            self.abandon(request_id, SlowClient("The client reads more slowly than the text is generated"))
+
+    def _make_ready(self, connection: _Connection, event: Ready) -> None:
+        try:
+            self.model = ModelInfo(**event.model)
+        except TypeError as error:
+            raise ProtocolError(f"Ready has malformed model facts: {error}") from error
+        self._connection = connection
+        self._connected.set()
+        self._looked.set()
+        log.info("the engine is ready: %s", self.model.alias)
+
+    def _fail_all(self) -> None:
+        mailboxes, self._mailboxes = self._mailboxes, {}
+        for request_id, mailbox in mailboxes.items():
+            mailbox.put(Failed(request_id, EngineRestarted.code, "The engine was restarted; please try again"))
+
+    def _send(self, command: Command) -> None:
+        if self._connection is not None:
+            self._connection.send(encode([command]))
+
+
+def _hung_error(status: dict[str, Any]) -> EngineHung | None:
+    return EngineHung(f"The engine is hung: {status['message']}") if status["state"] == "hung" else None
+
+
+def _new_id() -> str:
+    return uuid4().hex

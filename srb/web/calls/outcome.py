@@ -1,0 +1,188 @@
+"""Outcome: the gathered branches of a call that is not streamed, and the sums of its usage and timings."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.errors import SRBError, from_code
+from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptDone, PromptLogprobs, TokenProbs
+from srb.web.answers import Timings, Usage
+from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
+from srb.web.calls.calls import Call
+from srb.web.calls.mailbox import Mailbox
+
+
+@dataclass(slots=True)
+class BranchOutcome:
+    """The outcome of one branch: its text, token ids, probabilities (if asked for) and end."""
+
+    seed: int
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    probs: list[TokenProbs] = field(default_factory=list)
+    ended: BranchEnded | None = None
+    predicted_ms: float = 0.0  # from the end of the prompt to the end of the branch
+
+    @property
+    def error(self) -> SRBError | None:
+        """The error of a failed branch, else None."""
+        return error_of(self.ended) if self.ended else None
+
+
+def error_of(ended: BranchEnded) -> SRBError | None:
+    """Return the error of a failed branch, else None."""
+    return from_code(ended.code, ended.message) if ended.reason == FinishReason.ERROR else None
+
+
+class PromptTimes:
+    """The PromptDone event of each prompt of a call, and the time since its arrival."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, tuple[PromptDone, float]] = {}
+
+    def put(self, event: PromptDone) -> None:
+        self._prompts[event.request_id] = (event, time.monotonic())
+
+    def prompt(self, request_id: str) -> PromptDone:
+        """Return the event of a request's prompt; it has zeros if the branches ended before the prompt was done."""
+        found = self._prompts.get(request_id)
+        return found[0] if found else PromptDone(request_id, 0, 0, 0.0)
+
+    def since(self, request_id: str) -> float:
+        """Return the milliseconds since a prompt was done, during which its branches were generated."""
+        found = self._prompts.get(request_id)
+        return (time.monotonic() - found[1]) * 1000 if found else 0.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a call: `branches` of all its requests, in the requests' order, and one Done per request.
+
+    `prompt_logprobs` has the log-probability entries of prompt tokens by request id, if they were asked for.
+    """
+
+    branches: list[BranchOutcome]
+    done: list[Done]
+    prompt_logprobs: dict[str, list[TokenProbs]] = field(default_factory=dict)
+    times: PromptTimes = field(default_factory=PromptTimes)
+
+    def best(self, n: int, of: int) -> list[BranchOutcome]:
+        """Return the `n` best of each request's `of` branches, by mean log-probability, the best first.
+
+        Branches without tokens come after those with tokens, failed branches last. If `n` is `of`, all branches are
+        returned in their order.
+        """
+        if n == of:
+            return self.branches
+        return [
+            branch
+            for first in range(0, len(self.branches), of)
+            for branch in sorted(self.branches[first : first + of], key=_rank, reverse=True)[:n]
+        ]
+
+
+def _rank(branch: BranchOutcome) -> tuple[bool, float]:
+    logprob = branch.ended.logprob if branch.ended else None
+    return branch.error is None, -math.inf if logprob is None else logprob
+
+
+def gather(call: Call) -> Outcome:
+    """Wait until every branch of the call has ended, close the call, and return its outcome.
+
+    Raise the SRBError of a failed request, that of the first branch if every branch failed, or AnswerTooLarge if the
+    answer exceeds max_answer_bytes.
+    """
+    firsts = first_choices(call)
+    branches = [BranchOutcome(spec.seed) for command in call.commands for spec in command.branches]
+    prompt_logprobs: dict[str, list[TokenProbs]] = {}
+    times = PromptTimes()
+    prompt_tokens = call.mailbox.prompt_tokens
+    size = sum(echoed_bytes(command, prompt_tokens[command.request_id]) for command in call.commands)
+    try:
+        for event in _until_done(call.mailbox):
+            if isinstance(event, Delta):
+                size += weight(event)
+                if size > call.max_answer_bytes:
+                    raise grown_too_large(call.max_answer_bytes)
+                branch = branches[firsts[event.request_id] + event.index]
+                branch.text += event.text
+                branch.tokens += event.tokens
+                branch.probs += event.probs or ()
+            elif isinstance(event, BranchEnded):
+                branch = branches[firsts[event.request_id] + event.index]
+                branch.ended, branch.predicted_ms = event, times.since(event.request_id)
+            elif isinstance(event, PromptDone):
+                times.put(event)
+            elif isinstance(event, PromptLogprobs):
+                prompt_logprobs.setdefault(event.request_id, []).extend(event.probs)
+            elif isinstance(event, Failed):
+                raise event.error
+    except SRBError as error:
+        call.close(error)
+        raise
+    finally:
+        call.close()
+    errors = [branch.error for branch in branches if branch.error]
+    if len(errors) == len(branches):
+        raise errors[0]
+    done = [event for event in call.mailbox.ended if isinstance(event, Done)]
+    return Outcome(branches, done, prompt_logprobs, times)
+
+
+def _until_done(mailbox: Mailbox) -> Iterator[Any]:
+    while True:
+        yield from mailbox.take()
+        if mailbox.done:
+            return
+
+
+def first_choices(call: Call) -> dict[str, int]:
+    """Map each request id of the call to the index of its first branch among all branches of the call."""
+    firsts, count = {}, 0
+    for command in call.commands:
+        firsts[command.request_id] = count
+        count += len(command.branches)
+    return firsts
+
+
+def usage(done: Iterable[Done]) -> Usage:
+    """Return OpenAI's usage object, summed over the branches; a shared prompt counts once."""
+    done = list(done)
+    prompt = sum(event.prompt_tokens for event in done)
+    completion = sum(event.completion_tokens for event in done)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(event.cached_tokens for event in done)},
+    }
+
+
+def timings(done: Iterable[Done]) -> Timings:
+    """Return llama-server's timings object; its counts and rates are over all branches together."""
+    done = list(done)
+    cached = sum(event.cached_tokens for event in done)
+    prompt, predicted = (
+        sum(event.prompt_tokens for event in done) - cached,
+        sum(event.completion_tokens for event in done),
+    )
+    prompt_ms, predicted_ms = sum(event.prompt_ms for event in done), sum(event.predicted_ms for event in done)
+    return {
+        "cache_n": cached,
+        "prompt_n": prompt,
+        "prompt_ms": round(prompt_ms, 3),
+        "prompt_per_token_ms": _ratio(prompt_ms, prompt),
+        "prompt_per_second": _ratio(prompt * 1000, prompt_ms),
+        "predicted_n": predicted,
+        "predicted_ms": round(predicted_ms, 3),
+        "predicted_per_token_ms": _ratio(predicted_ms, predicted),
+        "predicted_per_second": _ratio(predicted * 1000, predicted_ms),
+    }
+
+
+def _ratio(amount: float, by: float) -> float:
+    return round(amount / by, 3) if by else 0.0

@@ -1,0 +1,77 @@
+"""Renderer: the base of all dialects' streams, which turn the events of one call into bytes.
+
+`Renderer.delta` runs once per token and branch, so dialects encode the constant parts of its JSON only once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import orjson
+
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, Delta, Done, Progress, PromptEvent
+from srb.web.answers import PromptProgress
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import error_of, first_choices
+
+
+def sse(value: Any) -> bytes:
+    """Return one server-sent event whose data is `value` as JSON."""
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+def prompt_progress(event: Progress) -> PromptProgress:
+    """Return llama-server's `prompt_progress` object."""
+    return {"total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": round(event.time_ms)}
+
+
+class Renderer(ABC):
+    """The base of all renderers, which renders only errors. Each public method returns whole SSE events, or b"".
+
+    Each event ends with `event_end`, which occurs nowhere else in it; if `event_end` is empty, a method returns one event.
+    With `writes_one_by_one`, all tokens since the last write are one event, and other events are written apart in time, for
+    clients that treat the data of one read as one event, even across two chunks. The errors of failed branches are kept: if
+    every branch failed, the stream ends with the first error.
+    """
+
+    event_end: ClassVar[bytes] = b"\n\n"
+    writes_one_by_one = False
+
+    def __init__(self, call: Call) -> None:
+        self._firsts = first_choices(call)  # by request id: index of its first branch among all branches of the call
+        self._specs = [spec for command in call.commands for spec in command.branches]
+        self._errors: list[SRBError] = []
+
+    def start(self) -> bytes:
+        return b""
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        """Render a prompt's progress, its tokens' probabilities, or its completion."""
+        return b""
+
+    @abstractmethod
+    def delta(self, event: Delta) -> bytes:
+        """Render a branch's new text; it may be empty, since a token may have none (then most dialects render nothing)."""
+
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        error = error_of(event)
+        if error is not None:
+            self._errors.append(error)
+        return self._branch_ended(event, error)
+
+    def end(self, done: list[Done]) -> bytes:
+        """Render the end, after the end of every branch; `done` has one entry per request of the call."""
+        return self.failed(self._errors[0]) if len(self._errors) == len(self._specs) else self._end(done)
+
+    def failed(self, error: SRBError) -> bytes:
+        """Render an error that ends the stream."""
+        return sse(error.body())
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        return b""
+
+    def _end(self, done: list[Done]) -> bytes:
+        """Render the end of a call in which at least one branch did not fail."""
+        return b""

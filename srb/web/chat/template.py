@@ -1,0 +1,343 @@
+"""ChatTemplate: renders a conversation as a prompt, by the model's chat template.
+
+Templates differ in their abilities. Each ability is tested once, by rendering small conversations, and a missing one is
+made up for as in llama.cpp: a system message is prepended to the next user message, tools are described in a system
+message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from jinja2 import TemplateError, meta
+
+from srb.errors import ConfigError, InvalidRequest, NotSupported
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.chat.sandbox import Sandbox, to_json
+
+log = logging.getLogger("srb.web")
+
+Message = Mapping[str, Any]
+
+THINK, END_THINK = "<think>", "</think>"
+
+CHATML = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}
+"""
+CHATML_STOPS = (
+    "<|im_end|>",
+    "<|im_start|>",
+)  # stop strings, since they may not be tokens of a model without a template
+
+TOOLS_PROMPT = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation to render: messages and tools in OpenAI's form, and further variables of the template."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+    documents: Sequence[Any] | None = None
+    add_generation_prompt: bool = True
+    continue_final: bool = False  # the last message is the assistant's; the reply continues it
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A rendered conversation; `thinking` if the reply begins inside a block of reasoning."""
+
+    text: str
+    thinking: bool = False
+    has_begun: bool = False  # the text ends with the reply's beginning
+
+
+class ChatTemplate:
+    """One compiled template and its abilities."""
+
+    def __init__(self, source: str, bos_token: str = "", eos_token: str = "", stops: tuple[str, ...] = ()) -> None:
+        """Compile `source`; raise TemplateError if it is malformed. `stops` are further stop strings of a reply."""
+        self.stops = stops
+        self._sandbox = Sandbox()
+        self._template = self._sandbox.compile_template(source)
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        names = meta.find_undeclared_variables(self._sandbox.parse(source))
+        self.knows_tools = "tools" in names
+        self.calls_with_parameters = self.knows_tools and "<tool_call>" not in source and '"parameters"' in source
+        self._knows_developers = "developer" in source
+        self._takes_parts = self._needs_parts()
+        self._takes_system = self._renders([_message("system", "needle"), _message("user", "x")])
+        self._takes_argument_objects = self.knows_tools and self._renders(_call_with({"needle": 1}))
+        self._takes_calls = self._takes_argument_objects or (self.knows_tools and self._renders(_call_with('"needle"')))
+
+    def __repr__(self) -> str:
+        facts = {"tools": self.knows_tools, "system": self._takes_system, "parts": self._takes_parts}
+        return f"<ChatTemplate {' '.join(name for name, known in facts.items() if known)}>"
+
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """The template's abilities, under llama-server's names."""
+        return {
+            "supports_string_content": not self._takes_parts,
+            "supports_typed_content": self._takes_parts,
+            "supports_system_role": self._takes_system,
+            "supports_tools": self.knows_tools,
+            "supports_tool_calls": self._takes_calls,
+            "supports_object_arguments": self._takes_argument_objects,
+        }
+
+    def prompt(self, conversation: Conversation) -> ChatPrompt:
+        """Return the prompt of a conversation; raise InvalidRequest if the template refuses it."""
+        if conversation.continue_final:
+            return self._continued(conversation)
+        text = self._render(conversation, conversation.messages, conversation.add_generation_prompt)
+        return ChatPrompt(text, thinking=text.rstrip().endswith(THINK))
+
+    def _continued(self, conversation: Conversation) -> ChatPrompt:
+        """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
+        *before, last = conversation.messages
+        head = self._render(conversation, before, add_generation_prompt=True)
+        content, reasoning = content_text(last.get("content")), last.get("reasoning_content") or ""
+        if reasoning:
+            begun = f"{THINK}\n{reasoning}" + (f"\n{END_THINK}\n\n{content}" if content else "")
+        else:
+            begun = content
+        if begun:
+            head = without_open_thinking(head)
+        thinking = (head + begun).rstrip().endswith(THINK) if not begun else _is_thinking(begun)
+        return ChatPrompt(head + begun, thinking, has_begun=bool(begun.strip()))
+
+    def _render(self, conversation: Conversation, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        try:
+            prepared = self._prepare(messages, conversation.tools)
+            return self._run(prepared, conversation, add_generation_prompt)
+        except TemplateError as error:
+            raise InvalidRequest(
+                f"Field 'messages': refused by the chat template: {error.message}", param="messages"
+            ) from None
+        except Exception as error:  # a template is a program that may raise anything
+            log.info("a chat template failed: %s", error)
+            raise InvalidRequest(
+                f"Field 'messages': the chat template failed to render them: {error}", param="messages"
+            ) from None
+
+    def _run(self, messages: Sequence[Message], conversation: Conversation, add_generation_prompt: bool) -> str:
+        return self._sandbox.run(
+            self._template,
+            {
+                **conversation.variables,
+                **self._tokens,
+                "messages": messages,
+                "tools": list(conversation.tools) if conversation.tools and self.knows_tools else None,
+                "documents": conversation.documents,
+                "add_generation_prompt": add_generation_prompt,
+            },
+        )
+
+    # Substitutes for missing abilities ---------------------------------------------------------------------------------
+
+    def _prepare(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        prepared = [dict(message) for message in messages]
+        for message in prepared:
+            if message["role"] == "developer" and not self._knows_developers:
+                message["role"] = "system"
+        if tools and not self.knows_tools:
+            _describe_tools(prepared, tools)
+        for message in prepared:
+            message["content"] = content_text(message.get("content"))
+            if message.get("tool_calls") and self._takes_calls:
+                message["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
+            elif message.get("tool_calls"):
+                message["content"] = "\n".join(
+                    filter(None, [message["content"], *_calls_as_text(message.pop("tool_calls"))])
+                )
+            elif message["role"] == "tool" and not self._takes_calls:
+                message |= _message("user", f"<tool_response>\n{message['content']}\n</tool_response>")
+        if not self._takes_system:
+            prepared = _without_system(prepared)
+        if self._takes_parts:
+            for message in prepared:
+                message["content"] = [{"type": "text", "text": message["content"]}]
+        return prepared
+
+    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a tool call with its arguments in the template's form: an object or JSON text."""
+        function = dict(call["function"])
+        if self._takes_argument_objects:
+            function["arguments"] = argument_object(function.get("arguments"))
+        return {**call, "type": "function", "function": function}
+
+    def _needs_parts(self) -> bool:
+        parts = [{"type": "text", "text": "needle"}]
+        return not self._renders([_message("user", "needle")]) and self._renders([_message("user", parts)])
+
+    def _renders(self, messages: list[dict[str, Any]]) -> bool:
+        """Whether the template can render these messages, and its output contains their word "needle"."""
+        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else ())
+        try:
+            return "needle" in self._run(messages, probe, add_generation_prompt=True)
+        except Exception:  # a template is a program that may raise anything
+            return False
+
+
+EXAMPLE_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def _message(role: str, content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def _call_with(arguments: Any) -> list[dict[str, Any]]:
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    answer = {**_message("tool", "y"), "name": "f", "tool_call_id": "abcdefghi"}
+    return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": [call]}, answer]
+
+
+def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]]) -> None:
+    """Describe the tools in the system message, for a template without tools."""
+    explained = TOOLS_PROMPT.format(tools="\n".join(to_json(tool) for tool in tools))
+    if messages[:1] and messages[0]["role"] == "system":
+        messages[0]["content"] = f"{content_text(messages[0].get('content'))}\n\n{explained}"
+    else:
+        messages.insert(0, _message("system", explained))
+
+
+def _calls_as_text(calls: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return tool calls as text, in the form of TOOLS_PROMPT."""
+    functions = [call["function"] for call in calls]
+    objects = [{"name": each["name"], "arguments": argument_object(each.get("arguments"))} for each in functions]
+    return [f"<tool_call>\n{to_json(called)}\n</tool_call>" for called in objects]
+
+
+def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Prepend each system message's text to the next user message; without one, append a user message."""
+    kept: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "system":
+            waiting.append(message["content"])
+            continue
+        if waiting and message["role"] == "user":
+            message["content"] = "\n".join((*waiting, message["content"]))
+            waiting = []
+        kept.append(message)
+    return [*kept, _message("user", "\n".join(waiting))] if waiting else kept
+
+
+def content_text(content: Any) -> str:
+    """Return a message's content as one text, with its parts joined by line breaks."""
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content)
+    return content or ""
+
+
+def argument_object(arguments: Any) -> Any:
+    """Return a call's arguments as an object if they are JSON text of one, as OpenAI's clients send them."""
+    if not isinstance(arguments, str):
+        return arguments or {}
+    try:
+        return orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return arguments
+
+
+def without_open_thinking(text: str) -> str:
+    """Return a prompt without the `<think>` that some templates end with."""
+    stripped = text.rstrip()
+    return stripped.removesuffix(THINK) if stripped.endswith(THINK) else text
+
+
+def _is_thinking(begun: str) -> bool:
+    return begun.lstrip().startswith(THINK) and END_THINK not in begun
+
+
+# The choice of the template -------------------------------------------------------------------------------------------
+
+
+def template_for(settings: Settings, model: ModelInfo, with_tools: bool = False) -> ChatTemplate:
+    """Return the template of the settings, else the model's, else ChatML; each is compiled once per process.
+
+    Raise NotSupported for a model's template that cannot be compiled.
+    """
+    source = (with_tools and not configured_source(settings) and model.chat_template_tool_use) or None
+    try:
+        return _compiled(source or template_source(settings, model), model.bos_token, model.eos_token)
+    except TemplateError as error:
+        raise NotSupported(
+            f"The model's chat template cannot be used ({error.message}); set another one with chat_template or "
+            "chat_template_file"
+        ) from None
+
+
+def template_capabilities(settings: Settings, model: ModelInfo) -> dict[str, bool]:
+    """Return the template's abilities; {} if it cannot be used."""
+    try:
+        return template_for(settings, model).capabilities
+    except NotSupported:
+        return {}
+
+
+def template_source(settings: Settings, model: ModelInfo) -> str:
+    """Return the Jinja text of the template; "" if neither settings nor model have one, and ChatML is used."""
+    return configured_source(settings) or model.chat_template
+
+
+def configured_source(settings: Settings) -> str:
+    """Return the Jinja text of the settings' template, or ""; raise ConfigError if its file is unreadable."""
+    if settings.chat_template_file:
+        return _file_text(settings.chat_template_file)
+    return CHATML if settings.chat_template == "chatml" else settings.chat_template
+
+
+def check_configured(settings: Settings) -> None:
+    """Raise ConfigError if the settings' template cannot be read or compiled."""
+    source = configured_source(settings)
+    try:
+        if source:
+            ChatTemplate(source)
+    except TemplateError as error:
+        name = "chat_template_file" if settings.chat_template_file else "chat_template"
+        raise ConfigError(f"{name}: not a Jinja template: {error.message}") from None
+
+
+@lru_cache(maxsize=8)
+def _compiled(source: str, bos_token: str, eos_token: str) -> ChatTemplate:
+    if source:
+        return ChatTemplate(source, bos_token, eos_token)
+    log.warning("the model has no chat template: conversations are rendered as ChatML")
+    return ChatTemplate(CHATML, bos_token, eos_token, CHATML_STOPS)
+
+
+@lru_cache(maxsize=8)
+def _file_text(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"chat_template_file: cannot read {path}: {error}") from None

@@ -1,0 +1,47 @@
+"""The objects that all routes of a worker share, under `app.extensions["srb"]`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from flask import current_app
+
+from srb.settings import Settings
+from srb.web.calls.calls import Calls
+from srb.web.calls.engine_client import EngineClient
+from srb.web.metrics import SHARED_FOLDER, Metrics
+from srb.web.system_prompt import SystemPromptStore
+
+
+@dataclass
+class Web:
+    """The shared objects of one worker: settings, engine client, open calls, and the folder it shares with other workers."""
+
+    settings: Settings
+    client: EngineClient
+    folder: Path | None = field(init=False)
+    calls: Calls = field(init=False)
+    system_prompt: SystemPromptStore = field(init=False)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        shared = os.environ.get(SHARED_FOLDER)
+        self.folder = Path(shared) if shared else None
+        self.calls = Calls(self.client, self.settings, self.metrics.open_calls, self.folder)
+        self.system_prompt = SystemPromptStore(self.settings, self.folder)
+
+    def start(self) -> None:
+        """Connect to the engine now instead of at the first request; called after a worker's fork."""
+        self.client.start()
+
+    def shut_down(self, grace: float | None = None) -> None:
+        """End the open calls after `grace` seconds and refuse new ones from then on; see Calls.shut_down."""
+        self.calls.shut_down(grace)
+
+
+def web() -> Web:
+    """Return the Web of the application that is handling the current request."""
+    return cast(Web, current_app.extensions["srb"])

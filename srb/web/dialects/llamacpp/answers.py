@@ -1,0 +1,356 @@
+"""Answer types of the llamacpp dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.protocol import TokenProbs
+from srb.sampling_params import PARAMETERS
+from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Timings, shape
+
+
+@shape
+class OldProb(TypedDict):
+    tok_str: str
+    prob: float
+
+
+@shape
+class Probabilities(TokenProbs):
+    """llama-server's entry of a token, with the keys of 2024: `content` is the token, `probs` are the most likely ones."""
+
+    content: str
+    probs: list[OldProb]
+
+
+@shape
+class Partial(TypedDict):
+    """An event of a stream: the new text of one branch in one step."""
+
+    index: int
+    content: str
+    tokens: list[int]
+    stop: Literal[False]
+    id_slot: int
+    tokens_predicted: int
+    tokens_evaluated: int
+    timings: NotRequired[Timings]  # with timings_per_token
+    completion_probabilities: NotRequired[list[Probabilities]]  # with n_probs
+    prompt_progress: NotRequired[PromptProgress]  # with return_progress, while the prompt is computed
+
+
+@shape
+class Bias(TypedDict):
+    bias: float | None
+    token: int | str
+
+
+@shape
+class Scale(TypedDict):
+    id: int
+    scale: float
+
+
+# The sampling parameters that are numbers or switches, under llama-server's names; no code reads one of them by its name.
+if TYPE_CHECKING:
+
+    class Plain(TypedDict):
+        pass
+else:
+    Plain = TypedDict("Plain", {name: each.type for name, each in PARAMETERS.items() if each.is_plain})
+
+Constant = TypedDict(
+    "Constant",
+    {
+        "chat_format": str,
+        "reasoning_format": str,
+        "reasoning_in_content": bool,
+        "generation_prompt": str,
+        "speculative.types": str,
+        "backend_sampling": bool,
+        "tfs_z": float,
+        "penalize_nl": bool,
+    },
+)
+
+
+class Sampling(Plain, Constant):
+    samplers: tuple[str, ...]
+    penalty_prompt_tokens: list[int]
+    use_penalty_prompt_tokens: bool
+
+
+@shape
+class SamplerSettings(Sampling):
+    """The sampling parameters under llama-server's names, with those of 2024."""
+
+    seed: int
+    max_tokens: int
+    n_predict: int
+
+
+@shape
+class RequestSettings(SamplerSettings):
+    stop: tuple[str, ...]
+    n_keep: int
+    n_discard: int
+    stream: bool
+    timings_per_token: bool
+    lora: list[Scale]
+
+
+@shape
+class Forms(TypedDict):
+    """The parameters that are no numbers or switches."""
+
+    dry_sequence_breakers: tuple[str, ...]
+    logit_bias: list[Bias]
+    grammar: str
+    json_schema: str
+    grammar_lazy: bool
+    grammar_triggers: list[Any]
+    preserved_tokens: list[int]
+
+
+@shape
+class GenerationSettings(RequestSettings, Forms):
+    n_indent: int
+    t_max_predict_ms: int
+    min_tokens: int
+    n_ctx: int
+    model: str
+
+
+@shape
+class Final(TypedDict):
+    """The object that ends a branch; in a stream its content is empty."""
+
+    index: int
+    content: str
+    tokens: list[int]
+    id_slot: int
+    stop: Literal[True]
+    model: str
+    tokens_predicted: int
+    tokens_evaluated: int
+    generation_settings: GenerationSettings
+    prompt: str
+    has_new_line: bool
+    truncated: bool
+    stop_type: Literal["none", "eos", "limit", "word"]
+    stopping_word: str
+    tokens_cached: int
+    timings: Timings
+    stopped_eos: bool
+    stopped_limit: bool
+    stopped_word: bool
+    completion_probabilities: NotRequired[list[Probabilities]]  # with n_probs
+    failure: NotRequired[ErrorObject]  # of this branch; the others continue
+
+
+Selection = JSONObject  # the keys of Final that `response_fields` names
+
+LlamaAnswer = Final | Selection | list[Final | Selection]
+LlamaEvent = Partial | Final | ErrorAnswer
+
+
+@shape
+class Piece(TypedDict):
+    id: int
+    piece: str | list[int]
+
+
+@shape
+class TokenList(TypedDict):
+    tokens: list[int] | list[Piece]
+    count: int
+    length: int
+    max_model_len: int
+
+
+@shape
+class Content(TypedDict):
+    content: str
+
+
+@shape
+class Encoded(TypedDict):
+    tokens: list[int]
+    length: int
+
+
+@shape
+class Length(TypedDict):
+    length: int
+
+
+@shape
+class Text(TypedDict):
+    text: str
+
+
+@shape
+class CurrentModel(TypedDict):
+    """The model as text-generation-webui tells of it; `lora_names` are those of the adapters with a scale."""
+
+    model_name: str
+    lora_names: list[str]
+    loader: str
+
+
+@shape
+class OwnEmbedding(TypedDict):
+    index: int
+    embedding: list[list[float]]
+
+
+@shape
+class OpenAIEmbedding(TypedDict):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+    encoding_format: NotRequired[Literal["base64"]]
+
+
+@shape
+class InputUsage(TypedDict):
+    prompt_tokens: int
+    total_tokens: int
+
+
+@shape
+class EmbeddingList(TypedDict):
+    object: Literal["list"]
+    model: str
+    data: list[OpenAIEmbedding]
+    usage: InputUsage
+
+
+@shape
+class Ranked(TypedDict):
+    index: int
+    relevance_score: float
+
+
+@shape
+class RankedList(TypedDict):
+    model: str
+    object: Literal["list"]
+    usage: InputUsage
+    results: list[Ranked]
+
+
+@shape
+class TEIRanked(TypedDict):
+    index: int
+    score: float
+    text: NotRequired[str]
+
+
+@shape
+class NextToken(TypedDict):
+    has_next_token: bool
+    has_new_line: bool
+    n_remain: int
+    n_decoded: int
+
+
+@shape
+class Slot(TypedDict):
+    """A sequence that a branch may use; the keys from `id_task` on are present while a branch uses it."""
+
+    id: int
+    n_ctx: int
+    speculative: bool
+    is_processing: bool
+    state: Literal[0, 1]
+    id_task: NotRequired[int]
+    index: NotRequired[int]
+    n_prompt_tokens: NotRequired[int]
+    n_prompt_tokens_processed: NotRequired[int]
+    n_prompt_tokens_cache: NotRequired[int]
+    params: NotRequired[SamplerSettings]
+    next_token: NotRequired[list[NextToken]]
+
+
+@shape
+class Health(TypedDict):
+    """The server's health; the counts are left out while the engine computes a long step."""
+
+    status: Literal["ok", "no slot available"]
+    slots_idle: NotRequired[int]
+    slots_processing: NotRequired[int]
+    slots: NotRequired[list[Slot]]
+
+
+@shape
+class Modalities(TypedDict):
+    vision: bool
+    video: bool
+    audio: bool
+
+
+@shape
+class DefaultSettings(GenerationSettings):
+    params: GenerationSettings
+
+
+@shape
+class Props(TypedDict):
+    default_generation_settings: DefaultSettings
+    total_slots: int
+    model_alias: str
+    model_ftype: str
+    model_path: str
+    modalities: Modalities
+    media_marker: str
+    endpoint_slots: bool
+    endpoint_props: bool
+    endpoint_metrics: bool
+    ui: bool
+    ui_settings: dict[str, Any]
+    chat_template: str
+    chat_template_caps: dict[str, bool]
+    chat_template_tool_use: NotRequired[str]
+    bos_token: str
+    eos_token: str
+    build_info: str
+    is_sleeping: bool
+    cors_proxy_enabled: bool
+    system_prompt: str
+    user_name: str
+    assistant_name: str
+
+
+@shape
+class SlotTimings(TypedDict):
+    save_ms: NotRequired[float]
+    restore_ms: NotRequired[float]
+
+
+@shape
+class SlotAction(TypedDict):
+    id_slot: int
+    n_erased: NotRequired[int]
+    filename: NotRequired[str]
+    n_saved: NotRequired[int]
+    n_written: NotRequired[int]
+    n_restored: NotRequired[int]
+    n_read: NotRequired[int]
+    timings: NotRequired[SlotTimings]
+
+
+@shape
+class Adapter(TypedDict):
+    id: int
+    path: str
+    scale: float
+    task_name: str
+    prompt_prefix: str
+
+
+@shape
+class Success(TypedDict):
+    success: Literal[True]

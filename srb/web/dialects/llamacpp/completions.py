@@ -1,0 +1,100 @@
+"""Routes of the llamacpp dialect: llama-server's own completions and infills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.errors import bad_field
+from srb.protocol import Generate, ModelInfo
+from srb.web.bodies.completion import read_body
+from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.calls.echo import read_back
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.legacy import routes as legacy
+from srb.web.dialects.legacy.body import DialogueBody
+from srb.web.dialects.llamacpp.answers import LlamaAnswer, LlamaEvent
+from srb.web.dialects.llamacpp.body import InfillBody, LlamaCompletionBody, SystemPrompt
+from srb.web.dialects.llamacpp.infill import check_infill, infill_prompt
+from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, completion
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("llamacpp", __name__)
+
+
+@routes.post("/completion")
+@routes.post("/completions")
+@operation(LlamaCompletionBody, LlamaAnswer, LlamaEvent)
+def completions() -> Response:
+    """Continue a prompt in llama-server's own dialect; a dialogue's body is answered as by a server of 2023."""
+    body = read_body(request)
+    return legacy.dialogue(body) if DialogueBody.matches(body) else answer(body)
+
+
+@routes.post("/infill")
+@operation(InfillBody, LlamaAnswer, LlamaEvent)
+def infill() -> Response:
+    """Fill the gap between a prefix and a suffix, as a stream unless `stream` is false."""
+    model = web().client.check_ready()
+    check_infill(model)
+    body = read_body(request)
+    asked = LlamaCompletionBody.parse({**body, "prompt": "-"})  # validated before the engine tokenizes the prompt
+    max_tokens = web().settings.n_predict if asked.n_predict is None else asked.n_predict
+    prompt = infill_prompt(web().client, model, web().settings, InfillBody.parse(body), max_tokens)
+    return _answer(asked.model_copy(update={"prompt": [prompt], "stream": asked.stream is not False}))
+
+
+def answer(body: dict[str, Any]) -> Response:
+    """Answer a completion body in this dialect; several prompts become several requests with one list of answers.
+
+    A body with a `system_prompt` and no prompt puts it in force, computes it and is answered with an empty completion.
+    """
+    if body.get("prompt") is None and isinstance(body.get("system_prompt"), dict):
+        return _answer_system_prompt(LlamaCompletionBody.parse({**body, "prompt": "-"}))
+    asked = LlamaCompletionBody.parse(body)
+    shared = web().system_prompt.get() if asked.system_prompt is None else asked.system_prompt
+    if shared.prompt:
+        asked = asked.model_copy(update={"prompt": [(shared.prompt, *prompt) for prompt in asked.prompt]})
+    return _answer(asked, new_system_prompt=asked.system_prompt)
+
+
+def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
+    assert asked.system_prompt is not None  # an object, and no bad one
+    model = web().client.check_ready()
+    if not asked.system_prompt.prompt and model.bos_id < 0:
+        raise bad_field(
+            "prompt", "is required with an empty system_prompt: this model's texts do not begin with a token"
+        )
+    prompt = asked.system_prompt.prompt or model.bos_id
+    asked = asked.model_copy(update={"prompt": [(prompt,)], "n_predict": 0})
+    return _answer(asked, new_system_prompt=asked.system_prompt)
+
+
+def _answer(asked: LlamaCompletionBody, new_system_prompt: SystemPrompt | None = None) -> Response:
+    """Answer a body with complete prompts; once the engine accepts it, set `new_system_prompt` for all clients."""
+    settings = web().settings
+    commands = asked.commands(settings, n=1, max_tokens=settings.n_predict)
+    model = web().client.check_ready()
+    texts = prompt_texts(commands, model)
+    with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:
+        if new_system_prompt is not None:
+            web().system_prompt.set(new_system_prompt)
+        answers = Answers(call, model, asked, texts)
+        if not asked.stream:
+            return json_reply(completion(answers, gather(call)))
+        return stream_response(call, LlamaRenderer(call, answers), asked.ping_interval(settings))
+
+
+def prompt_texts(commands: Sequence[Generate], model: ModelInfo) -> list[str]:
+    """Return the prompts as text, with the BOS that the tokenizer adds before a string, or that is an empty prompt's."""
+    texts = []
+    for command in commands:
+        has_bos = command.prompt == EMPTY_PROMPT or (model.add_bos and isinstance(command.prompt[0], str))
+        begins = model.bos_token if has_bos else ""
+        texts.append(begins + read_back(web().client, command.prompt, with_pieces=False).text)
+    return texts

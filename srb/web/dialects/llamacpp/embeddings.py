@@ -1,0 +1,141 @@
+"""Routes for embeddings and reranking, in the forms of llama-server, OpenAI, Jina and TEI."""
+
+from __future__ import annotations
+
+import base64
+import math
+from array import array
+from typing import Any
+from uuid import uuid4
+
+from flask import Blueprint, Response, request
+
+from srb.errors import InvalidRequest, NotSupported, bad_field
+from srb.protocol import Embed, ModelInfo, Rerank
+from srb.web.bodies.completion import read_body
+from srb.web.context import web
+from srb.web.dialects.llamacpp.answers import (
+    EmbeddingList,
+    InputUsage,
+    OpenAIEmbedding,
+    OwnEmbedding,
+    RankedList,
+    TEIRanked,
+)
+from srb.web.dialects.llamacpp.body import EmbeddingBody, RerankBody
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("embeddings", __name__)
+
+LARGEST = 32760.0  # largest value of a vector that is scaled for 16-bit integers
+
+
+@routes.post("/embedding")
+@routes.post("/embeddings")
+@operation(EmbeddingBody, list[OwnEmbedding])
+def embedding() -> Response:
+    """Embed texts; the answer has llama-server's form, a list of vectors for each text."""
+    asked, model, embedded = _embed()
+    return json_reply(_own_shape(asked, model, embedded))
+
+
+@routes.post("/v1/embeddings")
+@operation(EmbeddingBody, EmbeddingList | list[OwnEmbedding])
+def openai_embeddings() -> Response:
+    """Embed texts; the answer has OpenAI's form, or llama-server's if the body has `content`."""
+    asked, model, embedded = _embed(one_vector=True)
+    if asked.input is None:
+        return json_reply(_own_shape(asked, model, embedded))
+    data: list[OpenAIEmbedding] = []
+    for index, (vector,) in enumerate(_normalized(asked, model, embedded)):
+        if asked.encoding_format == "base64":
+            text = base64.b64encode(array("f", vector).tobytes()).decode()
+            data.append({"object": "embedding", "index": index, "embedding": text, "encoding_format": "base64"})
+        else:
+            data.append({"object": "embedding", "index": index, "embedding": vector})
+    answer: EmbeddingList = {
+        "object": "list",
+        "model": asked.model or model.alias,
+        "data": data,
+        "usage": _usage(embedded["tokens"]),
+    }
+    return json_reply(answer)
+
+
+@routes.post("/rerank")
+@routes.post("/reranking")
+@routes.post("/v1/rerank")
+@routes.post("/v1/reranking")
+@operation(RerankBody, RankedList | list[TEIRanked])
+def rerank() -> Response:
+    """Rank documents by their relevance to a query, the best first."""
+    model = web().client.check_ready()
+    if not model.reranking:
+        raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+    asked = RerankBody.parse(read_body(request))
+    documents = asked.documents or asked.texts
+    if documents is None:
+        raise bad_field("documents", "must be a non-empty list of strings")
+    ranked = web().calls.ask(Rerank(uuid4().hex, asked.query, tuple(documents)), request.environ)
+    best = sorted(enumerate(ranked["scores"]), key=lambda scored: scored[1], reverse=True)[: asked.top_n]
+    if asked.texts is not None:
+        scored: list[TEIRanked] = [{"index": index, "score": score} for index, score in best]
+        for each in scored if asked.return_text else ():
+            each["text"] = documents[each["index"]]
+        return json_reply(scored)
+    answer: RankedList = {
+        "model": asked.model or model.alias,
+        "object": "list",
+        "usage": _usage(ranked["tokens"]),
+        "results": [{"index": index, "relevance_score": score} for index, score in best],
+    }
+    return json_reply(answer)
+
+
+def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str, Any]]:
+    model = web().client.check_ready()
+    if not model.embedding:
+        raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
+    if one_vector and model.pooling == "none":
+        raise InvalidRequest("Pooling type 'none' is not OAI compatible. Please use a different pooling type")
+    asked = EmbeddingBody.parse(read_body(request))
+    if asked.dimensions not in (None, model.n_embd):
+        raise bad_field("dimensions", f"must be {model.n_embd}, the length of this model's vectors")
+    embedded: dict[str, Any] = web().calls.ask(Embed(uuid4().hex, tuple(map(tuple, asked.texts))), request.environ)
+    return asked, model, embedded
+
+
+def _own_shape(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[OwnEmbedding]:
+    vectors = _normalized(asked, model, embedded)
+    return [{"index": index, "embedding": of_text} for index, of_text in enumerate(vectors)]
+
+
+def _normalized(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[list[list[float]]]:
+    """Return the normalized vectors; those of single tokens (pooling none) are unchanged, as in llama-server."""
+    embeddings: list[list[list[float]]] = embedded["embeddings"]
+    if model.pooling == "none":
+        return embeddings
+    norm = web().settings.embd_normalize if asked.embd_normalize is None else asked.embd_normalize
+    return [[normalize(vector, norm) for vector in of_text] for of_text in embeddings]
+
+
+def normalize(vector: list[float], norm: int) -> list[float]:
+    """Normalize a vector: `norm` > 0 is the p of its p-norm, 0 scales its largest value to LARGEST, -1 does nothing.
+
+    Source: `common_embd_normalize` in llama.cpp's common.cpp.
+    """
+    if norm < 0:
+        return vector
+    if norm == 0:
+        length = max(map(abs, vector), default=0.0) / LARGEST
+    elif norm == 2:
+        length = math.hypot(*vector)
+    else:
+        largest = max(map(abs, vector), default=0.0) or 1.0  # without the division, large powers overflow
+        length = largest * sum((abs(x) / largest) ** norm for x in vector) ** (1 / norm)
+    return [x / length for x in vector] if length else vector
+
+
+def _usage(tokens: list[int]) -> InputUsage:
+    return {"prompt_tokens": sum(tokens), "total_tokens": sum(tokens)}

@@ -1,0 +1,125 @@
+"""The object `generation_settings` of an answer: a branch's parameters, under llama-server's names."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
+from srb.sampling_params import PARAMETERS
+from srb.settings import Settings
+from srb.web.bodies.defaults import default_sampling, default_stop
+from srb.web.bodies.fields import UINT32_MAX
+from srb.web.dialects.llamacpp.answers import (
+    Constant,
+    DefaultSettings,
+    Forms,
+    GenerationSettings,
+    Plain,
+    SamplerSettings,
+    Sampling,
+)
+from srb.web.dialects.llamacpp.body import LlamaCompletionBody
+
+# Constant values: features that completions do not use here, and samplers that llama.cpp has removed.
+_CONSTANT: Constant = {
+    "chat_format": "Content-only",
+    "reasoning_format": "none",
+    "reasoning_in_content": False,
+    "generation_prompt": "",
+    "speculative.types": "none",
+    "backend_sampling": False,
+    "tfs_z": 1.0,
+    "penalize_nl": True,
+}
+
+
+def generation_settings(
+    command: Generate, spec: BranchSpec, model: ModelInfo, asked: LlamaCompletionBody
+) -> GenerationSettings:
+    """Return the parameters of one branch; `seed` is the branch's own seed."""
+    sampling = spec.sampling
+    return {
+        **_sampling(sampling),
+        "seed": spec.seed,
+        **_forms(sampling, model),
+        "stop": spec.stop,
+        "max_tokens": spec.max_tokens,
+        "n_predict": spec.max_tokens,
+        "n_keep": command.shift.n_keep if command.shift else asked.n_keep or 0,
+        "n_discard": asked.n_discard,
+        "n_indent": spec.n_indent,
+        "t_max_predict_ms": spec.t_max_predict_ms,
+        "min_tokens": spec.min_tokens,
+        "stream": bool(asked.stream),
+        "timings_per_token": asked.timings_per_token,
+        "lora": [{"id": adapter, "scale": scale} for adapter, scale in command.lora or ()],
+        "n_ctx": model.n_ctx_seq,
+        "model": model.alias,
+    }
+
+
+def _forms(sampling: SamplingParams, model: ModelInfo) -> Forms:
+    """Return the parameters that are no numbers or switches."""
+    return {
+        "dry_sequence_breakers": sampling.dry_sequence_breakers,
+        "logit_bias": [
+            {"bias": bias, "token": token} for token, bias in (*sampling.logit_bias, *_endings(sampling, model))
+        ],
+        "grammar": sampling.grammar,
+        "json_schema": sampling.json_schema,
+        "grammar_lazy": False,
+        "grammar_triggers": [],
+        "preserved_tokens": [],
+    }
+
+
+def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None]]:
+    """Return the biases of the end-of-text and end-of-turn tokens, which `ignore_eos` forbids."""
+    return [(token, None) for token in (model.eos_id, model.eot_id) if token >= 0] if sampling.ignore_eos else []
+
+
+def default_generation_settings(settings: Settings, model: ModelInfo) -> DefaultSettings:
+    """Return the default parameters of requests, at the top level as in 2024, and under `params` as now."""
+    sampling = default_sampling(settings)
+    params: GenerationSettings = {
+        **_sampling(sampling),
+        "seed": UINT32_MAX if settings.seed == -1 else settings.seed,
+        "stop": default_stop(settings),
+        "max_tokens": settings.n_predict,
+        "n_predict": settings.n_predict,
+        "n_keep": settings.n_keep,
+        "n_discard": 0,
+        "n_indent": 0,
+        "t_max_predict_ms": -1,
+        "min_tokens": 0,
+        "stream": False,
+        "timings_per_token": False,
+        "lora": [],
+        **_forms(sampling, model),
+        "n_ctx": model.n_ctx_seq,
+        "model": model.alias,
+    }
+    return {**params, "params": params}
+
+
+def sampling_settings(slot: dict[str, Any]) -> SamplerSettings:
+    """Return the known parameters of a running branch, from the engine's entry of its slot."""
+    limit = slot["max_tokens"]
+    sampling = SamplingParams(**slot["sampling"])
+    return {**_sampling(sampling), "seed": slot["seed"], "n_predict": limit, "max_tokens": limit}
+
+
+def _sampling(sampling: SamplingParams) -> Sampling:
+    return {
+        **_plain(sampling),
+        **_CONSTANT,
+        "samplers": sampling.samplers,
+        "penalty_prompt_tokens": [part for part in sampling.penalty_prompt or () if isinstance(part, int)],
+        "use_penalty_prompt_tokens": sampling.penalty_prompt is not None,
+    }
+
+
+def _plain(sampling: SamplingParams) -> Plain:
+    """Return the parameters that are numbers or switches; in llama-server n_probs is 0 for none."""
+    found = {name: getattr(sampling, name) for name, parameter in PARAMETERS.items() if parameter.is_plain}
+    return cast(Plain, found | {"n_probs": max(0, sampling.n_probs)})

@@ -1,0 +1,251 @@
+"""llama-server's own completions of 2026, with the keys of 2024, rendered as a stream and as one answer.
+
+A stream has one event per branch and step. The object that ends a branch is the same in a stream and in an answer, except
+that a stream's has no text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from srb.errors import SRBError
+from srb.protocol import (
+    BranchEnded,
+    BranchSpec,
+    Delta,
+    Done,
+    FinishReason,
+    Generate,
+    LikelyToken,
+    ModelInfo,
+    Progress,
+    PromptDone,
+    PromptEvent,
+    TokenProbs,
+)
+from srb.web.answers import Timings
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import Outcome, PromptTimes, error_of, timings
+from srb.web.calls.renderer import Renderer, prompt_progress, sse
+from srb.web.dialects.llamacpp.answers import Final, Partial, Probabilities, Selection
+from srb.web.dialects.llamacpp.body import LlamaCompletionBody
+from srb.web.dialects.llamacpp.generation_settings import generation_settings
+
+STOP_TYPES: dict[str, Literal["none", "eos", "limit", "word"]] = {
+    FinishReason.EOS: "eos",
+    FinishReason.WORD: "word",
+    FinishReason.LIMIT: "limit",
+    FinishReason.CANCELLED: "none",
+    FinishReason.ERROR: "none",
+}
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One branch of the call while its text arrives."""
+
+    command: Generate
+    spec: BranchSpec
+    prompt_text: str
+    length: int = 0
+    has_new_line: bool = False
+
+
+class Answers:
+    """The answers of a call's branches; a branch is identified by its number among all branches of the call."""
+
+    def __init__(self, call: Call, model: ModelInfo, asked: LlamaCompletionBody, prompt_texts: Sequence[str]) -> None:
+        self.asked = asked
+        self.times = PromptTimes()
+        self.choices = [
+            _Choice(command, spec, text)
+            for command, text in zip(call.commands, prompt_texts, strict=True)
+            for spec in command.branches
+        ]
+        self.prompt_tokens = call.mailbox.prompt_tokens
+        self._model = model
+
+    def final(self, number: int, ended: BranchEnded, predicted_ms: float, content: str = "") -> Final:
+        """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
+        choice = self.choices[number]
+        request_id, length = choice.command.request_id, ended.length
+        evaluated = self.prompt_tokens[request_id]
+        final: Final = {
+            "index": number,
+            "content": content,
+            "tokens": [],
+            "id_slot": number,
+            "stop": True,
+            "model": self._model.alias,
+            "tokens_predicted": length,
+            "tokens_evaluated": evaluated,
+            "generation_settings": generation_settings(choice.command, choice.spec, self._model, self.asked),
+            "prompt": choice.prompt_text,
+            "has_new_line": choice.has_new_line,
+            "truncated": ended.truncated,
+            "stop_type": STOP_TYPES[ended.reason],
+            "stopping_word": ended.stopping_word,
+            # The last token was sampled but not decoded, unless the end of the text was sampled after it.
+            "tokens_cached": evaluated + (length if ended.reason == FinishReason.EOS else max(0, length - 1)),
+            "timings": self.timings(request_id, length, predicted_ms),
+            "stopped_eos": ended.reason == FinishReason.EOS,
+            "stopped_limit": ended.reason == FinishReason.LIMIT,
+            "stopped_word": ended.reason == FinishReason.WORD,
+        }
+        if (error := error_of(ended)) is not None:
+            final["failure"] = error.body()["error"]  # at "error", clients would abandon the other branches
+        return final
+
+    def timings(self, request_id: str, length: int, predicted_ms: float) -> Timings:
+        """Return one branch's timings; those of the prompt are its request's.
+
+        As in llama-server, the first token costs no step, so the rate is that of the other tokens.
+        """
+        prompt = self.times.prompt(request_id)
+        evaluated = self.prompt_tokens[request_id]
+        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, prompt.prompt_ms, predicted_ms)])
+        steps = max(0, length - 1)
+        found["predicted_per_token_ms"] = predicted_ms / steps if steps else 0.0
+        found["predicted_per_second"] = steps * 1000 / predicted_ms if steps and predicted_ms else 0.0
+        return found
+
+    def fields(self, final: Final) -> Final | Selection:
+        """Return the keys of an object that `response_fields` names: "a/b" is b of a, under the key "a/b"."""
+        if not self.asked.response_fields:
+            return final
+        return {path: value for path in self.asked.response_fields if (value := _at(final, path)) is not _NOTHING}
+
+
+def completion(answers: Answers, outcome: Outcome) -> Final | Selection | list[Final | Selection]:
+    """Return the answer of a call that was not streamed: one object, or a list of one object per branch."""
+    finals: list[Final | Selection] = []
+    answers.times = outcome.times
+    for number, branch in enumerate(outcome.branches):
+        assert branch.ended is not None  # the engine ends every branch before the request
+        answers.choices[number].has_new_line = "\n" in branch.text
+        final = answers.final(number, branch.ended, branch.predicted_ms, branch.text)
+        if answers.asked.return_tokens:
+            final["tokens"] = branch.tokens
+        if branch.probs:
+            final["completion_probabilities"] = probabilities(branch.probs)
+        finals.append(answers.fields(final))
+    return finals[0] if len(finals) == 1 else finals
+
+
+class LlamaRenderer(Renderer):
+    """Events of a stream; the constant parts of a branch's events are encoded once."""
+
+    def __init__(self, call: Call, answers: Answers) -> None:
+        super().__init__(call)
+        self._answers = answers
+        self.writes_one_by_one = (
+            len(answers.choices) == 1
+        )  # as llama-server's: there were no others when clients relied on it
+        self._heads = [b'data: {"index":%d,"content":' % number for number in range(len(answers.choices))]
+        self._middles = [
+            b',"stop":false,"id_slot":%d,"tokens_predicted":' % number for number in range(len(self._heads))
+        ]
+        self._tails = [
+            b',"tokens_evaluated":%d}\n\n' % answers.prompt_tokens[choice.command.request_id]
+            for choice in answers.choices
+        ]
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        if type(event) is PromptDone:
+            self._answers.times.put(event)
+        elif type(event) is Progress:
+            return self._progress(event)
+        return b""
+
+    def _progress(self, event: Progress) -> bytes:
+        """Render a prompt's progress, once for all branches that share the prompt."""
+        said = self._partial(self._firsts[event.request_id], "", [])
+        said["prompt_progress"] = prompt_progress(event)
+        if self._answers.asked.timings_per_token:
+            spent_ms = event.time_ms if event.processed > event.cached else 0.0
+            said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, spent_ms, 0.0)])
+        return sse(said)
+
+    def delta(self, event: Delta) -> bytes:
+        number = self._firsts[event.request_id] + event.index
+        choice = self._answers.choices[number]
+        choice.length += len(event.tokens)
+        choice.has_new_line = choice.has_new_line or "\n" in event.text
+        if event.probs or self._answers.asked.timings_per_token:
+            return sse(self._detailed(number, event))
+        return b'%b%b,"tokens":%b%b%d%b' % (
+            self._heads[number],
+            orjson.dumps(event.text),
+            orjson.dumps(event.tokens),
+            self._middles[number],
+            choice.length,
+            self._tails[number],
+        )
+
+    def _partial(self, number: int, text: str, tokens: list[int]) -> Partial:
+        choice = self._answers.choices[number]
+        return {
+            "index": number,
+            "content": text,
+            "tokens": tokens,
+            "stop": False,
+            "id_slot": number,
+            "tokens_predicted": choice.length,
+            "tokens_evaluated": self._answers.prompt_tokens[choice.command.request_id],
+        }
+
+    def _detailed(self, number: int, event: Delta) -> Partial:
+        partial = self._partial(number, event.text, event.tokens)
+        if self._answers.asked.timings_per_token:
+            predicted_ms = self._answers.times.since(event.request_id)
+            length = self._answers.choices[number].length
+            partial["timings"] = self._answers.timings(event.request_id, length, predicted_ms)
+        if event.probs:
+            partial["completion_probabilities"] = probabilities(event.probs)
+        return partial
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        """Render the object that ends a branch; this dialect has no further event at the end of a stream."""
+        number = self._firsts[event.request_id] + event.index
+        final = self._answers.final(number, event, self._answers.times.since(event.request_id))
+        return sse(self._answers.fields(final))
+
+
+def probabilities(probs: list[TokenProbs]) -> list[Probabilities]:
+    """Return entries of Delta.probs with the keys of 2024 in addition: `content` and `probs`."""
+    return [
+        {
+            **entry,
+            "content": entry["token"],
+            "probs": [{"tok_str": top["token"], "prob": _probability(top)} for top in _tops(entry)],
+        }
+        for entry in probs
+    ]
+
+
+def _tops(entry: TokenProbs) -> list[LikelyToken]:
+    return entry["top_probs"] if "prob" in entry else entry["top_logprobs"]
+
+
+def _probability(entry: LikelyToken) -> float:
+    if "prob" in entry:
+        return entry["prob"]
+    logprob = entry["logprob"]
+    assert logprob is not None  # only a prompt's first token has none, and it has no likely tokens
+    return math.exp(logprob)
+
+
+_NOTHING = object()
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("/"):
+        if not isinstance(value, dict) or key not in value:
+            return _NOTHING
+        value = value[key]
+    return value

@@ -1,0 +1,179 @@
+"""Routes of llama-server's properties, slots with their states, and LoRA adapters."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.bodies.completion import read_body, read_json
+from srb.web.bodies.fields import parse_scales
+from srb.web.chat.template import CHATML, template_capabilities, template_source
+from srb.web.context import web
+from srb.web.dialects.llamacpp.answers import Adapter, Props, Scale, Slot, SlotAction, Success
+from srb.web.dialects.llamacpp.body import SlotBody, SystemPrompt
+from srb.web.dialects.llamacpp.generation_settings import default_generation_settings, sampling_settings
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("server", __name__)
+
+_SUCCESS: Success = {"success": True}
+STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+
+
+@routes.get("/props")
+@operation(answer=Props)
+def get_props() -> Response:
+    """Describe the server, its model and the defaults of requests."""
+    return json_reply(props(web().settings, web().client.check_ready(), web().system_prompt.get()))
+
+
+@routes.post("/props")
+@operation(answer=Success)
+def post_props() -> Response:
+    """Change nothing, as llama-server does."""
+    if not web().settings.props:
+        raise NotSupported("This server does not support changing global properties. Start it with `--props`")
+    return json_reply(_SUCCESS)
+
+
+def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
+    """Return the properties that clients read: model, template, features, defaults of requests."""
+    known: Props = {
+        "default_generation_settings": default_generation_settings(settings, model),
+        "total_slots": model.n_seq_max,
+        "model_alias": model.alias,
+        "model_ftype": model.ftype,
+        "model_path": model.path,
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": "<__media__>",
+        "endpoint_slots": settings.slots,
+        "endpoint_props": settings.props,
+        "endpoint_metrics": settings.metrics,
+        "ui": settings.ui,
+        "ui_settings": {},
+        "chat_template": template_source(settings, model) or CHATML,
+        "chat_template_caps": template_capabilities(settings, model),
+        "bos_token": model.bos_token,
+        "eos_token": model.eos_token,
+        "build_info": model.build_info,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+        "system_prompt": system.prompt,
+        "user_name": system.anti_prompt or settings.user_name,
+        "assistant_name": system.assistant_name or settings.assistant_name,
+    }
+    if model.chat_template_tool_use:
+        known["chat_template_tool_use"] = model.chat_template_tool_use
+    return known
+
+
+@routes.get("/slots")
+@operation(answer=list[Slot], query=("fail_on_no_slot",))
+def get_slots() -> Response:
+    """List the sequences that branches may use, with the branches that use them; prompts use some of the idle ones."""
+    if not web().settings.slots:
+        raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
+    slots = [slot_shape(slot) for slot in web().client.slots()]
+    if "fail_on_no_slot" in request.args and web().client.stats()["branches_room"] <= 0:
+        raise Unavailable("no slot available")
+    return json_reply(slots)
+
+
+def slot_shape(slot: dict[str, Any]) -> Slot:
+    """Return the engine's entry of one slot under llama-server's names."""
+    shown: Slot = {
+        "id": slot["id"],
+        "n_ctx": slot["n_ctx"],
+        "speculative": False,
+        "is_processing": slot["is_processing"],
+        "state": 1 if slot["is_processing"] else 0,
+    }
+    if not slot["is_processing"]:
+        return shown
+    return {
+        **shown,
+        "id_task": int(slot["request_id"][:7], 16),  # a number, as in llama-server
+        "index": slot["index"],
+        "n_prompt_tokens": slot["n_prompt_tokens"],
+        "n_prompt_tokens_processed": slot["n_prompt_tokens_processed"],
+        "n_prompt_tokens_cache": slot["n_prompt_tokens_cache"],
+        "params": sampling_settings(slot),
+        "next_token": [
+            {
+                "has_next_token": True,
+                "has_new_line": slot["has_new_line"],
+                "n_remain": slot["n_remain"],
+                "n_decoded": slot["n_decoded"],
+            }
+        ],
+    }
+
+
+@routes.post("/slots/<slot>")
+@operation(SlotBody, SlotAction, query=("action",))
+def slot_action(slot: str) -> Response:
+    """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
+    if not web().settings.state_dir:
+        raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
+    number = _slot_number(slot)
+    action = request.args.get("action", "")
+    if action == "erase":
+        erased = web().client.state_action("erase", "", number)
+        gone: SlotAction = {"id_slot": number, "n_erased": erased["tokens"]}
+        return json_reply(gone)
+    if action not in ("save", "restore"):
+        raise InvalidRequest("Invalid action")
+    name = SlotBody.parse(read_body(request)).filename
+    if not STATE_NAME.fullmatch(name):
+        raise bad_field("filename", "Invalid filename: use 1 to 64 letters, digits, '-', '_' and '.'; no leading '.'")
+    done = web().client.state_action(action, name, number)
+    answer: SlotAction = {"id_slot": number, "filename": name}
+    if action == "save":
+        answer |= {"n_saved": done["tokens"], "n_written": done["bytes"], "timings": {"save_ms": done["ms"]}}
+    else:
+        answer |= {"n_restored": done["tokens"], "n_read": done["bytes"], "timings": {"restore_ms": done["ms"]}}
+    return json_reply(answer)
+
+
+def _slot_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) < web().client.check_ready().n_seq_max):
+        raise InvalidRequest("Invalid slot ID")
+    return int(text[:9])
+
+
+@routes.get("/lora-adapters")
+@operation(answer=list[Adapter])
+def get_adapters() -> Response:
+    """List the LoRA adapters and their scales."""
+    adapters: list[Adapter] = [
+        {
+            "id": each["id"],
+            "path": each["path"],
+            "scale": each["scale"],
+            "task_name": each["task_name"],
+            "prompt_prefix": each["prompt_prefix"],
+        }
+        for each in web().client.adapters()
+    ]
+    return json_reply(adapters)
+
+
+@routes.post("/lora-adapters")
+@operation(list[Scale], Success)
+def set_adapters() -> Response:
+    """Set the scales for later requests; adapters that are not named get 0."""
+    body = read_json(request)
+    if not isinstance(body, list):
+        raise InvalidRequest("Request body must be an array")
+    try:
+        scales = parse_scales(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body {error}") from None
+    web().client.set_adapters(scales)
+    return json_reply(_SUCCESS)

@@ -1,0 +1,130 @@
+"""Routes between text and tokens: llama-server's, and those of text-generation-webui, TabbyAPI and Aphrodite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from flask import Blueprint, Response, request
+
+from srb.web.bodies.completion import read_body
+from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.context import web
+from srb.web.dialects.llamacpp.answers import Content, Encoded, Length, Piece, Text, TokenList
+from srb.web.dialects.llamacpp.body import DetokenizeBody, TabbyDetokenizeBody, TokenizeBody, TokenizeWithBOSBody
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("tokens", __name__)
+
+
+@routes.post("/tokenize")
+@operation(TokenizeBody, TokenList)
+def tokenize() -> Response:
+    """Return the tokens of a text.
+
+    The answer has token ids, and with `with_pieces` their texts; the counts are for clients of other servers.
+    """
+    return _token_list(TokenizeBody.parse(read_body(request)))
+
+
+@routes.post("/v1/tokenize")
+@operation(TokenizeWithBOSBody, TokenList)
+def tokenize_with_bos() -> Response:
+    """Return the tokens of a text with its BOS, as Aphrodite does."""
+    return _token_list(TokenizeWithBOSBody.parse(read_body(request)))
+
+
+def _token_list(asked: TokenizeBody) -> Response:
+    tokens = _tokens(asked)
+    listed: list[int] | list[Piece] = tokens
+    if asked.with_pieces:
+        pieces = web().client.detokenize(tokens)
+        shown: list[Piece] = [
+            {"id": token, "piece": _piece_json(piece)} for token, piece in zip(tokens, pieces, strict=True)
+        ]
+        listed = shown
+    longest = web().client.check_ready().n_ctx_seq
+    answer: TokenList = {"tokens": listed, "count": len(tokens), "length": len(tokens), "max_model_len": longest}
+    return json_reply(answer)
+
+
+@routes.post("/detokenize")
+@operation(DetokenizeBody, Content)
+def detokenize() -> Response:
+    """Return the text of tokens."""
+    answer: Content = {"content": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
+    return json_reply(answer)
+
+
+@routes.post("/v1/internal/encode")
+@operation(TokenizeBody, Encoded)
+def encode() -> Response:
+    """Return the tokens of a text, as text-generation-webui does."""
+    return _encoded(TokenizeBody.parse(read_body(request)))
+
+
+@routes.post("/v1/token/encode")
+@operation(TokenizeWithBOSBody, Encoded)
+def encode_with_bos() -> Response:
+    """Return the tokens of a text with its BOS, as TabbyAPI does."""
+    return _encoded(TokenizeWithBOSBody.parse(read_body(request)))
+
+
+def _encoded(asked: TokenizeBody) -> Response:
+    tokens = _tokens(asked)
+    answer: Encoded = {"tokens": tokens, "length": len(tokens)}
+    return json_reply(answer)
+
+
+@routes.post("/v1/internal/token-count")
+@operation(TokenizeBody, Length)
+def token_count() -> Response:
+    """Count the tokens of a text."""
+    answer: Length = {"length": len(_tokens(TokenizeBody.parse(read_body(request))))}
+    return json_reply(answer)
+
+
+@routes.post("/v1/internal/decode")
+@operation(DetokenizeBody, Text)
+def decode() -> Response:
+    """Return the text of tokens, as text-generation-webui does."""
+    answer: Text = {"text": _detokenized(DetokenizeBody.parse(read_body(request)).tokens)}
+    return json_reply(answer)
+
+
+@routes.post("/v1/token/decode")
+@operation(TabbyDetokenizeBody, Text)
+def decode_tokens() -> Response:
+    """Return the text of tokens, as TabbyAPI does."""
+    asked = TabbyDetokenizeBody.parse(read_body(request))
+    answer: Text = {"text": _detokenized(asked.tokens, special=asked.decode_special_tokens)}
+    return json_reply(answer)
+
+
+@routes.post("/v1/internal/stop-generation")
+@operation(answer=Literal["OK"])
+def stop_generation() -> Response:
+    """Do nothing: a client stops its own text by closing its connection, and others share the server."""
+    return json_reply("OK")
+
+
+def _tokens(asked: TokenizeBody) -> list[int]:
+    client = web().client
+    client.check_ready()
+    content = asked.content or (EMPTY_PROMPT if asked.add_special else ())
+    if not content:
+        return []
+    return client.tokenize(content, add_special=asked.add_special, parse_special=asked.parse_special)
+
+
+def _detokenized(tokens: Iterable[int], special: bool = True) -> str:
+    return b"".join(web().client.detokenize(tokens, special=special)).decode("utf-8", "replace")
+
+
+def _piece_json(piece: bytes) -> str | list[int]:
+    """Return a token's text, or the list of its bytes if it is not UTF-8 by itself."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)

@@ -1,0 +1,95 @@
+"""Answer types of OpenAI's text completions, and the types that chats share with them."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.protocol import TokenProbs
+from srb.web.answers import ErrorObject, PromptProgress, Timings, Usage, shape
+from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+
+
+@shape
+class Origin(TypedDict):
+    """The id, time, model and build that every answer carries."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+
+
+@shape
+class Chunk(Origin):
+    """One event of a stream, without its choices."""
+
+    usage: NotRequired[Usage | None]
+    timings: NotRequired[Timings]
+    prompt_progress: NotRequired[PromptProgress]  # with return_progress
+
+
+@shape
+class LegacyLogprobs(TypedDict):
+    """OpenAI's arrays, with one entry per token, and in `content` the newer list of objects."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]  # likeliest first, the chosen token among them
+    text_offset: list[int]
+    content: list[TokenProbs]
+
+
+@shape
+class Ending(TypedDict):
+    """The end of a choice, and its optional keys."""
+
+    finish_reason: Literal["stop", "length", "error"]
+    stop_reason: NotRequired[str]
+    error: NotRequired[ErrorObject]  # with finish_reason "error"
+    tokens: NotRequired[list[int]]  # with return_tokens
+
+
+@shape
+class TextChoice(Ending):
+    """One choice. `stop_reason` comes with finish_reason "stop": the stop string, or "" if the model ended its text."""
+
+    index: int
+    text: str
+    logprobs: LegacyLogprobs | None
+    seed: int
+
+
+@shape
+class TextCompletion(Origin):
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
+    usage: Usage
+    timings: Timings
+
+
+@shape
+class TextChunkChoice(TypedDict):
+    """New text of a choice; its last chunk also has its end and its seed."""
+
+    index: int
+    text: str
+    logprobs: LegacyLogprobs | None
+    finish_reason: Literal["stop", "length", "error"] | None
+    stop_reason: NotRequired[str]
+    error: NotRequired[ErrorObject]
+    seed: NotRequired[int]
+    tokens: NotRequired[list[int]]
+
+
+@shape
+class TextCompletionChunk(Chunk):
+    """One event of a stream: one choice, or no choice and the usage, if that was asked for."""
+
+    object: Literal["text_completion"]
+    choices: list[TextChunkChoice]
+
+
+CompletionAnswer = TextCompletion | SRBCompletion
+CompletionEvent = TextCompletionChunk | SRBEvent

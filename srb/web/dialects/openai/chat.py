@@ -1,0 +1,54 @@
+"""Routes of the openai dialect's chat completions, and of rendered conversations."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from srb.web.bodies.completion import read_body
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
+from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("chat", __name__)
+
+
+@routes.post("/v1/chat/completions")
+@routes.post("/chat/completions")
+@operation(ChatBody, ChatCompletion, ChatCompletionChunk)
+def chat_completions() -> Response:
+    """Reply to a conversation, with one or several branches."""
+    body = ChatBody.parse(read_body(request))
+    settings, model = web().settings, web().client.check_ready()
+    asked = body.request(settings, model)
+    with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
+        if not body.stream:
+            return json_reply(chat_completion(asked, call, model, gather(call), body.return_tokens))
+        include_usage = body.stream_options.include_usage
+        renderer = ChatRenderer(asked, call, model, include_usage, body.return_tokens)
+        return stream_response(call, renderer, body.ping_interval(settings))
+
+
+@routes.post("/apply-template")
+@operation(ChatBody, AppliedTemplate)
+def apply_template() -> Response:
+    """Return the conversation rendered as a prompt."""
+    body = ChatBody.parse(read_body(request))
+    answer: AppliedTemplate = {"prompt": body.render(web().settings, web().client.check_ready()).text}
+    return json_reply(answer)
+
+
+@routes.post("/v1/chat/completions/input_tokens")
+@routes.post("/chat/completions/input_tokens")
+@operation(ChatBody, InputTokens)
+def input_tokens() -> Response:
+    """Count the tokens of a rendered conversation, with the BOS if the model has one."""
+    body = ChatBody.parse(read_body(request))
+    text = body.render(web().settings, web().client.check_ready()).text
+    tokens = web().client.tokenize((text,), add_special=True, parse_special=True)
+    answer: InputTokens = {"input_tokens": len(tokens), "object": "response.input_tokens"}
+    return json_reply(answer)

@@ -1,0 +1,111 @@
+"""Answer types of OpenAI's chat completions."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.protocol import TokenProbs
+from srb.web.answers import ErrorObject, Timings, Usage, shape
+from srb.web.dialects.openai.answers import Chunk, Origin
+
+FinishReason = Literal["stop", "length", "tool_calls", "error"]
+
+
+@shape
+class CalledFunction(TypedDict):
+    name: str
+    arguments: str  # JSON
+
+
+@shape
+class CalledTool(TypedDict):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+@shape
+class IndexedCall(CalledTool):
+    index: int
+
+
+@shape
+class ChatLogprobs(TypedDict):
+    content: list[TokenProbs]
+
+
+@shape
+class Message(TypedDict):
+    role: Literal["assistant"]
+    content: str | None
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[CalledTool]]
+
+
+@shape
+class ChatEnding(TypedDict):
+    """The end of a choice, and its optional keys; as in text completions, with a finish_reason for tool calls."""
+
+    finish_reason: FinishReason
+    stop_reason: NotRequired[str]
+    error: NotRequired[ErrorObject]  # with finish_reason "error"
+    tokens: NotRequired[list[int]]  # with return_tokens
+
+
+@shape
+class ChatChoice(ChatEnding):
+    index: int
+    message: Message
+    logprobs: ChatLogprobs | None
+    seed: int
+
+
+@shape
+class ChatCompletion(Origin):
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+    usage: Usage
+    timings: Timings
+
+
+@shape
+class MessageDelta(TypedDict):
+    role: NotRequired[Literal["assistant"]]
+    content: NotRequired[str | None]
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[IndexedCall]]
+
+
+@shape
+class ChatChunkChoice(TypedDict):
+    """New text of a choice; its last chunk also has its end and its seed."""
+
+    index: int
+    delta: MessageDelta
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason | None
+    stop_reason: NotRequired[str]
+    error: NotRequired[ErrorObject]
+    seed: NotRequired[int]
+    tokens: NotRequired[list[int]]
+
+
+@shape
+class ChatCompletionChunk(Chunk):
+    """One event of a stream: one choice, or no choice and the usage, if that was asked for."""
+
+    object: Literal["chat.completion.chunk"]
+    choices: list[ChatChunkChoice]
+
+
+@shape
+class AppliedTemplate(TypedDict):
+    prompt: str
+
+
+@shape
+class InputTokens(TypedDict):
+    input_tokens: int
+    object: Literal["response.input_tokens"]

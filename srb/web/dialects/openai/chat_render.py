@@ -1,0 +1,185 @@
+"""OpenAI's chat completions, rendered as streamed chunks and as one object.
+
+As in text completions, an event has one choice, `finish_reason` is null until the end, and usage is sent once. The reply
+parser splits a reply into reasoning, content and tool calls.
+"""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
+from srb.web.answers import PromptProgress
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.renderer import prompt_progress
+from srb.web.chat.reply_parser import Content, Piece, ReplyParser, ToolCall, parse_reply
+from srb.web.chat.template import END_THINK, THINK
+from srb.web.dialects.openai.chat_answers import (
+    CalledTool,
+    ChatChoice,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatEnding,
+    ChatLogprobs,
+    Message,
+    MessageDelta,
+)
+from srb.web.dialects.openai.chat_body import ChatRequest
+from srb.web.dialects.openai.chunks import ChunkRenderer
+from srb.web.dialects.openai.completion_render import ending
+
+
+def chat_id(call: Call) -> str:
+    return f"chatcmpl-{call.commands[0].request_id}"
+
+
+class ChatRenderer(ChunkRenderer):
+    """Chunks of a chat; a branch's text passes through its parser until all further text is content.
+
+    Log-probabilities and token ids are held back with the text: a chunk has those of all tokens since the last chunk.
+    """
+
+    _empty: ChatCompletionChunk
+
+    def __init__(
+        self,
+        asked: ChatRequest,
+        call: Call,
+        model: ModelInfo,
+        include_usage: bool = False,
+        return_tokens: bool = False,
+    ) -> None:
+        empty: ChatCompletionChunk = {
+            "id": chat_id(call),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model.alias,
+            "system_fingerprint": model.build_info,
+            "choices": [],
+        }
+        super().__init__(call, empty, include_usage)
+        self._return_tokens = return_tokens
+        self._branches = [_Branch(asked.parser(stream=True)) for _ in self._specs]
+        self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
+
+    def _chunk(self, choice: ChatChunkChoice, progress: PromptProgress | None = None) -> bytes:
+        chunk: ChatCompletionChunk = {**self._empty, "choices": [choice]}
+        return self._encode(chunk, progress)
+
+    def start(self) -> bytes:
+        role: MessageDelta = {"role": "assistant", "content": None}
+        return b"".join(self._chunk(_choice_of(index, role)) for index in range(len(self._branches)))
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        """Render progress with an empty delta, since clients read the first choice of every chunk."""
+        if type(event) is not Progress:
+            return b""
+        return self._chunk(_choice_of(0, {}), prompt_progress(event))
+
+    def delta(self, event: Delta) -> bytes:
+        branch = self._branches[event.index]
+        if not event.probs and not self._return_tokens and branch.parser.is_plain:
+            return self._before[event.index] + orjson.dumps(event.text) + self._after if event.text else b""
+        branch.probs += event.probs or ()
+        branch.tokens += event.tokens if self._return_tokens else ()
+        return self._pieces(event.index, branch, branch.parser.feed(event.text))
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        branch = self._branches[event.index]
+        data = self._pieces(event.index, branch, branch.parser.end())
+        choice: ChatChunkChoice = {
+            "index": event.index,
+            "delta": {},
+            "logprobs": None,
+            **_chat_ending(event, branch.calls),
+            "seed": self._specs[event.index].seed,
+        }
+        branch.move_details_to(choice)
+        return data + self._chunk(choice)
+
+    def _pieces(self, index: int, branch: _Branch, pieces: list[Piece]) -> bytes:
+        data = b""
+        for piece in pieces:
+            choice = _choice_of(index, branch.delta(piece))
+            branch.move_details_to(choice)
+            data += self._chunk(choice)
+        return data
+
+
+class _Branch:
+    """The state of one branch in a stream."""
+
+    def __init__(self, parser: ReplyParser) -> None:
+        self.parser = parser
+        self.calls = 0
+        self.probs: list[TokenProbs] = []
+        self.tokens: list[int] = []
+
+    def delta(self, piece: Piece) -> MessageDelta:
+        if isinstance(piece, ToolCall):
+            self.calls += 1
+            return {"tool_calls": [{"index": self.calls - 1, **_call(piece)}]}
+        return {"content": piece.text} if isinstance(piece, Content) else {"reasoning_content": piece.text}
+
+    def move_details_to(self, choice: ChatChunkChoice) -> None:
+        """Move the log-probabilities and ids of all tokens since the last chunk into the choice of a new chunk."""
+        if self.probs:
+            choice["logprobs"] = {"content": self.probs}
+        if self.tokens:
+            choice["tokens"] = self.tokens
+        self.probs, self.tokens = [], []
+
+
+def chat_completion(
+    asked: ChatRequest, call: Call, model: ModelInfo, outcome: Outcome, return_tokens: bool = False
+) -> ChatCompletion:
+    """Return the answer of a call that was not streamed."""
+    choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
+    if return_tokens:
+        for choice, branch in zip(choices, outcome.branches, strict=True):
+            choice["tokens"] = branch.tokens
+    return {
+        "id": chat_id(call),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model.alias,
+        "system_fingerprint": model.build_info,
+        "choices": choices,
+        "usage": usage(outcome.done),
+        "timings": timings(outcome.done),
+    }
+
+
+def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice:
+    assert branch.ended is not None  # the engine ends every branch before the request
+    content, reasoning, calls = parse_reply(asked.parser(stream=False), branch.text)
+    if asked.reasoning_format == "deepseek-legacy" and reasoning:
+        content = f"{THINK}{reasoning}{END_THINK}{content}"
+    message: Message = {"role": "assistant", "content": content if content or not calls else None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    logprobs: ChatLogprobs | None = {"content": branch.probs} if branch.probs else None
+    end = _chat_ending(branch.ended, len(calls))
+    return {"index": index, "message": message, "logprobs": logprobs, **end, "seed": branch.seed}
+
+
+def _choice_of(index: int, delta: MessageDelta) -> ChatChunkChoice:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+
+def _call(call: ToolCall) -> CalledTool:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _chat_ending(event: BranchEnded, calls: int) -> ChatEnding:
+    end: ChatEnding = {**ending(event)}
+    if calls and end["finish_reason"] == "stop":
+        end["finish_reason"] = "tool_calls"
+    return end

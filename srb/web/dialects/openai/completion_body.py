@@ -1,0 +1,87 @@
+"""The body of a text completion in the srb and openai dialects: OpenAI's fields besides those of every dialect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from srb.errors import bad_field
+from srb.protocol import Generate, ModelInfo
+from srb.settings import Settings
+from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.fields import Integer, check_between
+from srb.web.calls.echo import Echo, read_back
+from srb.web.context import Web
+
+
+class TextCompletionBody(CompletionBody):
+    """The body of a text completion. With `best_of`, that many branches are sampled per prompt and the `n` best returned."""
+
+    best_of: Integer | None = None
+    echo: bool = False
+    suffix: str = ""
+
+    # Without effect: the server has one model, whatever its name, and does not distinguish users.
+    model: str | None = None
+    user: str | None = None
+    format: Any = None  # chose the dialect, before the body was parsed
+
+    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
+        n = self.count(n)
+        if self.best_of is None:
+            commands = super().commands(settings, n, max_tokens)
+        else:
+            try:
+                check_between(self.best_of, max(n, 1), settings.max_n)
+            except ValueError as error:
+                raise bad_field("best_of", f"{error} (n is {n})") from None
+            commands = CompletionBody.commands(
+                self.model_copy(update={"n": self.best_of}), settings, self.best_of, max_tokens
+            )
+        if self.ranks(n):
+            commands = [_with_logprobs(command) for command in commands]
+        if self.echo and self.wanted_probs >= 0:
+            if self.suffix:
+                raise bad_field("echo", "cannot be used together with logprobs and suffix")
+            commands = [replace(command, prompt_logprobs=True) for command in commands]
+        return commands
+
+    def count(self, default: int) -> int:
+        """Return the number of branches per prompt in the answer."""
+        return default if self.n is None else self.n
+
+    def ranks(self, default: int) -> bool:
+        """Whether more branches are sampled than returned, which needs a ranking after all have ended."""
+        return self.best_of is not None and self.best_of > self.count(default)
+
+    def requests(self, web: Web, n: int, max_tokens: int, stream: bool) -> tuple[list[Generate], list[Echo]]:
+        """Return one Generate per prompt and, with `echo`, one Echo per prompt; the engine is asked for texts of tokens.
+
+        Raise InvalidRequest or NotSupported for a body that cannot be answered, Unavailable if the engine is not ready.
+        """
+        commands = self.commands(web.settings, n, max_tokens)
+        if stream and self.ranks(n):
+            raise bad_field("best_of", "cannot be streamed if it is more than n: the best are known only at the end")
+        echoes = [read_back(web.client, prompt, commands[0].prompt_logprobs) for prompt in self.prompt if self.echo]
+        if self.suffix:
+            model = web.client.check_ready()
+            commands = [_filling_in(command, self.suffix, model, web.settings.spm_infill) for command in commands]
+        return commands, echoes
+
+
+def _filling_in(command: Generate, suffix: str, model: ModelInfo, suffix_first: bool) -> Generate:
+    """Return a command that fills in the text between the prompt and `suffix`, in the model's order of the two."""
+    if not model.has_fill_in_the_middle:
+        raise bad_field("suffix", f"the model {model.alias} has no fill-in-the-middle tokens")
+    begin = (model.bos_id,) if model.add_bos else ()
+    pre, suf, mid = (model.fim[name] for name in ("pre", "suf", "mid"))
+    before, after = (pre, *command.prompt), (suf, suffix)
+    parts = (*after, *before) if suffix_first else (*before, *after)
+    return replace(command, prompt=(*begin, *parts, mid), add_special=False)
+
+
+def _with_logprobs(command: Generate) -> Generate:
+    """Return a command that asks for the tokens' log-probabilities, and so for each branch's mean."""
+    sampling = command.branches[0].sampling
+    sampling = replace(sampling, n_probs=max(sampling.n_probs, 0))
+    return replace(command, branches=tuple(replace(branch, sampling=sampling) for branch in command.branches))

@@ -1,0 +1,245 @@
+"""OpenAI's text completions, rendered as streamed chunks and as one object.
+
+Clients rely on these details: `stop_reason` is the matched stop string or "", an event has one choice, and usage is sent
+once, summed over the branches.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import orjson
+
+from srb.errors import SRBError, from_code
+from srb.protocol import (
+    BranchEnded,
+    Delta,
+    FinishReason,
+    LikelyToken,
+    ModelInfo,
+    Progress,
+    PromptDone,
+    PromptEvent,
+    PromptLogprobs,
+    TokenProbs,
+)
+from srb.web.answers import PromptProgress
+from srb.web.calls.calls import Call
+from srb.web.calls.echo import Echo
+from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.renderer import prompt_progress
+from srb.web.dialects.openai.answers import (
+    Ending,
+    LegacyLogprobs,
+    TextChoice,
+    TextChunkChoice,
+    TextCompletion,
+    TextCompletionChunk,
+)
+from srb.web.dialects.openai.chunks import DONE, ChunkRenderer
+
+# A cancelled branch is cut short like one at its limit. OpenAI has no "error": its streams fail as a whole.
+FINISH_REASONS: dict[str, Literal["stop", "length", "error"]] = {
+    FinishReason.EOS: "stop",
+    FinishReason.WORD: "stop",
+    FinishReason.LIMIT: "length",
+    FinishReason.CANCELLED: "length",
+    FinishReason.ERROR: "error",
+}
+
+
+class CompletionRenderer(ChunkRenderer):
+    """Streamed chunks of `/v1/completions`."""
+
+    _empty: TextCompletionChunk
+
+    def __init__(
+        self,
+        call: Call,
+        model: ModelInfo,
+        include_usage: bool = False,
+        return_tokens: bool = False,
+        echoes: Sequence[Echo] = (),
+        last: bytes = DONE,
+    ) -> None:
+        empty: TextCompletionChunk = {
+            "id": completion_id(call),
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model.alias,
+            "system_fingerprint": model.build_info,
+            "choices": [],
+        }
+        super().__init__(call, empty, include_usage, last)
+        self._commands = {command.request_id: command for command in call.commands}
+        self._return_tokens = return_tokens
+        self._echoes = dict(zip(self._commands, echoes, strict=False))  # all prompts, or none
+        self._prompt_logprobs: dict[str, list[TokenProbs]] = {}
+        self._offsets = [0] * len(self._specs)  # characters sent so far, for text_offset
+        self._before, self._after = self._around(b'"text":', b',"logprobs":null,"finish_reason":null')
+
+    def _chunk(self, choice: TextChunkChoice, progress: PromptProgress | None = None) -> bytes:
+        chunk: TextCompletionChunk = {**self._empty, "choices": [choice]}
+        return self._encode(chunk, progress)
+
+    def start(self) -> bytes:
+        return b"".join(
+            self._echo(request_id, echo, None)
+            for request_id, echo in self._echoes.items()
+            if not self._commands[request_id].prompt_logprobs
+        )
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        if type(event) is Progress:
+            return self._chunk(_empty_choice(self._firsts[event.request_id]), prompt_progress(event))
+        if type(event) is PromptLogprobs:
+            self._prompt_logprobs.setdefault(event.request_id, []).extend(event.probs)
+        elif type(event) is PromptDone and event.request_id in self._prompt_logprobs:
+            echo = self._echoes[event.request_id]
+            return self._echo(event.request_id, echo, echo.label(self._prompt_logprobs.pop(event.request_id)))
+        return b""
+
+    def _echo(self, request_id: str, echo: Echo, probs: list[TokenProbs] | None) -> bytes:
+        """Render a prompt's text as the beginning of each of its choices."""
+        first = self._firsts[request_id]
+        logprobs = legacy_logprobs(probs, 0) if probs else None
+        parts = []
+        for index in range(first, first + len(self._commands[request_id].branches)):
+            self._offsets[index] = len(echo.text)
+            parts.append(self._chunk({"index": index, "text": echo.text, "logprobs": logprobs, "finish_reason": None}))
+        return b"".join(parts)
+
+    def delta(self, event: Delta) -> bytes:
+        index = self._firsts[event.request_id] + event.index
+        if event.probs or self._return_tokens:
+            return self._detailed(index, event)
+        return self._before[index] + orjson.dumps(event.text) + self._after if event.text else b""
+
+    def _detailed(self, index: int, event: Delta) -> bytes:
+        choice: TextChunkChoice = {"index": index, "text": event.text, "logprobs": None, "finish_reason": None}
+        if event.probs:
+            choice["logprobs"] = legacy_logprobs(event.probs, self._offsets[index])
+            self._offsets[index] += sum(len(entry["token"]) for entry in event.probs)
+        if self._return_tokens:
+            choice["tokens"] = event.tokens
+        return self._chunk(choice)
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        index = self._firsts[event.request_id] + event.index
+        seed = self._specs[index].seed
+        return self._chunk({"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed})
+
+
+def completion(
+    call: Call,
+    model: ModelInfo,
+    outcome: Outcome,
+    branches: Sequence[BranchOutcome],
+    *,
+    logprobs: bool = False,
+    return_tokens: bool = False,
+    echoes: Sequence[Echo] = (),
+) -> TextCompletion:
+    """Return the answer of a call that was not streamed.
+
+    `branches` are the outcome's branches to return, equally many per prompt. `echoes` has one entry per prompt if texts
+    begin with their prompts, else none.
+    """
+    each = len(branches) // len(call.commands)
+    choices: list[TextChoice] = []
+    for index, branch in enumerate(branches):
+        command = call.commands[index // each]
+        text, probs = branch.text, branch.probs
+        if echoes:
+            echo = echoes[index // each]
+            text = echo.text + text
+            probs = (
+                echo.label(outcome.prompt_logprobs[command.request_id]) + probs if command.prompt_logprobs else probs
+            )
+        assert branch.ended is not None  # the engine ends every branch before the request
+        choice: TextChoice = {
+            "index": index,
+            "text": text,
+            "logprobs": legacy_logprobs(probs, 0) if logprobs and probs else None,
+            **ending(branch.ended),
+            "seed": branch.seed,
+        }
+        if return_tokens:
+            choice["tokens"] = branch.tokens
+        choices.append(choice)
+    return {
+        "id": completion_id(call),
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": model.alias,
+        "system_fingerprint": model.build_info,
+        "choices": choices,
+        "usage": usage(outcome.done),
+        "timings": timings(outcome.done),
+    }
+
+
+def completion_id(call: Call) -> str:
+    return f"cmpl-{call.commands[0].request_id}"
+
+
+def _empty_choice(index: int) -> TextChunkChoice:
+    return {"index": index, "text": "", "logprobs": None, "finish_reason": None}
+
+
+def ending(event: BranchEnded) -> Ending:
+    """Return the keys of a choice that describe its end."""
+    choice: Ending = {"finish_reason": FINISH_REASONS[event.reason]}
+    if choice["finish_reason"] == "stop":
+        choice["stop_reason"] = event.stopping_word
+    if event.reason == FinishReason.ERROR:
+        choice["error"] = from_code(event.code, event.message).body()["error"]
+    return choice
+
+
+def legacy_logprobs(probs: list[TokenProbs], offset: int) -> LegacyLogprobs:
+    """Return the logprobs object of text completions, with that of chats under `content`.
+
+    `offset` is the index of the first token's text in the choice's text, in characters. A prompt's first token has no
+    probability: its token_logprobs and top_logprobs are null.
+    """
+    offsets = []
+    for entry in probs:
+        offsets.append(offset)
+        offset += len(entry["token"])
+    return {
+        "tokens": [entry["token"] for entry in probs],
+        "token_logprobs": [_logprob(entry) for entry in probs],
+        "top_logprobs": [None if _logprob(entry) is None else _top_logprobs(entry) for entry in probs],
+        "text_offset": offsets,
+        "content": probs,
+    }
+
+
+def _top_logprobs(entry: TokenProbs) -> dict[str, float]:
+    """Return the likely tokens and the chosen one by their texts, the most likely first.
+
+    Of tokens with the same text, the chosen one counts, else the most likely: a client always finds the chosen token's own
+    log-probability under its text. So there may be one entry more than requested, as in OpenAI's answers.
+    """
+    found = {entry["token"]: _known_logprob(entry)}
+    for top in entry.get("top_logprobs") or entry.get("top_probs") or []:
+        if top["id"] != entry["id"]:  # the chosen token's text here may be shorter than its piece
+            found.setdefault(top["token"], _known_logprob(top))
+    return dict(sorted(found.items(), key=lambda pair: pair[1], reverse=True))
+
+
+def _known_logprob(entry: LikelyToken) -> float:
+    logprob = _logprob(entry)
+    assert logprob is not None  # only a prompt's first token has none
+    return logprob
+
+
+def _logprob(entry: LikelyToken) -> float | None:
+    """Return an entry's log-probability, from its probability with post_sampling_probs (-1e9 for 0)."""
+    if "prob" not in entry:
+        return entry["logprob"]
+    return math.log(entry["prob"]) if entry["prob"] > 0 else -1e9

@@ -1,0 +1,78 @@
+"""The openai dialect of text completions, and the choice between it and the srb dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.web.bodies.completion import read_object, without_nulls
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.openai import completion_render
+from srb.web.dialects.openai.answers import CompletionAnswer, CompletionEvent
+from srb.web.dialects.openai.chunks import DONE
+from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.srb import routes as srb
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("openai", __name__)
+
+SRB_KEYS = frozenset({"prompt", "n", "max_tokens", "temperature", "seed", "format"})
+
+
+@routes.post("/v1/completions")
+@operation(TextCompletionBody, CompletionAnswer, CompletionEvent)
+def completions() -> Response:
+    """Continue a prompt, in the srb or the openai dialect."""
+    given = read_object(request)
+    body = without_nulls(given)
+    completions_format = web().settings.completions_format
+    if is_srb(given, completions_format):
+        return srb.answer(body)
+    return answer(body, stream=completions_format == "openai-stream")
+
+
+def is_srb(body: dict[str, Any], completions_format: str) -> bool:
+    """Whether a body is in the srb dialect, by the setting, else its `format`, else its keys (even those with null).
+
+    A client of llama-srb-api sends few keys. Front ends for OpenAI's interface send more, and not all of them send
+    `model` or `stream`.
+    """
+    if completions_format != "auto":
+        return completions_format == "srb"
+    if body.get("format") in ("srb", "openai"):
+        return bool(body["format"] == "srb")
+    return body.keys() <= SRB_KEYS
+
+
+def answer(body: dict[str, Any], stream: bool = False) -> Response:
+    """Answer a completion body in this dialect; several prompts become several requests with one list of choices.
+
+    `stream` applies to a body without that field, for cria's clients: they expect chunks without asking for them, and no
+    `[DONE]`.
+    """
+    asked = TextCompletionBody.parse(body)
+    last = b"" if asked.stream is None else DONE
+    stream = stream if asked.stream is None else asked.stream
+    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict, stream=stream)
+    with web().calls.open(commands, request.environ, streamed=stream) as call:
+        model = web().client.check_ready()
+        if stream:
+            renderer = completion_render.CompletionRenderer(
+                call, model, asked.stream_options.include_usage, asked.return_tokens, echoes, last
+            )
+            return stream_response(call, renderer, asked.ping_interval(web().settings))
+        outcome = gather(call)
+        completion = completion_render.completion(
+            call,
+            model,
+            outcome,
+            outcome.best(asked.count(1), len(commands[0].branches)),
+            logprobs=asked.wanted_probs >= 0,
+            return_tokens=asked.return_tokens,
+            echoes=echoes,
+        )
+        return json_reply(completion)

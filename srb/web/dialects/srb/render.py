@@ -1,0 +1,162 @@
+"""The srb dialect, rendered as the events start, stream, stop and done, and as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, Delta, Done, FinishReason, PromptDone, PromptEvent, PromptLogprobs, TokenProbs
+from srb.web.calls.calls import Call
+from srb.web.calls.echo import Echo
+from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.renderer import Renderer, sse
+from srb.web.dialects.srb.answers import (
+    BranchEnding,
+    DoneEvent,
+    ErrorEvent,
+    SRBCompletion,
+    SRBCompletionChoice,
+    StartEvent,
+    StopEvent,
+)
+
+
+class SRBRenderer(Renderer):
+    """Events of the srb dialect, with the keys of the project's first version, then newer keys."""
+
+    def __init__(self, call: Call, return_tokens: bool = False, echo: Echo | None = None) -> None:
+        super().__init__(call)
+        (self._command,) = call.commands
+        self._call = call
+        self._return_tokens = return_tokens
+        self._echo = echo
+        self._prompt_logprobs: list[TokenProbs] = []
+        self._heads = [b'data: {"event":"stream","index":%d,"text":' % i for i in range(len(self._command.branches))]
+
+    def start(self) -> bytes:
+        command = self._command
+        start: StartEvent = {
+            "event": "start",
+            "count": len(command.branches),
+            "id": command.request_id,
+            "seeds": [branch.seed for branch in command.branches],
+            "prompt_tokens": self._call.mailbox.prompt_tokens[command.request_id],
+        }
+        return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        if type(event) is PromptLogprobs:
+            self._prompt_logprobs += event.probs
+        elif type(event) is PromptDone and self._command.prompt_logprobs:
+            return self._render_prompt()
+        return b""
+
+    def _render_prompt(self) -> bytes:
+        """Render the prompt's text as the beginning of each branch, if `echo` asks for it."""
+        if self._echo is None:
+            return b""
+        rest = orjson.dumps(self._echo.text)
+        if self._command.prompt_logprobs:
+            rest += b',"logprobs":' + orjson.dumps(self._echo.label(self._prompt_logprobs))
+        return b"".join(head + rest + b"}\n\n" for head in self._heads)
+
+    def delta(self, event: Delta) -> bytes:
+        if not event.text and not event.probs and not (self._return_tokens and event.tokens):
+            return b""
+        line = self._heads[event.index] + orjson.dumps(event.text)
+        if self._return_tokens:
+            line += b',"tokens":' + orjson.dumps(event.tokens)
+        if event.probs:
+            line += b',"logprobs":' + orjson.dumps(event.probs)
+        return line + b"}\n\n"
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        stop: StopEvent = {"event": "stop", "index": event.index, **ending(event)}
+        if error is None:
+            return sse(stop)
+        failure: ErrorEvent = {**_error(error), "index": event.index}
+        return sse(failure) + sse(stop)
+
+    def end(self, done: list[Done]) -> bytes:
+        """Render usage and timings, even if every branch failed: each branch's failure has been rendered."""
+        count = len(self._command.branches)
+        said: DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
+        return sse(said)
+
+    def failed(self, error: SRBError) -> bytes:
+        return sse(_error(error))
+
+
+def completion(
+    call: Call,
+    outcome: Outcome,
+    branches: Sequence[BranchOutcome],
+    *,
+    logprobs: bool = False,
+    return_tokens: bool = False,
+    echo: Echo | None = None,
+) -> SRBCompletion:
+    """Return the answer of a call that was not streamed; `branches` are the outcome's branches to return."""
+    (command,) = call.commands
+    completions = []
+    for index, branch in enumerate(branches):
+        choice = _choice(index, branch)
+        probs = branch.probs
+        if echo is not None:
+            choice["text"] = echo.text + branch.text
+            probs = (
+                echo.label(outcome.prompt_logprobs[command.request_id]) + probs if command.prompt_logprobs else probs
+            )
+        if return_tokens:
+            choice["tokens"] = branch.tokens
+        if logprobs and probs:
+            choice["logprobs"] = probs
+        completions.append(choice)
+    return {
+        "id": command.request_id,
+        "completions": completions,
+        "seeds": [branch.seed for branch in branches],
+        "usage": usage(outcome.done),
+        "timings": timings(outcome.done),
+    }
+
+
+def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
+    assert branch.ended is not None  # the engine ends every branch before the request
+    said = ending(branch.ended)
+    choice: SRBCompletionChoice = {
+        "index": index,
+        "text": branch.text,
+        "length": said["length"],
+        "stop": said["stop"],
+        "reason": said["reason"],
+        "stopping_word": said["stopping_word"],
+    }
+    if "truncated" in said:
+        choice["truncated"] = said["truncated"]
+    if "logprob" in said:
+        choice["logprob"] = said["logprob"]
+    if branch.error:
+        choice["error"] = {"code": branch.error.code, "message": branch.error.message}
+    return choice
+
+
+def ending(event: BranchEnded) -> BranchEnding:
+    """Return the keys of this dialect that describe a branch's end."""
+    said: BranchEnding = {
+        "length": event.length,
+        "stop": 1 if event.reason in (FinishReason.EOS, FinishReason.WORD) else 0,
+        "reason": FinishReason(event.reason),
+        "stopping_word": event.stopping_word,
+    }
+    if event.truncated:
+        said["truncated"] = True
+    if event.logprob is not None:
+        said["logprob"] = event.logprob
+    return said
+
+
+def _error(error: SRBError) -> ErrorEvent:
+    return {"event": "error", "code": error.code, "message": error.message}

@@ -1,0 +1,53 @@
+"""The route of the srb dialect: many branches of one prompt, streamed together, one event per token and branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.errors import bad_field
+from srb.web.bodies.completion import read_body
+from srb.web.calls.calls import Call
+from srb.web.calls.echo import Echo
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+from srb.web.dialects.srb.render import SRBRenderer, completion
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("srb", __name__)
+
+
+@routes.post("/v1/srb/completions")
+@operation(TextCompletionBody, SRBCompletion, SRBEvent)
+def completions() -> Response:
+    """Continue a prompt with many branches; streamed, unless the body has `"stream": false`."""
+    return answer(read_body(request))
+
+
+def answer(body: dict[str, Any]) -> Response:
+    """Answer a completion body in this dialect, with a stream unless the body has `"stream": false`."""
+    settings = web().settings
+    asked = TextCompletionBody.parse(body)
+    if len(asked.prompt) != 1:
+        raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
+    stream = asked.stream is not False
+    commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens, stream)
+    echo = echoes[0] if echoes else None
+    with web().calls.open(commands, request.environ, streamed=stream) as call:
+        if not stream:
+            return _complete(call, asked, echo)
+        return stream_response(call, SRBRenderer(call, asked.return_tokens, echo), asked.ping_interval(settings))
+
+
+def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None) -> Response:
+    outcome = gather(call)
+    branches = outcome.best(asked.count(web().settings.n), len(call.commands[0].branches))
+    answer = completion(
+        call, outcome, branches, logprobs=asked.wanted_probs >= 0, return_tokens=asked.return_tokens, echo=echo
+    )
+    return json_reply(answer)

@@ -1,0 +1,178 @@
+"""Routes for operators, load balancers and visitors: health, models, metrics, the page at /."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, request, send_from_directory
+
+from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
+from srb.protocol import ModelInfo
+from srb.web.answers import JSONObject
+from srb.web.context import web
+from srb.web.dialects.llamacpp.answers import CurrentModel, Health
+from srb.web.dialects.llamacpp.server import slot_shape
+from srb.web.metrics import CONTENT_TYPE
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("ops", __name__)
+
+STATIC = Path(__file__).parents[1] / "static"
+STARTED = int(time.time())  # of this worker, in Unix seconds
+_OK: Health = {"status": "ok"}
+HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
+
+
+@routes.get("/health")
+@routes.get("/v1/health")
+@operation(answer=Health, query=("include_slots", "fail_on_no_slot"))
+def health() -> Response:
+    """Report whether the server is ready, how many branches run, and how many more a request could start now.
+
+    A full server is healthy, since requests wait in the queue; with `?fail_on_no_slot` it is answered 503.
+    """
+    try:
+        web().client.check_ready()
+    except Unavailable as error:
+        return _not_ready(error)
+    try:
+        stats = web().client.stats(HEALTH_DEADLINE)
+    except Unavailable as error:
+        if type(error) is not Unavailable:
+            raise
+        web().client.check_not_hung()
+        return json_reply(_OK)  # busy with one long step
+    processing = int(stats["branches_running"])
+    idle = int(stats["branches_room"])
+    body: Health = {
+        "status": "ok" if idle > 0 else "no slot available",
+        "slots_idle": idle,
+        "slots_processing": processing,
+    }
+    settings = web().settings
+    has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
+    if "include_slots" in request.args and settings.slots and not has_keys:
+        body["slots"] = [slot_shape(slot) for slot in web().client.slots()]
+    return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
+
+
+def _not_ready(error: Unavailable) -> Response:
+    """Say why requests are not answered, with the word of 2024 beside the error."""
+    status = "loading model" if isinstance(error, EngineLoading) else "error"
+    reply = json_reply({"status": status, **error.body()}, error.http_status)
+    if error.retry_after is not None:
+        reply.headers["Retry-After"] = str(error.retry_after)
+    return reply
+
+
+@routes.get("/livez")
+@operation(answer=Health)
+def alive() -> Response:
+    """Report that this worker answers, whatever the engine's state."""
+    return json_reply(_OK)
+
+
+@routes.get("/models")
+@routes.get("/v1/models")
+@operation(answer=JSONObject)
+def models() -> Response:
+    """List the one model, in OpenAI's form and in Ollama's."""
+    model = web().client.check_ready()
+    brief = {
+        "name": model.alias, "model": model.alias, "modified_at": "", "size": str(model.size), "digest": "",
+        "type": "model", "description": model.description, "tags": [], "capabilities": ["completion"], "parameters": "",
+        "details": {
+            "parent_model": "", "format": "gguf", "family": model.architecture, "families": [model.architecture],
+            "parameter_size": str(model.n_params), "quantization_level": model.ftype,
+        },
+    }  # fmt: skip
+    return json_reply({"object": "list", "data": [_listed(model)], "models": [brief]})
+
+
+@routes.get("/models/<path:name>")
+@routes.get("/v1/models/<path:name>")
+@operation(answer=JSONObject)
+def one_model(name: str) -> Response:
+    """Describe the model by one of its names, as OpenAI's SDKs retrieve it."""
+    model = web().client.check_ready()
+    if name not in (model.alias, *web().settings.model_aliases):
+        raise NotFound(f"The model '{name}' does not exist; this server has '{model.alias}'")
+    return json_reply(_listed(model))
+
+
+def _listed(model: ModelInfo) -> dict[str, Any]:
+    meta: dict[str, Any] = {
+        name: getattr(model, name)
+        for name in ("vocab_type", "n_vocab", "n_ctx", "n_ctx_train", "n_embd", "n_params", "size")
+    }
+    return {
+        "id": model.alias,
+        "aliases": web().settings.model_aliases,
+        "tags": web().settings.model_tags,
+        "object": "model",
+        "created": STARTED,
+        "owned_by": "llamacpp",
+        "meta": {**meta, "ftype": model.ftype},
+    }
+
+
+@routes.get("/v1/internal/model/info")
+@operation(answer=CurrentModel)
+def current_model() -> Response:
+    """Name the model and the LoRA adapters in force, as text-generation-webui does."""
+    adapters = [Path(each["path"]).stem for each in web().client.adapters() if each["scale"]]
+    model = web().client.check_ready()
+    answer: CurrentModel = {"model_name": model.alias, "lora_names": adapters, "loader": "llama.cpp"}
+    return json_reply(answer)
+
+
+@routes.get("/metrics")
+@operation(media_type="text/plain")
+def prometheus() -> Response:
+    """Show counters and gauges of the engine and the web workers, as Prometheus text.
+
+    The engine's numbers are missing while it is unreachable or too busy to answer; its state is always present.
+    """
+    if not web().settings.metrics:
+        raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
+    client = web().client
+    try:
+        stats = client.stats()
+    except Unavailable:
+        stats = {}
+    text = web().metrics.render(stats, **client.engine_status())
+    response = Response(text, content_type=CONTENT_TYPE)
+    response.headers["Process-Start-Time-Unix"] = str(STARTED)
+    return response
+
+
+@routes.get("/")
+@operation(media_type="text/html")
+def front_door() -> Response:
+    """Show a page with a command to try."""
+    if not web().settings.ui:
+        raise NotFound("File Not Found")
+    return Response(FRONT_DOOR.format(port=web().settings.port), mimetype="text/html")
+
+
+@routes.get("/completion.js")
+@operation(media_type="text/javascript")
+def script() -> Response:
+    """Serve a JavaScript module for pages, with the functions of llama-server's module."""
+    if not web().settings.ui:
+        raise NotFound("File Not Found")
+    return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")
+
+
+FRONT_DOOR = """<!doctype html>
+<meta charset="utf-8">
+<title>SRB</title>
+<h1>SRB: one prompt, many continuations</h1>
+<p>The server is running. Try it:</p>
+<pre>curl -N http://localhost:{port}/v1/completions -d '{{"prompt": "Once upon a time,", "n": 8}}'</pre>
+<p>OpenAI clients: base URL <code>/v1</code>, any API key, any model name.
+See also <a href="/v1/models">/v1/models</a>, <a href="/health">/health</a>, <a href="/metrics">/metrics</a>.</p>
+"""

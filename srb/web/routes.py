@@ -1,0 +1,25 @@
+"""Every blueprint of the server: the dialects' and the operators'."""
+
+from flask import Blueprint
+
+from srb.web.dialects.legacy import routes as legacy
+from srb.web.dialects.llamacpp import completions as llamacpp
+from srb.web.dialects.llamacpp import embeddings, server, tokens
+from srb.web.dialects.openai import chat
+from srb.web.dialects.openai import completions as openai
+from srb.web.dialects.srb import routes as srb
+from srb.web.ops import openapi_route as openapi
+from srb.web.ops import routes as ops
+
+BLUEPRINTS: tuple[Blueprint, ...] = (
+    srb.routes,
+    openai.routes,
+    chat.routes,
+    llamacpp.routes,
+    legacy.routes,
+    tokens.routes,
+    embeddings.routes,
+    server.routes,
+    ops.routes,
+    openapi.routes,
+)

@@ -1,0 +1,73 @@
+"""Defaults for a GPU are for models that lie on one, whatever the build of llama.cpp could do."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import llama_cpp as lib
+import pytest
+
+from srb.engine.llama import params
+from srb.engine.llama.devices import DeviceType, device_types
+from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, uses_gpu
+from srb.settings import Settings
+
+CPU, GPU, IGPU, ACCEL = DeviceType.CPU, DeviceType.GPU, DeviceType.IGPU, DeviceType.ACCEL
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set the devices of a build that could offload to a GPU."""
+
+    def have(*kinds: int) -> None:
+        monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: True)
+        monkeypatch.setattr(params, "device_types", lambda: list(kinds))
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("kinds", "n_gpu_layers", "expected"),
+    [
+        ((CPU,), -1, False),  # as a build with RPC finds it, where no server is given
+        ((), -1, False),
+        ((ACCEL, CPU), -1, False),
+        ((GPU, CPU), -1, True),
+        ((GPU, GPU, CPU), 7, True),
+        ((IGPU, CPU), -1, True),
+        ((GPU, CPU), 0, False),
+    ],
+)
+def test_a_gpu_counts_only_if_ggml_finds_one(
+    devices: Callable[..., None], kinds: tuple[int, ...], n_gpu_layers: int, expected: bool
+) -> None:
+    devices(*kinds)
+    assert uses_gpu(Settings(n_gpu_layers=n_gpu_layers)) is expected
+
+
+@pytest.mark.parametrize(("kinds", "most"), [((CPU,), CPU_SEQUENCES), ((GPU, CPU), MAX_SEQUENCES - 1)])
+def test_a_build_that_could_offload_has_the_defaults_of_the_devices_it_finds(
+    devices: Callable[..., None], gguf: Callable[[str], Path], kinds: tuple[int, ...], most: int
+) -> None:
+    devices(*kinds)
+    model = LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=1024, threads=1))
+    try:
+        assert model.n_seq_max == most
+        assert model.is_on_gpu is (GPU in kinds)
+    finally:
+        model.close()
+
+
+def test_the_devices_of_this_machine_are_found() -> None:
+    kinds = device_types()
+    assert CPU in kinds
+    assert set(kinds) <= set(DeviceType)
+
+
+def test_devices_match_ggmls_search_by_type() -> None:
+    by_type = lib.llama_cpp._lib.ggml_backend_dev_by_type
+    by_type.restype, by_type.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    assert {kind for kind in DeviceType if by_type(kind)} == set(device_types())

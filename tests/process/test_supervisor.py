@@ -1,0 +1,136 @@
+"""The supervisor keeps exactly one engine alive, and ends with the server that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import textwrap
+from pathlib import Path
+
+from tests.process.conftest import SUPERVISOR, Connect, Start
+from tests.processes import PYTHON, Process, brief, children, endless, engine_with, is_alive, status, wait_for
+
+
+def engine_pid(supervisor: Process) -> int:
+    """The pid of the supervisor's engine, once it runs."""
+    [pid] = wait_for(lambda: children(supervisor.pid), "the supervisor has started an engine")
+    return pid
+
+
+def test_a_killed_engine_is_started_again(start: Start, connect: Connect, runtime: Path) -> None:
+    supervisor = start(*SUPERVISOR)
+    first = connect().ready()
+    wait_for(lambda: status(runtime)["state"] == "running", "the status says so")
+    killed = engine_pid(supervisor)
+    os.kill(killed, signal.SIGKILL)
+    assert first.is_closed()
+    wait_for(lambda: killed not in children(supervisor.pid) and children(supervisor.pid), "there is another engine")
+    connect().ready().send(brief("a"))
+    assert "SIGKILL" in supervisor.logs
+
+
+def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_started_again(
+    start: Start, connect: Connect, runtime: Path, tmp_path: Path
+) -> None:
+    """The first engine hangs in its first decode; the second finds the mark that it left and does not."""
+    mark = tmp_path / "mark"
+    hang = f"""
+    import ctypes, pathlib
+    model, mutex, lock = FakeModel(), ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
+    mark = pathlib.Path({str(mark)!r})
+    if not mark.exists():
+        mark.touch()
+        model.decode = lambda batch: lock(mutex) or lock(mutex)
+    """
+    _, _, script = engine_with(hang)
+    supervise = f"""
+    import sys
+    from srb.engine.process import supervisor
+    popen = supervisor.subprocess.Popen
+    supervisor.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
+    sys.exit(supervisor.main([]))
+    """
+    supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=8)
+    worker = connect().ready()
+    worker.send(endless("a"))
+    assert worker.is_closed()
+    assert "tokens takes longer than" in supervisor.logs
+    assert "SIGABRT" in wait_for(
+        lambda: "restarting in" in supervisor.logs and supervisor.logs, "the restart is logged"
+    )
+    connect().ready().send(brief("b"))
+    wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")
+
+
+def test_stopping_the_supervisor_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:
+    supervisor = start(*SUPERVISOR)
+    connect().ready()
+    engine = engine_pid(supervisor)
+    assert supervisor.stop() == 0
+    assert not is_alive(engine)
+    assert not runtime.exists()
+
+
+def test_an_engine_that_does_not_exit_is_killed_and_its_files_removed(
+    start: Start, connect: Connect, runtime: Path
+) -> None:
+    supervisor = start(*SUPERVISOR)
+    connect().ready()
+    engine = engine_pid(supervisor)
+    os.kill(engine, signal.SIGSTOP)
+    assert supervisor.stop() == 0
+    assert not is_alive(engine)
+    assert not runtime.exists()
+
+
+def test_the_engine_ends_with_a_killed_supervisor(start: Start, connect: Connect) -> None:
+    supervisor = start(*SUPERVISOR)
+    connect().ready()
+    engine = engine_pid(supervisor)
+    supervisor.stop(signal.SIGKILL)
+    wait_for(lambda: not is_alive(engine), "the engine has ended too")
+
+
+def test_supervisor_and_engine_end_with_a_killed_parent(start: Start, connect: Connect, runtime: Path) -> None:
+    script = """
+    import os, subprocess, sys, time
+    subprocess.Popen([sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid())])
+    time.sleep(10_000)
+    """
+    parent = start(PYTHON, "-c", textwrap.dedent(script))
+    connect().ready()
+    [supervisor] = children(parent.pid)
+    [engine] = children(supervisor)
+    parent.stop(signal.SIGKILL)
+    wait_for(lambda: not is_alive(supervisor) and not is_alive(engine), "both have ended")
+    assert not runtime.exists()
+
+
+def test_a_model_that_cannot_be_loaded_is_not_tried_again(start: Start, runtime: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(range(200)))
+    supervisor = start(*SUPERVISOR, model=broken)
+    wait_for(lambda: status(runtime)["state"] == "failed", "the status says so")
+    assert str(broken) in status(runtime)["message"]
+    wait_for(lambda: not children(supervisor.pid), "the engine has ended")
+    assert supervisor.stop() == 0
+    assert supervisor.logs.count("srb: ") == 1
+    assert not runtime.exists()
+
+
+def test_an_upgrades_supervisor_takes_over_when_the_old_one_leaves(
+    start: Start, connect: Connect, runtime: Path
+) -> None:
+    old = start(*SUPERVISOR)
+    old_pid = connect().ready().stats() and engine_pid(old)
+    wait_for(lambda: status(runtime)["state"] == "running", "the old engine runs")
+    new = start(*SUPERVISOR, log="new.log")
+    wait_for(lambda: "another engine" in new.logs, "the new engine waits")
+    assert status(runtime)["state"] == "running"
+    assert old.stop() == 0
+    assert not is_alive(old_pid)
+    connect().ready()
+    wait_for(lambda: status(runtime)["state"] == "running", "the new engine runs")
+    assert new.logs.count("another engine") == 1
+    assert new.stop() == 0
+    assert not runtime.exists()

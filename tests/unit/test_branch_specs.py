@@ -1,0 +1,48 @@
+"""Commands that make no sense are refused by name before the decode thread sees them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.preparing import Preparer
+from srb.errors import InvalidRequest
+from srb.protocol import BranchSpec, ContextShift, Generate
+
+COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"branches": ()}, "n"),
+        ({"branches": (BranchSpec(-1),)}, "seed"),
+        ({"branches": (BranchSpec(2**32 - 1),)}, "seed"),
+        ({"branches": (BranchSpec(True),)}, "seed"),
+        ({"branches": (BranchSpec(1), BranchSpec(2, max_tokens=-2))}, "max_tokens"),
+        ({"branches": (BranchSpec(1, max_tokens="5"),)}, "max_tokens"),  # type: ignore[arg-type]
+        ({"branches": (BranchSpec(1, min_tokens=1.5),)}, "min_tokens"),  # type: ignore[arg-type]
+        ({"branches": (BranchSpec(1, n_indent=-1),)}, "n_indent"),
+        ({"branches": (BranchSpec(1, t_max_predict_ms=-2),)}, "t_max_predict_ms"),
+        ({"branches": (BranchSpec(1, stop=(7,)),)}, "stop"),  # type: ignore[arg-type]
+        ({"prompt": (10**9,)}, "prompt"),
+        ({"lora": ((3, 1.0),)}, "lora"),
+        ({"shift": ContextShift(-2)}, "n_keep"),
+    ],
+)
+def test_invalid_branches_are_refused_naming_their_field(changes: dict[str, Any], field: str) -> None:
+    model = FakeModel()
+    with pytest.raises(InvalidRequest, match=f"^Field '{field}': ") as refusal:
+        Preparer(model, None).request(replace(COMMAND, **changes))
+    assert refusal.value.extra == {"param": field}
+    assert model.open_samplers == 0
+
+
+def test_the_smallest_and_largest_allowed_fields_are_accepted() -> None:
+    most = BranchSpec(2**32 - 2, max_tokens=-1, stop=("a", ""), t_max_predict_ms=-1)
+    request = Preparer(FakeModel(), None).request(replace(COMMAND, branches=(BranchSpec(0, max_tokens=0), most)))
+    assert len(request.branches) == 2
+    request.close()

@@ -1,0 +1,262 @@
+"""Requests that are being prepared hold up no cancel and no question, and each ends once, whatever crosses it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from srb.engine.process import intake as module
+from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem
+from srb.errors import InvalidRequest
+from srb.protocol import BranchSpec, Cancel, Detokenize, Generate, GetSlots, Rejected, Reply, StateAction, Tokenize
+from tests.processes import DEADLINE
+
+
+class Prepared:
+    """A prepared command; it has to be submitted or closed."""
+
+    def __init__(self, command: Any) -> None:
+        self.command = command
+        self.is_closed = threading.Event()
+
+    def close(self) -> None:
+        assert not self.is_closed.is_set()
+        self.is_closed.set()
+
+
+class SlowEngine:
+    """An engine that prepares a command when the test lets it, and refuses those whose name is "bad"."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(0)
+        self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.made: list[Prepared] = []
+
+    def prepare(self, command: Any) -> Prepared:
+        self.begun.put(command.request_id)
+        assert self.gate.acquire(timeout=DEADLINE)
+        if command.request_id == "bad":
+            raise InvalidRequest("bad")
+        if command.request_id == "bug":
+            raise ZeroDivisionError
+        self.made.append(Prepared(command))
+        return self.made[-1]
+
+    def tokenize(self, parts: Any, *_: bool) -> list[int]:
+        if parts == ("slow",):
+            self.begun.put("tokens")
+            assert self.gate.acquire(timeout=DEADLINE)
+        return [len(parts)]
+
+    def detokenize(self, tokens: Any, special: bool) -> list[bytes]:
+        return [b"x"] * len(tokens)
+
+
+class Line:
+    """A connection that puts sent events into a queue."""
+
+    def __init__(self) -> None:
+        self.sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def send(self, events: list[Any]) -> None:
+        for event in events:
+            self.sent.put(event)
+
+
+class Desk:
+    """An Intake that is open, its engine and one connection."""
+
+    def __init__(self) -> None:
+        self.engine, self.line, self.intake = SlowEngine(), Line(), Intake()
+        self.intake.open(self.engine)
+
+    def take(self, *commands: Any) -> None:
+        for command in commands:
+            self.intake.take(self.line, command)  # type: ignore[arg-type]
+
+    def generate(self, request_id: str, prompt: str = "a", n: int = 2) -> None:
+        self.take(Generate(request_id, (prompt,), tuple(BranchSpec(seed) for seed in range(n))))
+
+    def next_item(self) -> Any:
+        return self.intake.inbox.get(timeout=DEADLINE)
+
+    def next_event(self) -> Any:
+        return self.line.sent.get(timeout=DEADLINE)
+
+    def begun(self) -> str:
+        return self.engine.begun.get(timeout=DEADLINE)
+
+    def lose(self) -> None:
+        self.intake.disconnect(self.line)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.engine.gate.release(1000)
+    made.intake.refuse_all()
+
+
+def test_queries_and_cancels_do_not_wait_for_a_request_in_preparation(desk: Desk) -> None:
+    desk.generate("slow")
+    desk.begun()
+    desk.take(GetSlots("slots"), Cancel("another"), Tokenize("t", ("a",), True, True), Detokenize("d", (1, 2)))
+    assert isinstance(desk.next_item(), QueryItem)
+    assert desk.next_item() == CancelItem(desk.line, Cancel("another"))  # type: ignore[arg-type]
+    assert desk.next_event() == Reply("t", [1])
+    assert desk.next_event() == Reply("d", ["x", "x"])
+
+
+def test_queries_and_cancels_do_not_wait_for_a_long_tokenization(desk: Desk) -> None:
+    desk.take(Tokenize("t", ("slow",), True, True), GetSlots("slots"))
+    desk.begun()
+    assert isinstance(desk.next_item(), QueryItem)
+    desk.generate("a")
+    assert desk.begun() == "a"
+    desk.engine.gate.release(2)
+    assert {desk.next_item().request_id, desk.next_event().request_id} == {"a", "t"}
+
+
+def test_requests_reach_the_inbox_in_their_order(desk: Desk) -> None:
+    for name in "abcde":
+        desk.generate(name)
+    desk.engine.gate.release(5)
+    assert [desk.next_item().request_id for _ in range(5)] == list("abcde")
+
+
+def test_a_request_that_is_cancelled_while_it_is_prepared_ends_at_once_and_leaves_nothing(desk: Desk) -> None:
+    desk.generate("a")
+    desk.begun()
+    desk.take(Cancel("a"))
+    assert desk.next_event().code == "cancelled"
+    desk.generate("b")
+    desk.engine.gate.release(2)
+    assert desk.next_item().request_id == "b"
+    assert desk.engine.made[0].is_closed.wait(DEADLINE)
+    assert desk.line.sent.empty()
+    assert desk.intake.inbox.empty()
+
+
+def test_a_request_that_is_cancelled_before_its_turn_is_never_prepared(desk: Desk) -> None:
+    for name in "abc":
+        desk.generate(name)
+    desk.begun()
+    desk.take(Cancel("b"))
+    assert desk.next_event() == Rejected("b", "cancelled", "the request was cancelled", {})
+    desk.engine.gate.release(3)
+    assert [desk.next_item().request_id for _ in range(2)] == ["a", "c"]
+    assert [each.command.request_id for each in desk.engine.made] == ["a", "c"]
+
+
+def test_cancels_of_single_branches_follow_their_request(desk: Desk) -> None:
+    desk.generate("a", n=3)
+    desk.begun()
+    desk.take(Cancel("a", 2), Cancel("a", 0))
+    assert desk.intake.inbox.empty()
+    desk.engine.gate.release()
+    items = [desk.next_item() for _ in range(3)]
+    assert isinstance(items[0], SubmitItem)
+    assert [item.command.index for item in items[1:]] == [2, 0]
+    desk.take(Cancel("a"))
+    assert desk.next_item().command == Cancel("a")
+
+
+@pytest.mark.parametrize(("name", "code"), [("bad", "invalid_request"), ("bug", "internal_error")])
+def test_a_request_that_cannot_be_prepared_is_refused_and_the_next_one_served(desk: Desk, name: str, code: str) -> None:
+    desk.generate(name)
+    desk.generate("good")
+    desk.engine.gate.release(2)
+    assert (desk.next_event().request_id, desk.next_item().request_id) == (name, "good")
+
+
+def test_an_id_that_is_being_prepared_is_in_use(desk: Desk) -> None:
+    desk.generate("a")
+    desk.generate("a")
+    assert desk.next_event().code == "invalid_request"
+    desk.engine.gate.release(2)
+    assert desk.next_item().request_id == "a"
+
+
+def test_a_lost_connection_puts_nothing_into_the_inbox_after_its_disconnect(desk: Desk) -> None:
+    desk.generate("a")
+    desk.generate("b")
+    desk.begun()
+    desk.lose()
+    assert desk.next_item() == DisconnectItem(desk.line)  # type: ignore[arg-type]
+    desk.engine.gate.release(2)
+    for thread in threading.enumerate():
+        if thread.name == "requests":
+            thread.join(DEADLINE)
+    assert [each.is_closed.is_set() for each in desk.engine.made] == [True]  # the one that had begun
+    assert desk.intake.inbox.empty()
+
+
+def test_requests_in_lanes_are_refused_when_the_engine_stops(desk: Desk) -> None:
+    desk.generate("a")
+    desk.generate("b")
+    desk.begun()
+    desk.intake.refuse_all()
+    assert [desk.next_event().code for _ in range(2)] == ["shutting_down"] * 2
+    desk.generate("c")
+    assert desk.next_event() == Rejected("c", "shutting_down", "the server is shutting down", {})
+    desk.engine.gate.release(2)
+    assert desk.intake.inbox.empty()
+
+
+def test_texts_that_wait_have_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 10_000)
+    desk.generate("a", "x" * 20_000)  # one alone always may
+    desk.generate("b", "x")
+    assert desk.next_event().code == "queue_full"
+    desk.engine.gate.release()
+    assert desk.next_item().request_id == "a"
+    desk.generate("c", "x")
+    desk.take(StateAction("s", "erase", "", 0))
+    desk.engine.gate.release(2)
+    assert [desk.next_item().request_id for _ in range(2)] == ["c", "s"]
+
+
+def test_before_the_model_is_loaded_everything_is_refused() -> None:
+    closed, line = Intake(), Line()
+    for command in (Generate("g", ("a",), (BranchSpec(1),)), Tokenize("t", ("a",), True, True), GetSlots("s")):
+        closed.take(line, command)  # type: ignore[arg-type]
+        assert line.sent.get(timeout=DEADLINE) == Rejected(
+            command.request_id, "loading", "the model is being loaded", {}
+        )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_request_ends_once_whenever_it_is_cancelled(seed: int) -> None:
+    """The test plays the decode thread: a submitted request ends when it is cancelled."""
+    random, desk = Random(seed), Desk()
+    ids, ends = [str(number) for number in range(60)], Counter[str]()
+    desk.engine.gate.release(60)
+    for request_id in ids:
+        desk.generate(request_id)
+        if random.random() < 0.7:
+            desk.take(*(Cancel(random.choice(ids[max(0, int(request_id) - 5) : int(request_id) + 1])) for _ in "ab"))
+    for request_id in ids:
+        desk.take(Cancel(request_id))
+    desk.lose()
+    running: dict[str, Any] = {}
+    while not isinstance(item := desk.next_item(), DisconnectItem):
+        if isinstance(item, SubmitItem):
+            running[item.request_id] = item.request
+        elif item.command.request_id in running:
+            running.pop(item.command.request_id).close()
+            ends[item.command.request_id] += 1
+    while not desk.line.sent.empty():
+        ends[desk.line.sent.get().request_id] += 1
+    assert not running
+    assert ends == Counter(ids)
+    for thread in threading.enumerate():
+        if thread.name == "requests":
+            thread.join(DEADLINE)
+    assert all(each.is_closed.is_set() for each in desk.engine.made)

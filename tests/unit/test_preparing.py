@@ -1,0 +1,153 @@
+"""Preparing a command: what can be refused without work is, and branches with the same settings share the work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel, FakeSampler
+from srb.engine.preparing import Preparer
+from srb.engine.process.state_folder import StateFolder
+from srb.errors import ContextExceeded, InvalidRequest
+from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams
+
+
+@pytest.fixture
+def model() -> FakeModel:
+    return FakeModel(n_ctx=64)
+
+
+def forbid_reading(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> list[int]:
+        raise AssertionError("the text was read")
+
+    monkeypatch.setattr(model, "tokenize", read)
+
+
+def test_the_longest_text_that_may_fit_is_read(model: FakeModel) -> None:
+    request = Preparer(model, None).request(Generate("a", (" remembered" * 60,), (BranchSpec(1),)))
+    assert len(request.prefix.tokens) == 61  # each word is as long as any token
+    request.close()
+
+
+@pytest.mark.parametrize("prompt", [("x" * 64 * 11,), (5, "x" * 62 * 11, "é" * 11)])
+def test_a_text_that_can_never_fit_is_refused_without_being_read(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch, prompt: tuple[Any, ...]
+) -> None:
+    assert model.max_piece_bytes == len(" remembered") == 11
+    forbid_reading(model, monkeypatch)
+    with pytest.raises(ContextExceeded, match=r"has at least 6[45] tokens and the context holds 64") as caught:
+        Preparer(model, None).request(Generate("a", prompt, (BranchSpec(1),)))
+    assert caught.value.extra["n_ctx"] == 64
+    assert caught.value.extra["n_prompt_tokens"] in (64, 65)
+
+
+def test_a_prompt_of_token_ids_is_checked_by_its_exact_length(model: FakeModel) -> None:
+    with pytest.raises(ContextExceeded, match="the prompt has 64 tokens"):
+        Preparer(model, None).request(Generate("a", (5,) * 64, (BranchSpec(1),)))
+
+
+def test_a_text_without_a_beginning_begins_with_bos_though_the_vocabulary_puts_it_nowhere(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "tokenize", lambda *_: [])
+    request = Preparer(model, None).request(Generate("a", ("",), (BranchSpec(1),)))
+    assert request.prefix.tokens == [model.bos_id] == [0]
+    request.close()
+
+
+def test_where_there_is_no_bos_an_empty_prompt_is_refused(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "tokenize", lambda *_: [])
+    model.bos_id = -1
+    with pytest.raises(InvalidRequest, match="Field 'prompt': is empty, and the vocabulary has no token") as caught:
+        Preparer(model, None).request(Generate("a", ("",), (BranchSpec(1),)))
+    assert caught.value.extra["param"] == "prompt"
+    assert model.open_samplers == 0
+
+
+def test_a_bias_beyond_the_vocabulary_is_skipped_and_told_once(
+    model: FakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    preparer = Preparer(model, None)
+    samplers = []
+    for beyond in (model.n_vocab, 50256):
+        sampling = SamplingParams(temperature=0, logit_bias=((beyond, None), (7, 1000.0)))
+        request = preparer.request(Generate("a", ("the",), (BranchSpec(1, sampling=sampling),)))
+        samplers += [branch.sampler for branch in request.branches]
+        request.close()
+    assert [sampler._params.logit_bias for sampler in samplers] == [((7, 1000.0),)] * 2
+    [record] = caplog.records
+    assert f"token id {model.n_vocab} is not in the vocabulary (0 to {model.n_vocab - 1})" in record.getMessage()
+
+
+def test_control_tokens_have_their_text_only_where_it_is_wanted(model: FakeModel) -> None:
+    tokens = [model.bos_id, *model.tokenize("a king", False, False)]
+    assert b"".join(Preparer(model, None).detokenize(tokens)) == b"<s>a king"
+    assert b"".join(Preparer(model, None).detokenize(tokens, special=False)) == b"a king"
+
+
+def test_inputs_of_embeddings_and_rankings_are_refused_without_being_read(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid_reading(model, monkeypatch)
+    with pytest.raises(InvalidRequest, match="Field 'input': is too large to process: at least 909 tokens"):
+        Preparer(model, None).embedding(Embed("a", (("a",), ("x" * 9999,))))
+    with pytest.raises(InvalidRequest, match="Field 'documents': is too large to process: at least"):
+        Preparer(model, None).embedding(Rerank("a", "x", ("x", "x" * 9999)))
+
+
+def test_one_sampler_is_built_for_each_set_of_parameters(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    new_sampler = model.new_sampler
+    monkeypatch.setattr(model, "new_sampler", lambda params, *a: built.append(params) or new_sampler(params, *a))
+    hot, cold = (SamplingParams(temperature=t, logit_bias=((7, 1.0),)) for t in (1.0, 0.5))
+    same = SamplingParams(temperature=1.0, logit_bias=((7, 1.0),))
+    specs = tuple(BranchSpec(seed, sampling=(hot, cold, same)[seed % 3]) for seed in range(12))
+    request = Preparer(model, None).request(Generate("a", ("the",), specs))
+    assert built == [hot, cold]
+    assert model.open_samplers == 12
+    request.close()
+    assert model.open_samplers == 0
+
+
+def test_a_request_that_cannot_be_prepared_leaves_no_sampler_open(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> FakeSampler:
+        raise MemoryError
+
+    specs = tuple(BranchSpec(seed, sampling=SamplingParams(logit_bias=((-1, 1.0),))) for seed in range(3))
+    with pytest.raises(InvalidRequest, match="logit_bias"):
+        Preparer(model, None).request(Generate("a", ("the",), (BranchSpec(0), BranchSpec(1), *specs)))
+    monkeypatch.setattr(FakeSampler, "clone", fail)
+    with pytest.raises(MemoryError):
+        Preparer(model, None).request(Generate("a", ("the",), (BranchSpec(0), BranchSpec(1))))
+    with pytest.raises(InvalidRequest, match="state"):
+        Preparer(model, StateFolder(tmp_path, "m")).request(Generate("a", ("the",), (BranchSpec(0),), state="../x"))
+    assert model.open_samplers == 0
+
+
+def test_a_wrong_id_in_a_long_prompt_of_ids_is_named(model: FakeModel) -> None:
+    with pytest.raises(InvalidRequest, match="token id 99999 is not in the vocabulary"):
+        Preparer(model, None).tokenize([5] * 100 + [99999] + [5] * 100, True, True)
+    with pytest.raises(InvalidRequest, match="token id -1 is not in the vocabulary"):
+        Preparer(model, None).tokenize([5, -1], True, True)
+    assert Preparer(model, None).tokenize([5, 6, 7], True, True) == [5, 6, 7]
+    assert Preparer(model, None).tokenize([], True, True) == []
+
+
+def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> None:
+    breakers = tuple(chr(ord("!") + i) for i in range(60))
+    params = SamplingParams(dry_multiplier=0.8, dry_sequence_breakers=breakers)
+
+    def ask(n: int, params: SamplingParams) -> Generate:
+        return Generate("r", ("a",), tuple(BranchSpec(i, 5, sampling=params) for i in range(n)))
+
+    Preparer(model, None).request(ask(8, params)).close()
+    with pytest.raises(InvalidRequest, match="60 entries for 9 branches; at most 512"):
+        Preparer(model, None).request(ask(9, params))
+    Preparer(model, None).request(ask(9, replace(params, dry_multiplier=0.0))).close()
+    assert model.open_samplers == 0

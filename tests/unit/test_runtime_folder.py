@@ -1,0 +1,43 @@
+"""The runtime folder belongs to one user, and one engine at a time runs in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
+from srb.errors import ConfigError
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def test_the_runtime_folder_is_this_users_alone(runtime: Path) -> None:
+    make_runtime_dir(runtime)
+    assert runtime.stat().st_mode & 0o777 == 0o700
+    runtime.chmod(0o777)
+    with pytest.raises(ConfigError, match="other users"):
+        make_runtime_dir(runtime)
+
+
+def test_a_runtime_folder_that_is_a_link_or_too_long_is_refused(tmp_path: Path, runtime: Path) -> None:
+    runtime.symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="not a folder owned by this user"):
+        make_runtime_dir(runtime)
+    with pytest.raises(ConfigError, match="too long"):
+        make_runtime_dir(tmp_path / ("x" * 100))
+
+
+def test_one_engine_holds_the_lock_and_cleaning_up_leaves_it_alone(runtime: Path) -> None:
+    holder = EngineLock(runtime)
+    assert holder.acquire(wait=False)
+    assert not EngineLock(runtime).acquire(wait=False)
+    clean_up(runtime)
+    assert (runtime / "engine.lock").exists()
+    holder.release()
+    holder.release()
+    clean_up(runtime)
+    assert not runtime.exists()

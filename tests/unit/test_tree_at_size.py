@@ -1,0 +1,60 @@
+"""The prefix tree after a year: deep stories, long prompts, very many nodes. Costs are `make bench-tree`'s."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.tree import PROMPT, TimedEngine
+from srb.engine.tree.residency import PARK_TOKENS
+
+
+@pytest.mark.parametrize(("n", "cache_cells"), [(1, 10**6), (1, 0), (3, 10**6)])
+def test_a_story_of_ten_thousand_turns_goes_on(n: int, cache_cells: int) -> None:
+    turns = 10_000 if cache_cells else 1_000
+    desk = TimedEngine(cache_cells=cache_cells)
+    text = list(PROMPT)
+    for turn in range(turns):
+        text += [*desk.ask(text, n, 2).texts[turn % n], 400]
+    assert len(text) == len(PROMPT) + 3 * turns
+    desk.engine.check_invariants()
+    before = desk.engine.stats()["prompt_tokens_total"]
+    desk.ask(text, n, 2)
+    assert desk.engine.stats()["prompt_tokens_total"] - before <= 2  # the branch's last token and the writer's word
+    assert desk.path_length(text) < len(text) / (PARK_TOKENS / 4) + 200
+
+
+def test_a_story_can_go_back_to_each_of_its_turns() -> None:
+    desk, text, turns = TimedEngine(), list(PROMPT), []
+    for turn in range(600):
+        turns.append(text)
+        text = [*text, *desk.ask(text, 2, 3).texts[turn % 2], 400]
+    for back in (1, 10, 300, 599, 450):
+        before = desk.engine.stats()["prompt_tokens_total"]
+        desk.ask(turns[-back], 2, 3)
+        assert desk.engine.stats()["prompt_tokens_total"] - before <= 2
+        desk.engine.check_invariants()
+
+
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_prompt_of_five_hundred_thousand_tokens_is_kept_and_found(cache_cells: int) -> None:
+    desk = TimedEngine(cache_cells=cache_cells)
+    prompt = [400 + i * 7919 % 4000 for i in range(500_000)]
+    desk.ask(prompt, 2, 2)
+    desk.engine.check_invariants()
+    before = desk.engine.stats()["prompt_tokens_total"]
+    desk.ask([*prompt[:499_000], 9, 9], 2, 2)
+    assert desk.engine.stats()["prompt_tokens_total"] - before == 2
+    desk.engine.check_invariants()
+
+
+def test_very_many_nodes_are_kept_in_order_and_forgotten_one_by_one() -> None:
+    desk = TimedEngine(cache_bytes=7 * 10**7)
+    desk.fill(50_000)
+    desk.engine.check_invariants()
+    stats = desk.engine.stats()
+    assert stats["tree_nodes"] >= 50_000
+    while desk.engine.stats()["nodes_dropped_total"] < 1000:
+        desk.ask([*PROMPT, *([400 + desk.nodes % 4000] * 3)], 64)
+    stats = desk.engine.stats()
+    assert stats["tree_parked_bytes"] <= 7 * 10**7
+    desk.engine.check_invariants()

@@ -1,0 +1,159 @@
+"""Installation of llama-cpp-python with pip, with the compiler's progress, which pip does not show.
+
+    python -m tools.install_llama llama-cpp-python==0.3.36 [more arguments for pip install]
+
+Progress is one changing line on a terminal, elsewhere a new line twice a minute. The whole output of pip and the compiler
+goes to build/install-llama.log. If the installation fails, the output is shown from the first error on.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TextIO
+
+LOG = Path("build/install-llama.log")
+SECONDS_BETWEEN_LINES = 30.0  # if the output is not a terminal
+LINES_OF_CONTEXT = 40  # shown after a failure without a recognized error line
+
+_STEP = re.compile(r"\s*\[(\d+)/(\d+)\]")  # ninja
+_PERCENT = re.compile(r"\s*\[ *(\d+)%\]")  # make
+_ERROR = re.compile(r"\s*(FAILED: |CMake Error|g?make\S*: \*\*\* |ERROR: |error: )")
+_PHASES = [
+    (re.compile(r"\s*Installing build dependencies"), "fetching build tools"),
+    (re.compile(r"\s*\*\*\* Configuring CMake"), "configuring llama.cpp"),
+    (re.compile(r"\s*\*\*\* (Installing|Making)"), "packing llama.cpp"),
+    (re.compile(r"Installing collected packages"), "installing llama-cpp-python"),
+]
+
+
+class Progress:
+    """The current phase of an installation, read from the output of pip and the build tools."""
+
+    def __init__(self) -> None:
+        self.phase = "fetching llama-cpp-python"
+        self._steps = 0
+
+    def read(self, line: str) -> None:
+        """Update the phase by one line of output."""
+        if step := _STEP.match(line):
+            done, steps = int(step[1]), int(step[2])
+            # Tools that the build itself needs, as for Vulkan's shaders, have a shorter count of their own.
+            if steps >= self._steps:
+                self._steps = steps
+                self.phase = f"compiling llama.cpp: {done} of {steps} steps ({100 * done // steps} %)"
+        elif percent := _PERCENT.match(line):
+            self.phase = f"compiling llama.cpp: {percent[1]} %"
+        else:
+            self.phase = next((phase for pattern, phase in _PHASES if pattern.match(line)), self.phase)
+
+
+class Display:
+    """A changing line with the phase on a terminal; a new line from time to time elsewhere."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._changes = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._began = time.monotonic()
+        self._next = 0.0
+
+    def show(self, phase: str) -> None:
+        """Show a phase, unless a line was written a moment ago."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        text = f"{phase[0].upper()}{phase[1:]}, {_duration(now - self._began)}"
+        if self._changes:
+            self._out.write("\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1])
+            self._next = now + 0.1
+        else:
+            self._out.write(text + "\n")
+            self._next = now + SECONDS_BETWEEN_LINES
+        self._out.flush()
+
+    def end(self, text: str) -> None:
+        """Replace the changing line by a last line with the total time."""
+        start = "\r\x1b[K" if self._changes else ""
+        self._out.write(f"{start}{text}, {_duration(time.monotonic() - self._began)}\n")
+        self._out.flush()
+
+
+def install(command: list[str], out: TextIO, log: Path) -> int:
+    """Run the installing command, show its progress on `out`, write its output to `log`; return its exit status."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    progress, display = Progress(), Display(out)
+    display.show(progress.phase)
+    with (
+        log.open("w", errors="backslashreplace") as kept,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="backslashreplace"
+        ) as process,
+    ):
+        assert process.stdout
+        for line in _lines(process.stdout):
+            if line:
+                kept.write(line)
+                kept.flush()
+                progress.read(line)
+            display.show(progress.phase)
+    if process.returncode:
+        display.end(f"Failed while {progress.phase}")
+        out.write(f"{_from_the_first_error(log.read_text())}\nThe whole output is in {log}.\n")
+    else:
+        display.end("llama-cpp-python is installed")
+    return process.returncode
+
+
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """Yield the stream's lines as they arrive, and an empty string after each second without a line."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=1.0)
+        except queue.Empty:
+            yield ""
+            continue
+        if line is None:
+            return
+        yield line
+
+
+def _from_the_first_error(output: str) -> str:
+    """Return the end of an output: from its first error on, or the last lines if no error is recognized."""
+    lines = output.splitlines()
+    first = next((number for number, line in enumerate(lines) if _ERROR.match(line)), None)
+    return "\n".join(lines[-LINES_OF_CONTEXT:] if first is None else lines[first:])
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+def main() -> int:
+    """Install the packages of the command line."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--verbose", "--no-deps"]
+    try:
+        return install([*pip, "--progress-bar=off", *sys.argv[1:]], sys.stdout, LOG)
+    except KeyboardInterrupt:  # pip was interrupted too, and has ended
+        print()
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Every setting, with its default, range and meaning: config file < SRB_* environment < command-line flags.
+"""Every setting, with its default, range and meaning: profile < config file < SRB_* environment < command-line flags.
 
 Only `Settings` defines defaults; config/default.toml is generated from it, and a test keeps the two equal. An unknown key or
 a bad value raises a ConfigError that names the key and its source.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from srb.errors import ConfigError
+from srb.profiles import PROFILES, ProfileName
 from srb.sampling_params import MAX_GRAMMAR, PARAMETERS, Parameter
 
 BUNDLED_MODEL = Path(__file__).parent / "models" / "storyteller.gguf"
@@ -28,6 +29,7 @@ SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and it
 
 # The headings of --help and config/default.toml, by the first setting under each.
 HEADINGS = {
+    "profile": "Profile",
     "host": "Web server",
     "api_key": "Access",
     "max_request_tokens": "Limits per client",
@@ -132,6 +134,13 @@ class _RequestSettings(BaseModel):
     """The first half of the settings: the web server, limits, and defaults of requests."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    # Profile
+    profile: ProfileName = Field(
+        "none",
+        description="port, dialect and defaults of another server; a setting that is given has precedence over the "
+        "profile's. docs/coming-from.md lists the profiles",
+    )
 
     # Web server
     host: str = Field(
@@ -438,6 +447,12 @@ class Settings(_SamplingSettings):
         description="folder of the engine's socket and lock, mode 0700; empty: chosen by user and listening address",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add the profile's settings to those that were given; an unknown profile is refused as the field's value."""
+        return {**PROFILES.get(str(given.get("profile")), {}), **given}
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if self.n > self.max_n:
@@ -449,13 +464,18 @@ class Settings(_SamplingSettings):
         return self
 
     @property
+    def in_profile(self) -> dict[str, Any]:
+        """The profile's settings that are in force; those that were given other values by hand are left out."""
+        return {name: value for name, value in PROFILES[self.profile].items() if getattr(self, name) == value}
+
+    @property
     def state_seconds(self) -> int:
         """Seconds that the engine may spend on writing states after it is told to stop."""
         return self.graceful_timeout if self.state_dir else 0
 
     @classmethod
     def load(cls, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-        """Merge the file that SRB_CONFIG names, SRB_* variables and `flags`, later ones winning.
+        """Merge the profile, the file that SRB_CONFIG names, SRB_* variables and `flags`, later ones winning.
 
         Raise ConfigError, which names the key and its source, for an unknown key or a value out of range.
         """
@@ -538,6 +558,13 @@ def default_runtime_path(name: str) -> Path:
     """Return this user's runtime folder of a name: below XDG_RUNTIME_DIR, or in /tmp."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path(base, f"srb-{name}") if base else Path("/tmp", f"srb-{os.getuid()}-{name}")
+
+
+def setting_text(value: object) -> str:
+    """Return a setting's value as help, first screen and docs show it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value).replace("\n", "\\n") or "empty"
 
 
 def split_commas(text: str) -> list[str]:

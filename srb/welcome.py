@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from srb.settings import Settings
+from srb.settings import Settings, setting_text
 
 _SCREEN = """
-  SRB is ready: model {model}, {n} branches per prompt by default.
+  SRB is ready: model {model}, {n} per prompt by default.{profile}
 
     page    {url}/
     try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
@@ -22,4 +22,16 @@ def first_screen(url: str, settings: Settings) -> str:
     key = " -H 'X-Api-Key: …'" if settings.api_key or settings.api_key_file else ""
     page = url + settings.api_prefix
     stop = _STOP if sys.stdout.isatty() else ""  # systemd stops a service
-    return _SCREEN.format(model=settings.model_alias, n=settings.n, url=page, target=target, key=key, stop=stop)
+    n = "1 branch" if settings.n == 1 else f"{settings.n} branches"
+    profile = _profile(settings)
+    return _SCREEN.format(
+        model=settings.model_alias, n=n, profile=profile, url=page, target=target, key=key, stop=stop
+    )
+
+
+def _profile(settings: Settings) -> str:
+    """Return the line of the profile, with the settings that are in force because of it; none without a profile."""
+    if settings.profile == "none":
+        return ""
+    values = (f"{name} {setting_text(value)}" for name, value in settings.in_profile.items())
+    return f"\n  Profile {settings.profile}: {', '.join(values) or 'nothing, all of it was given other values'}."

@@ -1,4 +1,4 @@
-"""Generated files: config/default.toml, and the tables of sampling parameters and options in docs/.
+"""Generated files: config/default.toml, and the tables of sampling parameters, options and profiles in docs/.
 
 `python -m tools.generated` writes them; tests compare them with the code.
 """
@@ -11,10 +11,11 @@ from pathlib import Path
 import orjson
 
 from srb.sampling_params import PARAMETERS, Outside, Parameter
-from tools import compatibility, default_config
+from tools import coming_from, compatibility, default_config
 
 ROOT = Path(__file__).parents[1]
 CONFIG, API, COMPATIBILITY = (ROOT / "config/default.toml", ROOT / "docs/api.md", ROOT / "docs/compatibility.md")
+COMING_FROM = ROOT / "docs/coming-from.md"
 REQUEST_FIELDS, FIELDS_OF_COMPLETIONS = "## Request fields", "## Fields of completions and chats"
 
 _FIELDS = [each for each in PARAMETERS.values() if each.is_field]
@@ -102,6 +103,7 @@ def main() -> None:
     CONFIG.write_text(default_config.render())
     API.write_text(api_page(API.read_text()))
     COMPATIBILITY.write_text(compatibility_page(COMPATIBILITY.read_text()))
+    COMING_FROM.write_text(coming_from.page(COMING_FROM.read_text()))
 
 
 if __name__ == "__main__":

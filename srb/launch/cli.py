@@ -20,7 +20,7 @@ from srb.exit_codes import EXIT_CONFIG
 from srb.launch import hub
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
-from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings
+from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
 
 _HELP_BEFORE_START = {
     "config": "TOML file of settings (config/default.toml lists all settings)",
@@ -128,7 +128,7 @@ def _print_help() -> NoReturn:
         prog="srb serve",
         usage="srb serve [options]",
         description="Start the server. In order of precedence, a setting comes from its option, its SRB_* variable, "
-        "llama-server's LLAMA_ARG_* variable, or the configuration file.",
+        "llama-server's LLAMA_ARG_* variable, the configuration file, or the profile.",
         epilog="Options accepted without effect, with a warning: " + ", ".join(_without_effect()),
         add_help=False,
         formatter_class=lambda prog: _HelpFormatter(prog, max_help_position=34, width=110),
@@ -149,7 +149,7 @@ def _print_help() -> NoReturn:
 def _add_setting(group: Any, names: list[str], info: FieldInfo) -> None:
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     notes = [f"one of {', '.join(choices)}"] if choices else []
-    notes.append(f"default: {_default_text(info.default)}")
+    notes.append(f"default: {setting_text(info.default)}")
     metavar = "N" if info.annotation in (int, float) else "NAME" if choices else "TEXT"
     _describe(group, names, f"{info.description} ({'; '.join(notes)})", info.annotation is bool, metavar)
 
@@ -179,12 +179,6 @@ def _sort_key(name: str, setting: str) -> tuple[bool, bool, bool]:
 def _without_effect() -> list[str]:
     idle = (flag.names.split() for flag in FLAGS if flag.why and not flag.refused)
     return [next((name for name in names if name.startswith("--")), names[0]) for names in idle]
-
-
-def _default_text(default: object) -> str:
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    return str(default).replace("\n", "\\n") or "empty"
 
 
 def _fail(message: str) -> NoReturn:

@@ -130,7 +130,7 @@ def test_a_cached_prompt_is_not_read_again_after_a_restart(make_server: MakeServ
 
 
 def test_crias_script_runs_to_its_end(make_server: MakeServer) -> None:
-    server = make_server(model="", threads=1, n_predict=40, completions_format="openai-stream").start()
+    server = make_server(model="", threads=1, n_predict=40, profile="cria").start()
     command = [PYTHON, "-W", "ignore::ResourceWarning", FOLDER / "cria.py", server.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr

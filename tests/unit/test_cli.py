@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from srb.launch.flags import BEFORE_START, FLAGS, Flag
 from srb.launch.options import table
 from srb.settings import Settings
 
+COMING_FROM = Path(__file__).parents[2] / "docs" / "coming-from.md"
 KNOWN = Path(__file__).parent / "llama_server_flags.txt"
 
 
@@ -336,11 +339,34 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     assert (settings.port, settings.workers, settings.n) == (1, 4, 5)
 
 
+def test_every_way_of_giving_a_value_wins_over_the_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "srb.toml").write_text('profile = "llama-server"\nn_ctx = 1\n')
+    monkeypatch.setenv("SRB_CONFIG", str(tmp_path / "srb.toml"))
+    monkeypatch.setenv("SRB_METRICS", "true")
+    monkeypatch.setenv("LLAMA_ARG_REPEAT_PENALTY", "1.2")
+    settings = serve("-to", "7")
+    assert (settings.port, settings.n_ctx, settings.metrics, settings.repeat_penalty) == (8080, 1, True, 1.2)
+    assert (settings.read_timeout, settings.write_timeout) == (7, 7)
+    assert serve("--profile", "cria").port == 3000
+
+
+@pytest.mark.parametrize("command", re.findall(r"`srb serve ([^`]+)`", COMING_FROM.read_text()))
+def test_a_command_of_coming_from_parses_and_its_profile_is_in_force(command: str) -> None:
+    words = shlex.split(command)
+    settings = serve(*words)
+    assert settings.profile == words[words.index("--profile") + 1]
+    assert settings.n == Settings(profile=settings.profile).n
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["serve", "--port", "x"], "port (from --port): "),
         (["serve", "-c", "x"], "n_ctx (from -c): "),
+        (
+            ["serve", "--profile", "vllm"],
+            "profile (from --profile): Input should be 'none', 'llama-srb-api', 'llama-server', 'rust' or 'cria', got 'vllm'",
+        ),
         (["serve", "--ports", "1"], "unknown option --ports; did you mean --port?"),
         (["serve", "--n-ct", "1"], "unknown option --n-ct; did you mean --n-ctx?"),
         (["serve", "--nothing-of-the-kind"], "unknown option --nothing-of-the-kind; see srb serve --help"),

@@ -14,7 +14,7 @@ import pytest
 
 from srb.launch import cli
 from srb.settings import Settings
-from tools import generated
+from tools import coming_from, generated
 from tools.default_config import render
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +37,11 @@ def test_the_tables_of_sampling_parameters_are_what_the_parameters_say_of_themse
     api, compatibility = generated.API.read_text(), generated.COMPATIBILITY.read_text()
     assert api == generated.api_page(api), "run: python -m tools.generated"
     assert compatibility == generated.compatibility_page(compatibility), "run: python -m tools.generated"
+
+
+def test_the_profiles_and_defaults_of_coming_from_are_those_of_the_code() -> None:
+    page = generated.COMING_FROM.read_text()
+    assert page == coming_from.page(page), "run: python -m tools.generated"
 
 
 def test_a_row_of_a_sampling_parameter_that_is_missing_or_wrong_is_written_anew() -> None:

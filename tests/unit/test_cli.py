@@ -365,7 +365,7 @@ def test_a_command_of_coming_from_parses_and_its_profile_is_in_force(command: st
         (["serve", "-c", "x"], "n_ctx (from -c): "),
         (
             ["serve", "--profile", "vllm"],
-            "profile (from --profile): Input should be 'none', 'llama-srb-api', 'llama-server', 'rust' or 'cria', got 'vllm'",
+            "(from --profile): Input should be 'none', 'llama-srb-api', 'llama-server', 'rust' or 'cria', got 'vllm'",
         ),
         (["serve", "--ports", "1"], "unknown option --ports; did you mean --port?"),
         (["serve", "--n-ct", "1"], "unknown option --n-ct; did you mean --n-ctx?"),

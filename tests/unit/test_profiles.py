@@ -1,4 +1,4 @@
-"""Profiles: the settings of each, which ones give way to settings given by hand, and what docs/coming-from.md says of them."""
+"""Profiles: the settings of each, those that give way to values given by hand, and the tables of docs/coming-from.md."""
 
 from __future__ import annotations
 
@@ -76,9 +76,8 @@ def test_a_setting_given_anywhere_wins_over_the_profile(tmp_path: Path) -> None:
 def test_an_unknown_profile_is_refused_with_the_names(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load({"SRB_PROFILE": name})
-    assert caught.value.message == (
-        f"profile (from SRB_PROFILE): Input should be 'none', 'llama-srb-api', 'llama-server', 'rust' or 'cria', got {name!r}"
-    )
+    names = "'none', 'llama-srb-api', 'llama-server', 'rust' or 'cria'"
+    assert caught.value.message == f"profile (from SRB_PROFILE): Input should be {names}, got {name!r}"
 
 
 def test_a_profile_that_is_no_string_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ class BranchSpec:
 
     `t_max_predict_ms` > 0 ends the branch with "limit" at the first line end after that many milliseconds of
     generating. `min_tokens` is the number of tokens before the model may end the text. `n_indent` > 0 ends the branch
-    with "limit" at a line, after the first, that begins with fewer spaces or tabs.
+    with "limit" at a line, after the first, that begins with fewer spaces or tabs. `append` (strings and token ids) stands
+    after the shared prompt for this branch alone, and counts as prompt.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class BranchSpec:
     t_max_predict_ms: int = -1
     min_tokens: int = 0
     n_indent: int = 0
+    append: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

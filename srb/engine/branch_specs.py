@@ -25,3 +25,5 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             raise bad_field("seed", f"should be at most {_MAX_SEED}, not {spec.seed}")
         if not all(type(word) is str for word in spec.stop):
             raise bad_field("stop", "should be strings")
+        if not all(type(part) in (str, int) for part in spec.append):
+            raise bad_field("append", "should be a string or token ids")

@@ -58,6 +58,8 @@ class Branches:
         assert prompt is not None
         branch.lease = self._tree.start(prompt, branch.tokens)
         branch.num_computed = branch.lease.node.end - branch.start
+        if branch.num_cached is None:
+            branch.num_cached = branch.num_computed
         branch.move(BranchState.RUNNING)
         if branch.spec.max_tokens == 0:
             self.end(branch, FinishReason.LIMIT, events)

@@ -433,8 +433,8 @@ class Engine:
             events.append(
                 Done(
                     request.request_id,
-                    prompt_tokens=request.num_prompt,
-                    cached_tokens=request.prefix.num_cached or 0,
+                    prompt_tokens=request.prompt_tokens,
+                    cached_tokens=request.cached_tokens,
                     completion_tokens=sum(branch.length for branch in request.branches),
                     prompt_ms=(prefix_done - started) * 1000,
                     predicted_ms=(now - prefix_done) * 1000,

@@ -84,13 +84,23 @@ class Preparer:
         if not prompt:
             prompt = self._blank_page()
         self._check_fits("", len(prompt))
+        given = self._given(command.branches, len(prompt))
         if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
         lora = self.lora if command.lora is None else self.scales(command.lora)
         saved = self._saved(command.state) if command.state else None
         _check_breakers(command.branches)
-        samplers = self._samplers(command.branches, prompt)
-        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora)
+        samplers = self._samplers(command.branches, prompt, given)
+        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora, given)
+
+    def _given(self, specs: Sequence[BranchSpec], num_prompt: int) -> list[list[int]]:
+        """Return the tokens of each branch's `append`. Raise InvalidRequest or ContextExceeded."""
+        tokens: dict[tuple[str | int, ...], list[int]] = {(): []}
+        for parts in dict.fromkeys(spec.append for spec in specs if spec.append):
+            self._check_fits("at least ", num_prompt + self._fewest_tokens(parts, self._model.n_ctx_seq - num_prompt))
+            tokens[parts] = self.tokenize(parts, add_special=False, parse_special=True, field="append")
+            self._check_fits("", num_prompt + len(tokens[parts]))
+        return [tokens[spec.append] for spec in specs]
 
     def _blank_page(self) -> list[int]:
         """Return the prompt of an empty text: BOS alone, even if the vocabulary does not add it. Raise InvalidRequest."""
@@ -128,29 +138,30 @@ class Preparer:
             return 0
         return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
 
-    def _samplers(self, specs: Iterable[BranchSpec], prompt: list[int]) -> list[Sampler]:
-        """Return a sampler for each branch: one is built for each set of parameters, the others are its clones."""
+    def _samplers(self, specs: Sequence[BranchSpec], prompt: list[int], given: Sequence[list[int]]) -> list[Sampler]:
+        """Return a sampler for each branch: one is built for each set of parameters and past, the others are its clones."""
         samplers: list[Sampler] = []
-        built: dict[SamplingParams, Sampler] = {}
+        built: dict[tuple[SamplingParams, tuple[str | int, ...]], Sampler] = {}
         try:
-            for spec in specs:
-                if spec.sampling in built:
-                    samplers.append(built[spec.sampling].clone(spec.seed, spec.min_tokens))
+            for spec, own in zip(specs, given, strict=True):
+                alike = spec.sampling, spec.append
+                if alike in built:
+                    samplers.append(built[alike].clone(spec.seed, spec.min_tokens))
                     continue
                 params = self._checked(spec.sampling)
-                past = self._past(params, prompt)
+                past = self._past(params, prompt, own)
                 samplers.append(self._model.new_sampler(params, spec.seed, past, spec.min_tokens))
-                built[spec.sampling] = samplers[-1]
+                built[alike] = samplers[-1]
         except BaseException:
             for sampler in samplers:
                 sampler.close()
             raise
         return samplers
 
-    def _past(self, params: SamplingParams, prompt: list[int]) -> list[int]:
-        """Return the tokens that penalties look at before the branch has tokens of its own."""
+    def _past(self, params: SamplingParams, prompt: list[int], own: list[int]) -> list[int]:
+        """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""
         if params.penalty_prompt is None:
-            return prompt
+            return [*prompt, *own] if own else prompt
         return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
 
     def count_special(self, prompt: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
@@ -63,20 +63,28 @@ class Prefix:
 
 
 class Branch:
-    """One continuation of a prompt: its sampled tokens, its sampler and its text."""
+    """One continuation of a prompt: its tokens, its sampler and its text.
+
+    The first `num_given` tokens were given with the request, and count as prompt; the branch samples those after them.
+    """
 
     __slots__ = (
-        "began_at", "has_new_line", "index", "lease", "logprob_sum", "num_computed", "num_shifted",
+        "began_at", "has_new_line", "index", "lease", "logprob_sum", "num_cached", "num_computed", "num_given",
+        "num_shifted",
         "request", "sampler", "spec", "start", "state",
         "text", "tokens",
     )  # fmt: skip
 
-    def __init__(self, request: Request, index: int, spec: BranchSpec, sampler: Sampler) -> None:
+    def __init__(
+        self, request: Request, index: int, spec: BranchSpec, sampler: Sampler, given: Sequence[int] = ()
+    ) -> None:
         self.request = request
         self.start = len(request.prefix.tokens)  # position of tokens[0]
-        self.tokens: list[int] = []
+        self.tokens = list(given)
+        self.num_given = len(given)
+        self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_computed = 0
-        self.num_shifted = 0  # tokens sampled before the latest context shift; `tokens` has those after it
+        self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index
         self.spec = spec
@@ -96,7 +104,7 @@ class Branch:
     @property
     def length(self) -> int:
         """Number of sampled tokens."""
-        return self.num_shifted + len(self.tokens)
+        return self.num_shifted + len(self.tokens) - self.num_given
 
     @property
     def end(self) -> int:
@@ -135,7 +143,9 @@ class Request:
         samplers: Iterable[Sampler],
         saved: SavedState | None = None,
         lora: LoraScales = (),
+        given: Iterable[Sequence[int]] | None = None,
     ) -> None:
+        """Take ownership of the samplers, one for each branch; `given` has each branch's tokens of `append`."""
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
         self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
@@ -145,10 +155,10 @@ class Request:
         self.prompt_logprobs = command.prompt_logprobs
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
         self.prefix = Prefix(self, prompt)
-        specs = zip(command.branches, samplers, strict=True)
-        self.num_prompt = len(prompt)  # as given; a context shift replaces the prefix's tokens
+        self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
         self.shift = command.shift
-        self.branches = [Branch(self, index, spec, sampler) for index, (spec, sampler) in enumerate(specs)]
+        parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
+        self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
         self.arrived_at = 0.0  # seconds on the engine's clock
         self.started_at: float | None = None
         self.prefix_done_at: float | None = None
@@ -162,6 +172,16 @@ class Request:
     def reuses(self) -> bool:
         """Whether the prompt reuses the tree's texts; prompt log-probabilities need every token computed."""
         return self.cache_prompt and not self.wants_prompt_logprobs
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Number of given tokens: the shared prompt's, and those of each branch's `append`."""
+        return self.num_prompt + sum(branch.num_given for branch in self.branches)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Number of given tokens that the tree held when they were first needed."""
+        return (self.prefix.num_cached or 0) + sum(branch.num_cached or 0 for branch in self.branches)
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]
@@ -182,13 +202,13 @@ class Request:
         assert self.shift is not None
         assert self.prefix.node is None
         tokens = [*self.prefix.tokens, *branch.tokens]
-        n_keep = self.num_prompt if self.shift.n_keep < 0 else self.shift.n_keep + n_special
+        n_keep = self.num_prompt + branch.num_given if self.shift.n_keep < 0 else self.shift.n_keep + n_special
         n_keep = max(0, min(n_keep, len(tokens) - 4))
         n_left = len(tokens) - n_keep
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
         self.prefix.logits = None
-        branch.num_shifted, branch.tokens = branch.length, []
+        branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), []
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
 

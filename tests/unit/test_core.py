@@ -14,12 +14,14 @@ from srb.engine.model import DecodeStatus
 from srb.engine.tree.prefix_tree import MAX_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import (
+    BranchSpec,
     ContextShift,
     Delta,
     Done,
     Embed,
     Failed,
     FinishReason,
+    Generate,
     GetAdapters,
     GetSlots,
     Progress,
@@ -736,3 +738,36 @@ def test_a_request_that_has_just_come_has_its_room_already() -> None:
     assert driver.engine.stats()["branches_room"] == 13
     driver.step()
     assert driver.engine.stats()["branches_room"] == 13
+
+
+def test_branches_of_their_own_beginnings_continue_as_if_the_prompt_had_them() -> None:
+    driver = Driver()
+    beginnings = ["", " king said", " king said", " fox"]
+    specs = tuple(BranchSpec(5 + i, 8, append=(text,) if text else ()) for i, text in enumerate(beginnings))
+    counts = []
+    for name in ("first", "again"):
+        driver.take(driver.engine.submit(driver.engine.prepare(Generate(name, ("the old",), specs))))
+        driver.run()
+        for index, text in enumerate(beginnings):
+            alone = solo(f"the old{text}", 5 + index, 8)
+            assert driver.result(name).texts[index] == alone.texts[0]
+            assert driver.result(name).ends[index].length == alone.ends[0].length
+        [done] = driver.result(name).terminal
+        counts.append(
+            done.prompt_tokens - sum(len(driver.model.tokenize(t, False, True)) for t in ["the old", *beginnings])
+        )
+        cached = done.cached_tokens
+    assert counts == [1, 1]  # the BOS
+    # All of the prompt, and of each beginning all but the last token, whose logits are needed.
+    assert cached == done.prompt_tokens - 3
+
+
+def test_a_beginning_that_does_not_fit_the_context_is_refused() -> None:
+    driver = Driver(FakeModel(n_ctx=40))
+    for append in (" king" * 60, (5,) * 39):
+        spec = BranchSpec(1, 8, append=(append,) if isinstance(append, str) else append)
+        with pytest.raises(ContextExceeded):
+            driver.engine.prepare(Generate("r", ("the old",), (BranchSpec(1, 8), spec)))
+    with pytest.raises(InvalidRequest, match="append"):
+        driver.engine.prepare(Generate("r", ("the old",), (BranchSpec(1, 8, append=(10**6,)),)))
+    assert driver.model.open_samplers == 0

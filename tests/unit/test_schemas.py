@@ -328,3 +328,52 @@ def test_defaults_are_written_once() -> None:
     params = sampling()
     assert params.samplers == DEFAULT_SAMPLERS
     assert all(not isinstance(v, float) or math.isfinite(v) for v in (params.temperature, params.top_p))
+
+
+def test_an_entry_of_branches_has_its_own_fields_and_the_requests_for_the_rest() -> None:
+    [command] = commands(
+        seed=10,
+        max_tokens=20,
+        stop="END",
+        top_k=7,
+        grammar='root ::= "a"',
+        branches=[
+            {},
+            {"temperature": 0.2, "max_tokens": 3, "seed": 99, "stop": ["x"], "min_tokens": 2, "n_indent": 4},
+            {"append": "Anna: ", "json_schema": {"type": "object"}, "t_max_predict_ms": 5, "logit_bias": {"5": False}},
+            {"append": [5, 6], "stop": None},
+        ],
+    )
+    same, other, appended, ids = command.branches
+    assert (same.seed, same.max_tokens, same.stop, same.sampling.top_k, same.append) == (10, 20, ("END",), 7, ())
+    assert (other.seed, other.max_tokens, other.stop, other.min_tokens, other.n_indent) == (99, 3, ("x",), 2, 4)
+    assert (other.sampling.temperature, other.sampling.top_k) == (0.2, 7)
+    assert (appended.seed, appended.append, appended.t_max_predict_ms) == (12, ("Anna: ",), 5)
+    assert (appended.sampling.grammar, appended.sampling.json_schema) == ("", '{"type":"object"}')
+    assert appended.sampling.logit_bias == ((5, None),)
+    assert (ids.append, ids.stop, ids.sampling) == ((5, 6), ("END",), same.sampling)
+
+
+def test_random_seeds_of_branches_are_drawn_for_each() -> None:
+    [command] = commands(branches=[{"seed": -1}, {"seed": -1}, {}])
+    assert all(0 <= branch.seed < 2**32 - 1 for branch in command.branches)
+    assert command.branches[0].seed != command.branches[1].seed
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"branches": []}, "branches"),
+        ({"branches": [{}] * 1000}, "branches"),
+        ({"branches": {}}, "branches"),
+        ({"branches": [5]}, "branches[0]"),
+        ({"branches": [{}, {"temperatur": 1}]}, "branches[1].temperatur"),
+        ({"branches": [{}, {"temperature": "hot"}]}, "branches[1].temperature"),
+        ({"branches": [{"append": 5}]}, "branches[0].append"),
+        ({"branches": [{"n": 2}]}, "branches[0].n"),
+        ({"branches": [{"post_sampling_probs": True}]}, "branches[0].post_sampling_probs"),
+        ({"branches": [{}, {}], "n": 3}, "n"),
+    ],
+)
+def test_a_bad_entry_of_branches_is_named(body: dict[str, Any], field: str) -> None:
+    assert refusal(**body).extra["param"] == field

@@ -8,42 +8,32 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 from uuid import uuid4
 
 import gevent
 import orjson
 from flask import Request, current_app
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, bad_field
-from srb.protocol import BranchSpec, ContextShift, Generate, SamplingParams
-from srb.sampling_params import PARAMETERS, with_temperature_bounds
+from srb.protocol import BranchSpec, ContextShift, Generate
 from srb.settings import Settings
-from srb.web.bodies.defaults import default_sampling, default_stop
+from srb.web.bodies.defaults import default_stop
 from srb.web.bodies.fields import (
     PROMPT_SCHEMA,
     UINT32_MAX,
     Integer,
     LoraScales,
-    Milliseconds,
     Natural,
     NaturalOrMinusOne,
-    NotNegative,
     Prompt,
-    Stop,
-    between,
     check_between,
     field_alias,
     parse_prompts,
-    sampling_field,
-    short_json,
 )
-
-MAX_N_PROBS = 256
-
-ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
+from srb.web.bodies.sampling import BranchBody, SamplingBody, explain
 
 
 def read_body(request: Request) -> dict[str, Any]:
@@ -96,63 +86,6 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
-
-
-if TYPE_CHECKING:
-
-    class _ParametersBody(_Body):
-        """The sampling parameters that code reads by their names."""
-
-        grammar: str | None = None
-        json_schema: str | None = None
-else:
-    _ParametersBody = create_model(
-        "_ParametersBody",
-        __base__=_Body,
-        **{name: sampling_field(each) for name, each in PARAMETERS.items() if each.is_field},
-    )
-
-
-class SamplingBody(_ParametersBody):
-    """The sampling fields: every sampling parameter, and the number of probabilities in the answer."""
-
-    n_probs: ProbCount | None = None
-    logprobs: ProbCount | bool | None = None
-    top_logprobs: ProbCount | None = None
-
-    # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
-    dynamic_temperature: bool = True
-    dynatemp_low: NotNegative | None = None
-    dynatemp_high: NotNegative | None = None
-
-    @property
-    def wanted_probs(self) -> int:
-        """The value of SamplingParams.n_probs. `n_probs` 0 means none, as in llama-server; `logprobs` 0 means the chosen
-        token's own, as in OpenAI's API.
-        """
-        if self.n_probs:
-            return self.n_probs
-        if self.logprobs is None or self.logprobs is False:
-            return -1
-        return self.top_logprobs or 0 if self.logprobs is True else self.logprobs
-
-    def sampling(self, settings: Settings) -> SamplingParams:
-        fields = (name for name, parameter in PARAMETERS.items() if parameter.is_field)
-        given = {name: value for name in fields if (value := getattr(self, name)) is not None}
-        if self.grammar:
-            given["json_schema"] = ""
-        elif self.json_schema:
-            given["grammar"] = ""
-        if self.dynamic_temperature:
-            try:
-                given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
-            except ValueError as error:
-                raise bad_field("dynatemp_low", str(error)) from None
-        return replace(default_sampling(settings), n_probs=self.wanted_probs, **given)
-
-
 class CompletionBody(SamplingBody):
     """The fields that the bodies of all dialects share: prompt, number and length of branches, and their sampling."""
 
@@ -161,20 +94,13 @@ class CompletionBody(SamplingBody):
     # Filled by `parse`, from every form of a prompt.
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: Integer | None = field_alias("n_cmpl", "n")
-    n_predict: NaturalOrMinusOne | None = field_alias(
-        "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"
-    )
-    stop: Stop | None = field_alias("stop", "stopping_strings", "stop_sequence", "stop_sequences")
-    seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = field_alias("seed", "sampler_seed")
+    branches: list[BranchBody] | None = None
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
     return_tokens: bool = False
 
-    t_max_predict_ms: Milliseconds = -1
-    n_indent: Natural = 0
-    min_tokens: Natural = 0
     n_keep: NaturalOrMinusOne | None = None
     n_discard: Natural = 0
     lora: LoraScales | None = None
@@ -206,29 +132,16 @@ class CompletionBody(SamplingBody):
 
         Raise InvalidRequest for values beyond the settings' limits, NotSupported for features that are not implemented.
         """
-        n = n if self.n is None else self.n
-        try:
-            check_between(n, 1, settings.max_n)
-        except ValueError as error:
-            raise bad_field("n", str(error)) from None
+        n = self._check_count(n if self.n is None else self.n, settings.max_n)
         if len(self.prompt) > settings.max_queue:  # more could never be queued together
             raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are allowed")
         if self.state and (len(self.prompt) > 1 or self.cache_prompt is False):
             raise bad_field("state", "needs a single prompt and cache_prompt true")
-        alike = BranchSpec(
-            seed=0,
-            max_tokens=max_tokens if self.n_predict is None else self.n_predict,
-            stop=self.stop or default_stop(settings),
-            sampling=self.sampling(settings),
-            t_max_predict_ms=self.t_max_predict_ms,
-            min_tokens=self.min_tokens,
-            n_indent=self.n_indent,
-        )
         return [
             Generate(
                 request_id=uuid4().hex,
                 prompt=prompt,
-                branches=tuple(replace(alike, seed=seed) for seed in self.seeds(n, settings.seed)),
+                branches=self._specs(settings, n, max_tokens),
                 cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
                 state=self.state,
                 lora=self.lora,
@@ -237,6 +150,35 @@ class CompletionBody(SamplingBody):
             )
             for prompt in self.prompt
         ]
+
+    def _check_count(self, n: int, most: int) -> int:
+        """Return the number of branches per prompt. Raise InvalidRequest, which names the field at fault."""
+        name = "n"
+        if self.branches is not None:
+            if self.n not in (None, len(self.branches)):
+                raise bad_field("n", f"is {self.n}, and 'branches' has {len(self.branches)}; leave one of them out")
+            name, n = "branches", len(self.branches)
+        try:
+            check_between(n, 1, most)
+        except ValueError as error:
+            raise bad_field(name, f"{error}{' entries' if name == 'branches' else ''}") from None
+        return n
+
+    def _specs(self, settings: Settings, n: int, max_tokens: int) -> tuple[BranchSpec, ...]:
+        """Return the specifications of a prompt's branches: all alike, or as `branches` describes each."""
+        alike = self.spec_from(BranchSpec(0, max_tokens, stop=default_stop(settings), sampling=self.sampling(settings)))
+        seeds = self.seeds(n, settings.seed)
+        if self.branches is None:
+            return tuple(replace(alike, seed=seed) for seed in seeds)
+        return tuple(
+            replace(
+                entry.spec_from(alike),
+                seed=seed if entry.seed is None else first_seed(entry.seed),
+                sampling=entry.sampling_from(alike.sampling),
+                append=entry.append,
+            )
+            for entry, seed in zip(self.branches, seeds, strict=True)
+        )
 
     def kept(self, settings: Settings) -> int:
         """Return the number of tokens at a text's beginning that a context shift keeps; -1: the whole prompt."""
@@ -250,16 +192,10 @@ class CompletionBody(SamplingBody):
     def seeds(self, n: int, default: int) -> list[int]:
         """Return the seeds of n branches: seed + i, never llama.cpp's value for random; -1 draws a random first seed."""
         seed = default if self.seed is None else self.seed
-        seed = secrets.randbelow(UINT32_MAX) if seed in (-1, UINT32_MAX) else seed
+        seed = first_seed(seed)
         return [(seed + i) % UINT32_MAX for i in range(n)]
 
 
-def explain(error: ValidationError) -> InvalidRequest:
-    """Return pydantic's first error as InvalidRequest; it names the field as the client did (pydantic's `loc`)."""
-    problem = error.errors(include_url=False)[0]
-    name, words = str(problem["loc"][0]), problem["msg"]
-    if problem["type"] == "model_type":  # pydantic's message names our class
-        words = "Input should be an object"
-    if problem["type"] == "value_error":
-        return bad_field(name, words.removeprefix("Value error, "))
-    return bad_field(name, f"{words}, but got {short_json(problem['input'])}")
+def first_seed(seed: int) -> int:
+    """Return `seed`, or a random one for -1 and for llama.cpp's value for random."""
+    return secrets.randbelow(UINT32_MAX) if seed in (-1, UINT32_MAX) else seed

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from srb.errors import NotSupported, bad_field
-from srb.web.bodies.completion import CompletionBody, explain
+from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import (
     EMPTY_PROMPT,
     INT32_MAX,
@@ -32,6 +32,7 @@ from srb.web.bodies.fields import (
     parse_prompts,
     short_json,
 )
+from srb.web.bodies.sampling import explain
 
 MAX_EXTRA = 1024  # files besides the one with the gap
 MAX_DOCUMENTS = 4096

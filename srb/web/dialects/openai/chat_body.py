@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from srb.errors import NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody, ProbCount, explain
+from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
+from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import ChatPrompt, ChatTemplate, Conversation, template_for, without_open_thinking
 

@@ -28,6 +28,8 @@ class TextCompletionBody(CompletionBody):
 
     def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
         n = self.count(n)
+        if self.best_of is not None and self.branches is not None:
+            raise bad_field("best_of", "cannot be used together with 'branches'")
         if self.best_of is None:
             commands = super().commands(settings, n, max_tokens)
         else:
@@ -82,6 +84,8 @@ def _filling_in(command: Generate, suffix: str, model: ModelInfo, suffix_first: 
 
 def _with_logprobs(command: Generate) -> Generate:
     """Return a command that asks for the tokens' log-probabilities, and so for each branch's mean."""
-    sampling = command.branches[0].sampling
-    sampling = replace(sampling, n_probs=max(sampling.n_probs, 0))
-    return replace(command, branches=tuple(replace(branch, sampling=sampling) for branch in command.branches))
+    branches = (
+        replace(branch, sampling=replace(branch.sampling, n_probs=max(branch.sampling.n_probs, 0)))
+        for branch in command.branches
+    )
+    return replace(command, branches=tuple(branches))

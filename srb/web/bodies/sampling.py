@@ -1,0 +1,150 @@
+"""The sampling fields of request bodies: every sampling parameter, checked by its declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+
+from srb.errors import InvalidRequest, bad_field
+from srb.protocol import BranchSpec, SamplingParams
+from srb.sampling_params import PARAMETERS, with_temperature_bounds
+from srb.settings import Settings
+from srb.web.bodies.defaults import default_sampling
+from srb.web.bodies.fields import (
+    UINT32_MAX,
+    Content,
+    Integer,
+    Milliseconds,
+    Natural,
+    NaturalOrMinusOne,
+    NotNegative,
+    Stop,
+    between,
+    field_alias,
+    sampling_field,
+    short_json,
+)
+
+MAX_N_PROBS = 256
+
+ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
+
+
+class FieldsBody(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
+
+
+if TYPE_CHECKING:
+
+    class _ParametersBody(FieldsBody):
+        """The sampling parameters that code reads by their names."""
+
+        grammar: str | None = None
+        json_schema: str | None = None
+else:
+    _ParametersBody = create_model(
+        "_ParametersBody",
+        __base__=FieldsBody,
+        **{name: sampling_field(each) for name, each in PARAMETERS.items() if each.is_field},
+    )
+
+
+class BranchFields(_ParametersBody):
+    """The fields that describe a branch: its sampling parameters, seed, length and ends."""
+
+    n_predict: NaturalOrMinusOne | None = field_alias(
+        "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"
+    )
+    stop: Stop | None = field_alias("stop", "stopping_strings", "stop_sequence", "stop_sequences")
+    seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = field_alias("seed", "sampler_seed")
+    t_max_predict_ms: Milliseconds | None = None
+    n_indent: Natural | None = None
+    min_tokens: Natural | None = None
+
+    # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
+    dynamic_temperature: bool = True
+    dynatemp_low: NotNegative | None = None
+    dynatemp_high: NotNegative | None = None
+
+    def sampling_from(self, base: SamplingParams) -> SamplingParams:
+        """Return `base` with the parameters that this body has."""
+        fields = (name for name, parameter in PARAMETERS.items() if parameter.is_field)
+        given = {name: value for name in fields if (value := getattr(self, name)) is not None}
+        if self.grammar:
+            given["json_schema"] = ""
+        elif self.json_schema:
+            given["grammar"] = ""
+        if self.dynamic_temperature:
+            try:
+                given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
+            except ValueError as error:
+                raise bad_field("dynatemp_low", str(error)) from None
+        return replace(base, **given)
+
+    def spec_from(self, base: BranchSpec) -> BranchSpec:
+        """Return `base` with the lengths and ends that this body has; seed and sampling stay."""
+        given: dict[str, Any] = {
+            "max_tokens": self.n_predict,
+            "stop": self.stop or None,
+            "t_max_predict_ms": self.t_max_predict_ms,
+            "min_tokens": self.min_tokens,
+            "n_indent": self.n_indent,
+        }
+        return replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+class BranchBody(BranchFields):
+    """An entry of `branches`: one branch, with the fields in which it differs from the request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    append: Content = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, entry: Any) -> Any:
+        return {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+
+    post_sampling_probs: None = None  # the answer's probabilities have one form for all branches
+
+
+class SamplingBody(BranchFields):
+    """The fields of branches, and the number of probabilities in the answer."""
+
+    n_probs: ProbCount | None = None
+    logprobs: ProbCount | bool | None = None
+    top_logprobs: ProbCount | None = None
+
+    @property
+    def wanted_probs(self) -> int:
+        """The value of SamplingParams.n_probs. `n_probs` 0 means none, as in llama-server; `logprobs` 0 means the chosen
+        token's own, as in OpenAI's API.
+        """
+        if self.n_probs:
+            return self.n_probs
+        if self.logprobs is None or self.logprobs is False:
+            return -1
+        return self.top_logprobs or 0 if self.logprobs is True else self.logprobs
+
+    def sampling(self, settings: Settings) -> SamplingParams:
+        return replace(self.sampling_from(default_sampling(settings)), n_probs=self.wanted_probs)
+
+
+def explain(error: ValidationError) -> InvalidRequest:
+    """Return pydantic's first error as InvalidRequest; it names the field as the client did (pydantic's `loc`)."""
+    problem = error.errors(include_url=False)[0]
+    name, words = _field_name(problem["loc"]), problem["msg"]
+    if problem["type"] == "model_type":  # pydantic's message names our class
+        words = "Input should be an object"
+    if problem["type"] == "value_error":
+        return bad_field(name, words.removeprefix("Value error, "))
+    return bad_field(name, f"{words}, but got {short_json(problem['input'])}")
+
+
+def _field_name(loc: tuple[int | str, ...]) -> str:
+    """Return the name of the field at fault: that of the body, or in an entry of `branches` such as branches[1].seed."""
+    if loc[0] != "branches" or len(loc) < 2:
+        return str(loc[0])
+    return f"branches[{loc[1]}]" + (f".{loc[2]}" if len(loc) > 2 else "")

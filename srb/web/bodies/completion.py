@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, bad_field
 from srb.protocol import BranchSpec, ContextShift, Generate, SamplingParams
-from srb.sampling_params import PARAMETERS, with_temperature_bounds
+from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bounds
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling, default_stop
 from srb.web.bodies.fields import (
@@ -150,7 +150,7 @@ class SamplingBody(_ParametersBody):
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
             except ValueError as error:
                 raise bad_field("dynatemp_low", str(error)) from None
-        return replace(default_sampling(settings), n_probs=self.wanted_probs, **given)
+        return with_penalties(replace(default_sampling(settings), n_probs=self.wanted_probs, **given))
 
 
 class CompletionBody(SamplingBody):

@@ -29,10 +29,6 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 # Another GPU= means another build of llama.cpp, not the wheel that pip keeps from the last one.
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
-ifneq ($(shell command -v ccache),)
-export CMAKE_C_COMPILER_LAUNCHER := ccache
-export CMAKE_CXX_COMPILER_LAUNCHER := ccache
-endif
 
 .PHONY: help install dev node serve test lint bench bench-tree model clean
 

@@ -7,6 +7,7 @@ made from `PARAMETERS`. To add a parameter, add a field to `SamplingParams` and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, get_type_hints
@@ -14,6 +15,7 @@ from typing import Any, get_type_hints
 MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
+MAX_SAMPLERS = 32  # names in a list; each costs time per token
 
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
@@ -21,16 +23,16 @@ DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p"
 SAMPLERS = {
     "penalties": "penalties", "e": "penalties",
     "dry": "dry", "d": "dry",
-    "top_n_sigma": "top_n_sigma", "top-n-sigma": "top_n_sigma", "s": "top_n_sigma",
-    "top_k": "top_k", "top-k": "top_k", "k": "top_k",
-    "typ_p": "typ_p", "typ-p": "typ_p", "typ": "typ_p", "typical": "typ_p", "typical_p": "typ_p", "typical-p": "typ_p",
-    "y": "typ_p",
-    "top_p": "top_p", "top-p": "top_p", "nucleus": "top_p", "p": "top_p",
-    "min_p": "min_p", "min-p": "min_p", "m": "min_p",
+    "top_n_sigma": "top_n_sigma", "top-n-sigma": "top_n_sigma", "topnsigma": "top_n_sigma", "s": "top_n_sigma",
+    "top_k": "top_k", "top-k": "top_k", "topk": "top_k", "k": "top_k",
+    "typ_p": "typ_p", "typ-p": "typ_p", "typp": "typ_p", "typ": "typ_p", "y": "typ_p",
+    "typical": "typ_p", "typical_p": "typ_p", "typical-p": "typ_p",
+    "top_p": "top_p", "top-p": "top_p", "topp": "top_p", "nucleus": "top_p", "p": "top_p",
+    "min_p": "min_p", "min-p": "min_p", "minp": "min_p", "m": "min_p",
     "xtc": "xtc", "x": "xtc",
     "temperature": "temperature", "temp": "temperature", "t": "temperature",
     "infill": "infill", "i": "infill",
-    "adaptive_p": "adaptive_p", "adaptive-p": "adaptive_p", "a": "adaptive_p",
+    "adaptive_p": "adaptive_p", "adaptive-p": "adaptive_p", "adaptivep": "adaptive_p", "a": "adaptive_p",
 }  # fmt: skip
 
 
@@ -77,6 +79,9 @@ class Parameter:
         return self.type in (int, float, bool)
 
 
+_LAST_N = "at most the context; -1 is the context, as in llama-server of 2024, and refused by that of today"
+
+
 def _parameter(default: Any, description: str, **described: Any) -> Any:
     return field(default=default, metadata={"parameter": Parameter(description=description, **described)})
 
@@ -94,7 +99,9 @@ class SamplingParams:
 
     samplers: tuple[str, ...] = _parameter(
         DEFAULT_SAMPLERS, "samplers, in the order in which they run", as_text="separated by semicolons",
-        form="list of names, or a string of letters", note="unknown names are skipped", flags="--samplers",
+        form=f"list of at most {MAX_SAMPLERS} names, or a string of letters",
+        note="unknown names are skipped; without `penalties`, the penalties that are on run first",
+        flags="--samplers", differs=f"at most {MAX_SAMPLERS}; without `penalties`, the penalties that are on run first",
     )  # fmt: skip
     temperature: float = _parameter(
         0.8, "temperature; 0: always the most likely token", note="all branches are then identical",
@@ -136,8 +143,9 @@ class SamplingParams:
         least=0, most=1, outside=Outside.CLAMPED, flags="--xtc-threshold",
     )  # fmt: skip
     repeat_last_n: int = _parameter(
-        64, "number of last tokens that the penalties consider; 0: none", note="the prompt's included",
-        unit="tokens", least=0, aliases=("repetition_penalty_range", "rep_pen_range"), flags="--repeat-last-n",
+        64, "number of last tokens that the penalties consider; 0: none; -1: as many as the context holds",
+        note="the prompt's included", unit="tokens", least=-1, differs=_LAST_N,
+        aliases=("repetition_penalty_range", "rep_pen_range"), flags="--repeat-last-n",
     )  # fmt: skip
     repeat_penalty: float = _parameter(
         1.0, "penalty for repeated tokens; 1: off",
@@ -164,8 +172,9 @@ class SamplingParams:
         unit="tokens", least=0, flags="--dry-allowed-length",
     )  # fmt: skip
     dry_penalty_last_n: int = _parameter(
-        64, "number of last tokens that DRY considers; 0: none", unit="tokens", least=0, flags="--dry-penalty-last-n"
-    )
+        64, "number of last tokens that DRY considers; 0: none; -1: as many as the context holds",
+        unit="tokens", least=-1, differs=_LAST_N, flags="--dry-penalty-last-n",
+    )  # fmt: skip
     dry_sequence_breakers: tuple[str, ...] = _parameter(
         ("\n", ":", '"', "*"), "strings at which DRY ends a phrase", as_text="as a JSON list",
         form=f"list of 1 to {MAX_BREAKERS} strings, or a string of JSON with such a list, with or without brackets",
@@ -242,3 +251,19 @@ def with_temperature_bounds(given: dict[str, Any], low: float | None, high: floa
     if low == high or given.get("dynatemp_range"):
         return given
     return given | {"temperature": (low + high) / 2, "dynatemp_range": (high - low) / 2}
+
+
+def with_penalties(params: SamplingParams) -> SamplingParams:
+    """Return parameters whose samplers begin with the penalties, if these are on and the samplers leave them out.
+
+    llama-server always ran them before its list until December 2024, and clients' lists of then do not name them.
+    """
+    is_off = (params.repeat_penalty, params.frequency_penalty, params.presence_penalty) == (1.0, 0.0, 0.0)
+    if is_off or "penalties" in params.samplers:
+        return params
+    return replace(params, samplers=("penalties", *params.samplers))
+
+
+def known_samplers(names: Iterable[str]) -> tuple[str, ...]:
+    """Return llama.cpp's names of samplers, without the unknown ones; upper and lower case are alike."""
+    return tuple(SAMPLERS[name] for name in map(str.lower, names) if name in SAMPLERS)

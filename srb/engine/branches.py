@@ -23,6 +23,7 @@ class BranchCounters:
     """Counters of tokens, pauses and shifts since the start."""
 
     tokens_predicted_total: int = 0
+    decode_steps_total: int = 0  # sampled tokens without each branch's first, which comes from the prompt's logits
     n_tokens_max: int = 0
     branches_paused_total: int = 0
     context_shifts_total: int = 0
@@ -69,6 +70,7 @@ class Branches:
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         prefix_logits = branch.request.prefix.logits
+        self.counters.decode_steps_total += row is not None
         try:
             if row is not None:
                 token = branch.sampler.sample(row)

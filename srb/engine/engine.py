@@ -66,6 +66,7 @@ class Counters:
     prompt_seconds_total: float = 0.0
     tokens_predicted_seconds_total: float = 0.0
     n_decode_total: int = 0
+    busy_slots_total: int = 0  # prompts and branches in each decode
     decode_failures_total: int = 0
 
 
@@ -325,6 +326,7 @@ class Engine:
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
         self._counters.n_decode_total += 1
+        self._counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):
             case DecodeStatus.OK:
                 self._commit(chunks, rows, events)

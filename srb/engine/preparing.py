@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
@@ -14,8 +15,9 @@ from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
+from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
-from srb.errors import ContextExceeded, NotSupported, bad_field
+from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
 
@@ -23,6 +25,7 @@ log = logging.getLogger("srb.engine")
 
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
+MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
 
@@ -90,6 +93,7 @@ class Preparer:
         lora = self.lora if command.lora is None else self.scales(command.lora)
         saved = self._saved(command.state) if command.state else None
         _check_breakers(command.branches)
+        self._check_windows(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora, given)
 
@@ -214,7 +218,7 @@ class Preparer:
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
         for tokens in inputs:
             if not tokens:
-                raise bad_field(field, "has no tokens; give at least one character")
+                raise InvalidRequest("Input content cannot be empty", param=field)
             self._check_input(field, "", len(tokens))
         if not inputs:
             raise bad_field(field, "should not be empty")
@@ -234,7 +238,12 @@ class Preparer:
         """Return parameters that are safe for native code, a JSON schema as a grammar. Raise InvalidRequest."""
         if len(params.logit_bias) > MAX_BIASES:
             raise bad_field("logit_bias", f"has {len(params.logit_bias)} entries; at most {MAX_BIASES} are taken")
-        params = replace(params, logit_bias=tuple(self._known_biases(params.logit_bias)))
+        params = replace(
+            params,
+            logit_bias=tuple(self._known_biases(params.logit_bias)),
+            repeat_last_n=self._window(params.repeat_last_n),
+            dry_penalty_last_n=self._window(params.dry_penalty_last_n),
+        )
         if params.grammar:
             check_grammar(params.grammar)
         elif params.json_schema:
@@ -243,6 +252,22 @@ class Preparer:
             check_grammar(grammar, "json_schema")
             return replace(params, grammar=grammar)
         return params
+
+    def _window(self, last_n: int) -> int:
+        """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""
+        return self._model.n_ctx_seq if last_n < 0 else min(last_n, self._model.n_ctx_seq)
+
+    def _check_windows(self, specs: Sequence[BranchSpec]) -> None:
+        """Raise InvalidRequest if the penalties would remember too many tokens: each branch has room for its own."""
+        counts = Counter(spec.sampling for spec in specs)
+        for name, stage in (("repeat_last_n", "penalties"), ("dry_penalty_last_n", "dry")):
+            total = sum(
+                count * self._window(getattr(params, name)) * [each.name for each in chain(params, 0)].count(stage)
+                for params, count in counts.items()
+            )
+            if total > MAX_REMEMBERED:
+                asked = f"asks {len(specs)} branches to consider {total} tokens"
+                raise bad_field(name, f"{asked}; at most {MAX_REMEMBERED} are taken for all together")
 
     def _known_biases(
         self, biases: Iterable[tuple[int | str, float | None]]
@@ -262,7 +287,11 @@ class Preparer:
 
 def _check_breakers(specs: Sequence[BranchSpec]) -> None:
     """Raise InvalidRequest for too many sequence breakers: each branch has its own copy of each."""
-    counts = [len(spec.sampling.dry_sequence_breakers) for spec in specs if spec.sampling.dry_multiplier]
+    counts = [
+        len(spec.sampling.dry_sequence_breakers) * spec.sampling.samplers.count("dry")
+        for spec in specs
+        if spec.sampling.dry_multiplier
+    ]
     if sum(counts) > MAX_DRY_BREAKERS:
         raise bad_field(
             "dry_sequence_breakers",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from srb.engine.model import Candidates, Logits, Model
 from srb.protocol import TokenProbs
+
+LEAST_LOGPROB = float(np.finfo(np.float32).min)  # of a probability of 0, as in llama-server: JSON has no infinity
+# The beginning of a character that a later token completes; llama-server leaves it out of a token's text.
+_CUT_CHARACTER = re.compile(rb"([\xc0-\xdf]|[\xe0-\xef].?|[\xf0-\xf7].{0,2})\Z", re.DOTALL)
 
 
 def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> TokenProbs:
@@ -40,8 +46,7 @@ def unknown_prob(model: Model, token: int) -> TokenProbs:
 
 
 def _entry(model: Model, token: int, logprob: np.float32) -> TokenProbs:
-    # JSON has no infinity; −1e9 stands for a probability of 0 in 32 bits.
-    return {**_piece(model, token), "logprob": max(float(logprob), -1e9)}
+    return {**_piece(model, token), "logprob": max(float(logprob), LEAST_LOGPROB)}
 
 
 def _chosen(model: Model, token: int, prob: float) -> TokenProbs:
@@ -50,4 +55,5 @@ def _chosen(model: Model, token: int, prob: float) -> TokenProbs:
 
 def _piece(model: Model, token: int) -> TokenProbs:
     piece = model.piece(token)
-    return {"id": token, "token": piece.decode("utf-8", "replace"), "bytes": list(piece)}
+    text = _CUT_CHARACTER.sub(b"", piece).decode("utf-8", "replace")
+    return {"id": token, "token": text, "bytes": list(piece)}

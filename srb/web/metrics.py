@@ -16,7 +16,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4"
 
 ENGINE_STATES = ("loading", "running", "hung", "restarting", "failed")
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus-client's name for the folder
@@ -31,10 +31,10 @@ LLAMACPP = {
     "n_decode_total": "Calls of llama_decode.",
     "n_tokens_max": "Largest number of tokens in one sequence.",
     "prompt_tokens_seconds": "Average prompt throughput in tokens/s since the last scrape.",
-    "predicted_tokens_seconds": "Average generation throughput in tokens/s since the last scrape.",
+    "predicted_tokens_seconds": "Average throughput in tokens/s since the last scrape, without first tokens.",
     "requests_processing": "Requests being processed.",
     "requests_deferred": "Requests that wait in the queue.",
-    "n_busy_slots_per_decode": "Average number of branches per llama_decode call since the last scrape.",
+    "n_busy_slots_per_decode": "Average number of prompts and branches per llama_decode call.",
     "kv_cache_usage_ratio": "Fraction of the KV cells in use, 0 to 1.",
     "kv_cache_tokens": "KV cells in use.",
     "spec_decode_num_draft_tokens_total": "Tokens drafted; always 0, speculative decoding is not supported.",
@@ -85,7 +85,10 @@ class Metrics:
 
 
 def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Return llama-server's gauges: averages over the time between two scrapes, and the use of the KV cells."""
+    """Return llama-server's gauges: rates between two scrapes, slots per decode since the start, and the use of the cells.
+
+    A branch's first token comes from its prompt's logits, without a step of its own.
+    """
 
     def grown(name: str) -> float:
         """Return a counter's growth; a restarted engine counts from zero."""
@@ -97,8 +100,8 @@ def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str
 
     return {
         "prompt_tokens_seconds": ratio(grown("prompt_tokens_total"), grown("prompt_seconds_total")),
-        "predicted_tokens_seconds": ratio(grown("tokens_predicted_total"), grown("tokens_predicted_seconds_total")),
-        "n_busy_slots_per_decode": ratio(grown("tokens_predicted_total"), grown("n_decode_total")),
+        "predicted_tokens_seconds": ratio(grown("decode_steps_total"), grown("tokens_predicted_seconds_total")),
+        "n_busy_slots_per_decode": ratio(now.get("busy_slots_total", 0.0), now.get("n_decode_total", 0.0)),
         "kv_cache_usage_ratio": ratio(now.get("kv_cells_used", 0.0), now.get("kv_cells", 0.0)),
         "kv_cache_tokens": now.get("kv_cells_used", 0.0),
     }

@@ -121,7 +121,7 @@ def test_inputs_that_cannot_be_computed_are_refused_before_native_code(load: Loa
     for inputs, pooling, reason in [
         (((5,) * 65,), "mean", "is too large to process: .* 64"),
         ((), "mean", "should not be empty"),
-        (((),), "mean", "no tokens"),
+        (((),), "mean", "content cannot be empty"),
         (((10**9,),), "mean", "not in the vocabulary"),
         ((("a",),), "max", "should be one of none, mean, cls, last"),
     ]:

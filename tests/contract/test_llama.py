@@ -41,6 +41,13 @@ EVERY_SAMPLER: list[dict[str, Any]] = [
     {"samplers": ("temperature", "adaptive_p"), "adaptive_target": 0.5},
     {"samplers": ("infill", "temperature")},
     {"samplers": ()},
+    {
+        "samplers": ("xtc", "temperature", "xtc", "dry", "dry", "penalties", "penalties", "infill", "infill"),
+        "xtc_probability": 0.9,
+        "xtc_threshold": 0.01,
+        "dry_multiplier": 0.8,
+        "repeat_penalty": 1.1,
+    },
 ]
 
 
@@ -76,6 +83,17 @@ def test_penalties_look_at_the_prompt(llama: LlamaModel) -> None:
     level[best] = np.sort(logits)[-2] + 1.0
     assert llama.new_sampler(params, 0, [5]).sample_from(level) == best
     assert llama.new_sampler(params, 0, [best]).sample_from(level) != best
+
+
+def test_a_penalty_that_is_named_twice_counts_twice(llama: LlamaModel) -> None:
+    level = np.full(llama.n_vocab, -50.0, np.float32)
+    level[[300, 301]] = 3.0, 0.0
+    once, twice = (
+        SamplingParams(temperature=0, presence_penalty=2.0, samplers=(*["penalties"] * count, "temperature"))
+        for count in (1, 2)
+    )
+    assert llama.new_sampler(once, 0, [300]).sample_from(level) == 300
+    assert llama.new_sampler(twice, 0, [300]).sample_from(level) == 301
 
 
 def test_a_string_in_logit_bias_biases_each_of_its_tokens(llama: LlamaModel) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.shapes import chunks_of
 
 pytestmark = pytest.mark.e2e
 
@@ -46,15 +47,9 @@ def receive(server: Server, path: str, body: dict[str, Any], version: str = "1.1
     return head, pieces
 
 
-def chunks_of(data: bytes) -> list[bytes]:
-    """Return the chunks of an answer's body, without the empty one that ends it."""
-    found = []
-    while data:
-        size, _, rest = data.partition(b"\r\n")
-        length = int(size, 16)
-        assert rest[length : length + 2] == b"\r\n"
-        found.append(rest[:length])
-        data = rest[length + 2 :]
+def events_of(body: bytes) -> list[bytes]:
+    """Return the chunks of an answer's whole body, without the empty one that ends it."""
+    found = chunks_of(body)
     assert found.pop() == b""
     return found
 
@@ -63,7 +58,7 @@ def chunks_of(data: bytes) -> list[bytes]:
 def test_each_event_is_a_chunk(server: Server, path: str, body: dict[str, Any]) -> None:
     head, pieces = receive(server, path, body)
     assert b"transfer-encoding: chunked" in head.lower()
-    chunks = chunks_of(b"".join(pieces))
+    chunks = events_of(b"".join(pieces))
     assert chunks
     event = rb"(?s).*\n" if path == "/stream" else rb"data: (\{.*\}|\[DONE\])\n\n"
     assert [chunk for chunk in chunks if not re.fullmatch(event, chunk)] == []
@@ -72,7 +67,7 @@ def test_each_event_is_a_chunk(server: Server, path: str, body: dict[str, Any]) 
 def test_what_a_step_says_of_all_branches_is_one_write(server: Server) -> None:
     """A write is at most a read here, since the chunks of eight branches are far shorter than a segment of loopback."""
     _, pieces = receive(server, "/v1/srb/completions", PROMPT | {"n": 8, "n_predict": 400})
-    events = len(chunks_of(b"".join(pieces)))
+    events = len(events_of(b"".join(pieces)))
     assert events > 100  # an event has the text of several tokens where they come fast
     assert len(pieces) < events / 4
 

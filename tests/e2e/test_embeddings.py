@@ -82,11 +82,21 @@ def test_tokens_have_the_vector_of_their_text(encoder: Server) -> None:
     assert own(encoder, [tokens]) == [pytest.approx(own(encoder, TEXTS[0])[0], abs=1e-5)]
 
 
-@pytest.mark.parametrize("given", ["word " * 3000, [10**6], "", []])
+@pytest.mark.parametrize("given", ["word " * 3000, [10**6], [[]], []])
 def test_a_text_that_cannot_be_embedded_is_400(encoder: Server, given: Any) -> None:
     response = encoder.post("/v1/embeddings", {"input": given})
     assert response.status_code == 400
     assert own(encoder, TEXTS[0])
+
+
+def test_an_empty_text_has_the_vector_of_its_special_tokens(encoder: Server) -> None:
+    tokens = encoder.post("/tokenize", {"content": "", "add_special": True}).json()["tokens"]
+    assert own(encoder, ["", tokens]) == [pytest.approx(own(encoder, [tokens])[0], abs=1e-5)] * 2
+
+
+def test_openais_text_parts_have_the_vector_of_their_text(encoder: Server) -> None:
+    parts = [{"type": "text", "text": part} for part in (TEXTS[0][:6], TEXTS[0][6:])]
+    assert own(encoder, [{"content": parts}]) == [pytest.approx(own(encoder, TEXTS[0])[0], abs=1e-5)]
 
 
 def test_a_model_that_only_embeds_says_so(encoder: Server) -> None:

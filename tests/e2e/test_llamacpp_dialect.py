@@ -109,6 +109,15 @@ def test_penalties_look_at_another_prompt_where_there_is_one(tiny: Server) -> No
     check_error(ask(tiny, penalty_prompt=[10**6]), 400, "invalid_request_error", "penalty_prompt")
 
 
+def test_a_list_of_2024_without_penalties_has_them_nevertheless(tiny: Server) -> None:
+    said = {"temperature": 0, "presence_penalty": 100.0, "n_predict": 12, "return_tokens": True}
+    named = ask(tiny, samplers=["penalties", "top_k", "temperature"], **said).json()
+    unnamed = ask(tiny, samplers=["top_k", "temperature"], **said).json()
+    assert unnamed["tokens"] == named["tokens"]
+    assert len(set(unnamed["tokens"])) == 12  # no token twice
+    assert unnamed["generation_settings"]["samplers"] == ["penalties", "top_k", "temperature"]
+
+
 def test_infill_fills_in(storyteller: Server) -> None:
     body = {
         "input_prefix": "Once upon a time there was a ",
@@ -147,7 +156,7 @@ def test_a_prompt_beyond_the_context_is_400_with_both_lengths(storyteller: Serve
 @pytest.mark.parametrize(
     "body",
     [
-        {"prompt": [10**6]}, {"prompt": ["x", 10**6]}, {"logit_bias": [[-1, 1]]}, {"n_discard": -1}, {"n_keep": -2},
+        {"prompt": [10**6]}, {"prompt": ["x", 10**6]}, {"repeat_last_n": -2}, {"n_discard": -1}, {"n_keep": -2},
         {"lora": [{"id": 7, "scale": 1}]}, {"grammar": "root ::= ("}, {"json_schema": {"type": "nothing"}},
         {"temperature": 10**400}, {"top_p": "x"}, {"repeat_penalty": 0}, {"prompt": []},
     ],

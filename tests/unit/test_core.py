@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.engine import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
+from srb.engine.probs import token_probs, unknown_prob
 from srb.engine.tree.prefix_tree import MAX_ROOTS
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, ShuttingDown
 from srb.protocol import (
@@ -154,6 +156,41 @@ def test_the_end_of_the_context_ends_that_branch_alone() -> None:
     for end in driver.result(request_id).ends.values():
         assert (end.reason, end.truncated, end.length) == (FinishReason.LIMIT, True, 4)
     assert driver.result(other).texts[0] == solo(PROMPT, seed=1, max_tokens=12, ignore_eos=True).texts[0]
+
+
+def test_first_tokens_cost_no_step_and_every_branch_is_busy_in_each_decode() -> None:
+    driver = Driver()
+    driver.submit(PROMPT, n=3, max_tokens=5, ignore_eos=True)
+    driver.run()
+    stats = driver.engine.stats()
+    assert (stats["tokens_predicted_total"], stats["decode_steps_total"]) == (3 * 5, 3 * 4)
+    assert (stats["n_decode_total"], stats["busy_slots_total"]) == (1 + 4, 1 + 3 * 4)
+
+
+def test_a_cut_character_is_no_part_of_a_tokens_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FakeModel()
+    pieces = {
+        b"ab": "ab",
+        "né".encode(): "né",
+        b"x\xe2\x82": "x",
+        b"\xf0\x9f": "",
+        b"\xc3": "",
+        b"\xa9": "\ufffd",
+        b"": "",
+    }
+    for piece, text in pieces.items():
+        monkeypatch.setattr(model, "piece", lambda token, piece=piece: piece)
+        assert unknown_prob(model, 7) == {
+            "id": 7, "token": text, "bytes": list(piece), "logprob": None, "top_logprobs": [],
+        }  # fmt: skip
+
+
+def test_the_logarithm_of_no_probability_is_the_least_number_of_32_bits() -> None:
+    model = FakeModel()
+    logits = np.full(model.n_vocab, -np.inf, np.float32)
+    logits[5] = 1.0
+    assert token_probs(model, logits, 6, 1)["logprob"] == -3.4028234663852886e38
+    assert token_probs(model, logits, 6, 1)["top_logprobs"][0]["logprob"] == 0.0
 
 
 def test_logprobs_are_told_for_every_token() -> None:

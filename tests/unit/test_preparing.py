@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from srb.engine import preparing
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
 from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams
+
+INT32 = 2**31 - 1
 
 
 @pytest.fixture
@@ -99,6 +102,16 @@ def test_inputs_of_embeddings_and_rankings_are_refused_without_being_read(
         Preparer(model, None).embedding(Rerank("a", "x", ("x", "x" * 9999)))
 
 
+def test_an_empty_text_is_embedded_where_the_vocabulary_puts_a_token_before_it(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Preparer(model, None).embedding(Embed("a", (("",),))).inputs == [[model.bos_id]]
+    monkeypatch.setattr(model, "tokenize", lambda *_: [])
+    with pytest.raises(InvalidRequest, match=r"^Input content cannot be empty$") as caught:
+        Preparer(model, None).embedding(Embed("a", (("",),)))
+    assert caught.value.extra == {"param": "input"}
+
+
 def test_one_sampler_is_built_for_each_set_of_parameters(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     new_sampler = model.new_sampler
@@ -139,6 +152,45 @@ def test_a_wrong_id_in_a_long_prompt_of_ids_is_named(model: FakeModel) -> None:
     assert Preparer(model, None).tokenize([], True, True) == []
 
 
+def test_a_penalty_considers_no_more_than_the_context_holds(model: FakeModel) -> None:
+    asked = [(-1, -1), (0, 7), (INT32, INT32), (model.n_ctx_seq, 5)]
+    held = [(model.n_ctx_seq, model.n_ctx_seq), (0, 7), (model.n_ctx_seq, model.n_ctx_seq), (model.n_ctx_seq, 5)]
+    specs = tuple(
+        BranchSpec(1, sampling=SamplingParams(repeat_penalty=1.1, repeat_last_n=last, dry_penalty_last_n=dry))
+        for last, dry in asked
+    )
+    request = Preparer(model, None).request(Generate("a", ("the",), specs))
+    params = [branch.sampler._params for branch in request.branches]
+    assert [(each.repeat_last_n, each.dry_penalty_last_n) for each in params] == held
+    request.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "params"),
+    [
+        ("repeat_last_n", SamplingParams(repeat_penalty=1.1, repeat_last_n=-1)),
+        ("dry_penalty_last_n", SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=-1)),
+        ("dry_penalty_last_n", SamplingParams(dry_multiplier=0.8, dry_penalty_last_n=INT32)),
+    ],
+)
+def test_what_penalties_remember_is_limited_over_all_branches(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch, field: str, params: SamplingParams
+) -> None:
+    monkeypatch.setattr(preparing, "MAX_REMEMBERED", 8 * model.n_ctx_seq)
+
+    def ask(n: int, params: SamplingParams) -> Generate:
+        return Generate("r", ("a",), tuple(BranchSpec(i, 5, sampling=params) for i in range(n)))
+
+    Preparer(model, None).request(ask(8, params)).close()
+    with pytest.raises(InvalidRequest, match=f"'{field}': asks 9 branches to consider {9 * model.n_ctx_seq} tokens"):
+        Preparer(model, None).request(ask(9, params))
+    twice = replace(params, samplers=(*params.samplers, "dry", "penalties"))
+    with pytest.raises(InvalidRequest, match=f"'{field}': asks 5 branches"):
+        Preparer(model, None).request(ask(5, twice))
+    Preparer(model, None).request(ask(9, replace(params, samplers=("top_k",)))).close()
+    assert model.open_samplers == 0
+
+
 def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> None:
     breakers = tuple(chr(ord("!") + i) for i in range(60))
     params = SamplingParams(dry_multiplier=0.8, dry_sequence_breakers=breakers)
@@ -149,5 +201,7 @@ def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> No
     Preparer(model, None).request(ask(8, params)).close()
     with pytest.raises(InvalidRequest, match="60 entries for 9 branches; at most 512"):
         Preparer(model, None).request(ask(9, params))
+    with pytest.raises(InvalidRequest, match="120 entries for 5 branches; at most 512"):
+        Preparer(model, None).request(ask(5, replace(params, samplers=("dry", "dry"))))
     Preparer(model, None).request(ask(9, replace(params, dry_multiplier=0.0))).close()
     assert model.open_samplers == 0

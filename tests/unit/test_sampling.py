@@ -27,6 +27,13 @@ def test_the_users_order_is_kept() -> None:
     assert names(SamplingParams(samplers=("temperature", "top_k"))) == ["temp_ext", "top_k", "dist"]
 
 
+def test_a_sampler_that_is_named_twice_runs_twice_as_in_llama_cpp() -> None:
+    samplers = ("temperature", "xtc", "top_k", "temperature", "xtc")
+    params = SamplingParams(samplers=samplers, xtc_probability=0.5, repeat_penalty=1.1)
+    assert names(params) == ["temp_ext", "xtc", "top_k", "temp_ext", "xtc", "dist"]
+    assert chain(params, seed=7)[0] == chain(params, seed=7)[3]
+
+
 def test_mirostat_replaces_the_chain() -> None:
     assert chain(SamplingParams(mirostat=1), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat", (7, 5.0, 0.1, 100))]
     assert chain(SamplingParams(mirostat=2), seed=7) == [Stage("temp", (0.8,)), Stage("mirostat_v2", (7, 5.0, 0.1))]

@@ -54,8 +54,8 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("n_cmpl", 0, "Field 'n': Value must be between 1 <= value <= 64, but got 0"),
         ("max_tokens", -2, f"Field 'max_tokens': Value must be between -1 <= value <= {INT32}, but got -2"),
         ("n_predict", 2**40, f"Field 'n_predict': Value must be between -1 <= value <= {INT32}, but got {2**40}"),
-        ("repeat_last_n", -1, f"Field 'repeat_last_n': Value must be between 0 <= value <= {INT32}, but got -1"),
-        ("dry_penalty_last_n", -1, "Field \'dry_penalty_last_n\': Value must be between 0 <= value"),
+        ("repeat_last_n", -2, f"Field 'repeat_last_n': Value must be between -1 <= value <= {INT32}, but got -2"),
+        ("dry_penalty_last_n", -2, "Field \'dry_penalty_last_n\': Value must be between -1 <= value"),
         ("n_discard", -1, f"Field 'n_discard': Value must be between 0 <= value <= {INT32}, but got -1"),
         ("n_keep", -2, f"Field 'n_keep': Value must be between -1 <= value <= {INT32}, but got -2"),
         ("min_keep", -1, f"Field 'min_keep': Value must be between 0 <= value <= {INT32}, but got -1"),
@@ -73,10 +73,12 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("stop", ["a"] * 257, "Field 'stop': has 257 entries; at most 256 are allowed"),
         ("stop", "a" * 8193, "Field 'stop': has more than 8192 characters"),
         ("samplers", {}, "Field 'samplers': must be a list of names or a string of letters"),
+        ("samplers", ["top_k", 3], "Field 'samplers': must be a list of names or a string of letters"),
+        ("samplers", "k" * 33, "Field 'samplers': has 33 entries; at most 32 are allowed"),
+        ("samplers", ["temp"] * 33, "Field 'samplers': has 33 entries; at most 32 are allowed"),
         ("dry_sequence_breakers", [], "Field 'dry_sequence_breakers': must not be empty"),
         ("dry_sequence_breakers", "[" * 100_000, "Field 'dry_sequence_breakers': must be a list of strings"),
         ("logit_bias", "x", "Field 'logit_bias': must be an object or a list of [token, bias] pairs"),
-        ("logit_bias", [[-1, 1.0]], "Field 'logit_bias': -1 is not a token id"),
         ("logit_bias", {"1": 1e300}, "Field 'logit_bias': Value must be between"),
         ("logit_bias", [[i, 1] for i in range(1025)], "Field 'logit_bias': has 1025 entries; at most 1024 are allowed"),
         ("logprobs", -1, "Field 'logprobs': Value must be between 0 <= value <= 256, but got -1"),
@@ -195,8 +197,11 @@ def test_a_grammar_wins_over_a_json_schema_and_an_empty_schema_means_any_object(
         ({"dry_sequence_breakers": '["\\n", "x"]'}, {"dry_sequence_breakers": ("\n", "x")}),
         ({"dry_sequence_breakers": '"\\n", "x"'}, {"dry_sequence_breakers": ("\n", "x")}),
         ({"samplers": "kpt"}, {"samplers": ("top_k", "top_p", "temperature")}),
-        ({"samplers": ["top-k", "nucleus", "k", "what", 3, "temp"]}, {"samplers": ("top_k", "top_p", "temperature")}),
-        ({"samplers": "k" * 1000}, {"samplers": ("top_k",)}),
+        ({"samplers": ["top-k", "nucleus", "k", "what", "Temp"]}, {"samplers": ("top_k", "top_p", "temperature")}),
+        ({"samplers": ["topk", "minp", "topnsigma"]}, {"samplers": ("top_k", "min_p", "top_n_sigma")}),
+        ({"samplers": "tzkt" + "z" * 99}, {"samplers": ("temperature", "top_k", "temperature")}),
+        ({"samplers": ["temp", "top_k", "temp"]}, {"samplers": ("temperature", "top_k", "temperature")}),
+        ({"repeat_last_n": -1, "dry_penalty_last_n": -1}, {"repeat_last_n": -1, "dry_penalty_last_n": -1}),
         ({"mirostat_mode": 2, "mirostat": 1}, {"mirostat": 1}),
         ({"grammar_string": ""}, {"grammar": ""}),
         ({"dynatemp_low": 0.5, "dynatemp_high": 1.5, "temperature": 0.7}, {"temperature": 1.0, "dynatemp_range": 0.5}),
@@ -233,6 +238,10 @@ def test_samplings_aliases_and_clamps(given: dict[str, Any], expected: dict[str,
         ({"15": 2, "the": -1.5}, ((15, 2.0), ("the", -1.5))),
         ([[15, 2], [16, False], ["the", -1]], ((15, 2.0), (16, None), ("the", -1.0))),
         ([[15], "x", [True, 1], [1.5, 1], [1, True], ["", 1], [1, "2"]], ()),
+        ([[-1, 1], [-(2**31), False], [15, 2]], ((15, 2.0),)),
+        ({"-5": 1, "+7": 1, " 8": 1, "9 ": 1}, ((7, 1.0), (8, 1.0), ("9 ", 1.0))),
+        ([[2**31, 1], [2**63 - 1, False]], ((2**31, 1.0), (2**63 - 1, None))),
+        ({"4294967297": 1, "9" * 30: 1}, ((2**32 + 1, 1.0), (2**63 - 1, 1.0))),
     ],
 )
 def test_logit_bias_has_four_forms_and_skips_bad_entries(given: Any, expected: Any) -> None:
@@ -322,6 +331,31 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
     assert [branch.seed for branch in command.branches] == [7, 8]
     assert command.branches[0].max_tokens == 5
     assert (command.branches[0].sampling.top_k, command.branches[0].sampling.n_probs) == (40, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"samplers": ["top_k", "temp"], "repeat_penalty": 1.2}, ("penalties", "top_k", "temperature")),
+        ({"samplers": "kt", "frequency_penalty": 0.5}, ("penalties", "top_k", "temperature")),
+        ({"samplers": [], "presence_penalty": -0.5}, ("penalties",)),
+        ({"samplers": ["top_k", "penalties"], "repeat_penalty": 1.2}, ("top_k", "penalties")),
+        ({"samplers": ["top_k"], "repeat_penalty": 1.0}, ("top_k",)),
+        ({"samplers": ["top_k"]}, ("top_k",)),
+    ],
+)
+def test_penalties_that_a_list_of_2024_leaves_out_run_first(given: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert sampling(**given).samplers == expected
+
+
+def test_penalties_of_the_settings_run_beside_samplers_that_leave_them_out() -> None:
+    def samplers(settings: Settings, **body: Any) -> tuple[str, ...]:
+        (command,) = CompletionBody.parse({"prompt": "x", **body}).commands(settings, n=1, max_tokens=-1)
+        return command.branches[0].sampling.samplers
+
+    assert samplers(Settings(samplers="top_k;temp", repeat_penalty=1.1)) == ("penalties", "top_k", "temperature")
+    assert samplers(Settings(repeat_penalty=1.1), samplers=["min_p"]) == ("penalties", "min_p")
+    assert samplers(Settings(samplers="top_k"), repeat_penalty=1.1) == ("penalties", "top_k")
 
 
 def test_defaults_are_written_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import orjson
@@ -96,7 +97,7 @@ def test_an_unknown_path_is_llama_servers_404(http: FlaskClient) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
-    "path", ["/api/v1/model", "/api/extra/version", "/api/extra/generate/stream", "/v1/model", "/api/tags", "/version"]
+    "path", ["/api/v1/model", "/api/extra/version", "/api/extra/generate/stream", "/v1/lora", "/api/tags", "/version"]
 )
 def test_a_page_that_tries_other_servers_routes_can_read_the_404(http: FlaskClient, path: str, method: str) -> None:
     response = http.open(path, method=method, headers={"Origin": "https://lite.example.org"})
@@ -233,7 +234,7 @@ def test_without_a_page_there_is_nothing_at_the_front_door(engine: ScriptedClien
 
 def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http: FlaskClient) -> None:
     response = http.get("/metrics")
-    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4"
     assert response.headers["Process-Start-Time-Unix"].isdigit()
     lines = response.text.splitlines()
     assert "# TYPE llamacpp:n_decode_total counter" in lines
@@ -245,13 +246,44 @@ def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http
 def test_metrics_can_be_switched_off(engine: ScriptedClient) -> None:
     response = create_app(Settings(metrics=False), engine).test_client().get("/metrics")
     assert response.status_code == 501
-    assert response.json["error"]["type"] == "not_supported_error"
+    message = "This server does not support metrics endpoint. Start it with `--metrics`"
+    assert response.json == {"error": {"code": 501, "message": message, "type": "not_supported_error"}}
+
+
+def test_every_metric_has_its_help_and_its_type_before_its_value(http: FlaskClient) -> None:
+    lines = http.get("/metrics").text.splitlines()
+    places = [place for place, line in enumerate(lines) if line.startswith("llamacpp:")]
+    assert len(places) >= 10
+    for place in places:
+        name, value = lines[place].split(" ")
+        kind = "counter" if name.endswith("_total") else "gauge"
+        assert re.fullmatch(rf"# HELP {name} \S.*", lines[place - 2])
+        assert lines[place - 1] == f"# TYPE {name} {kind}"
+        assert float(value) >= 0
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("localhost:9091", "http://localhost:9091/v1/completions"), ("box.example", "http://box.example/v1/completions"),
+        ("[::1]:7", "&#39;http://[::1]:7/v1/completions&#39;"),
+        ("<b>&$(x)", "http://localhost:9090/v1/completions"),
+    ],
+)  # fmt: skip
+def test_the_front_door_has_the_address_that_the_visitor_used(engine: ScriptedClient, host: str, shown: str) -> None:
+    http = create_app(Settings(allowed_hosts="*"), engine).test_client()
+    assert f"<pre>curl -N {shown} -d" in http.get("/", headers={"Host": host}).text
+
+
+def test_the_front_door_has_the_prefix_of_the_paths(engine: ScriptedClient) -> None:
+    http = create_app(Settings(api_prefix="/srb"), engine).test_client()
+    assert "curl -N http://localhost/srb/v1/completions" in http.get("/srb/").text
 
 
 def test_the_front_door_says_what_to_try(http: FlaskClient) -> None:
     response = http.get("/")
     assert response.mimetype == "text/html"
-    assert "http://localhost:9090/v1/completions" in response.text
+    assert "http://localhost/v1/completions" in response.text
     assert orjson.loads(response.text.split("-d '")[1].split("'")[0]) == {"prompt": "Once upon a time,", "n": 8}
 
 

@@ -88,11 +88,75 @@ def test_content_asks_openais_route_for_llama_servers_shape(engine: ScriptedClie
     [
         ("a", (("a",),)), (["a", "b"], (("a",), ("b",))), ([1, 2], ((1, 2),)), ([[1, 2], "b"], ((1, 2), ("b",))),
         ({"content": "a"}, (("a",),)), ([{"content": "a"}, "b"], (("a",), ("b",))),
+        ("", (("",),)), (["", "a"], (("",), ("a",))), ([1, "a", 2], ((1, "a", 2),)), ({"prompt_string": "a"}, (("a",),)),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, (("ab",),)),
+        ([{"content": [{"type": "text", "text": "a"}]}, {"content": []}, [7]], (("a",), ("",), (7,))),
+        ([{"content": [{"type": "text"}]}], (("",),)),
     ],
 )  # fmt: skip
 def test_inputs_have_every_form_of_openai_and_llama_cpp(engine: ScriptedClient, given: Any, inputs: Any) -> None:
     assert post(engine, "/embedding", input=given).status_code == 200
     assert [command.inputs for command in engine.sent if isinstance(command, Embed)] == [inputs]
+
+
+@pytest.mark.parametrize("path", [*OWN, "/v1/embeddings"])
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "input_video", "video_url"])
+def test_a_part_that_is_no_text_is_501(engine: ScriptedClient, path: str, kind: str) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": kind, kind: {"url": "data:,"}}]
+    response = post(engine, path, input=[{"content": parts}])
+    assert (response.status_code, response.json["error"]["param"]) == (501, "input")
+    assert "input is not supported, only text" in response.json["error"]["message"]
+    assert engine.sent == []
+
+
+@pytest.mark.parametrize("given", ["abc", ["abc"]])
+def test_one_text_is_answered_alike_alone_and_in_a_list(engine: ScriptedClient, given: Any) -> None:
+    plain = post(engine, "/v1/embeddings", input=given)
+    read(EmbeddingList, plain.data)
+    assert list(plain.json["data"][0]) == ["object", "index", "embedding"]
+    encoded = post(engine, "/v1/embeddings", input=given, encoding_format="base64").json["data"]
+    assert encoded == [{"object": "embedding", "index": 0, "embedding": "mpkZP83MTD8=", "encoding_format": "base64"}]
+    assert post(engine, "/v1/embeddings", content=given, encoding_format="base64").json == [
+        {"index": 0, "embedding": [[0.6, 0.8]]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message", "field"),
+    [
+        ("/v1/embeddings", {}, '"input" or "content" must be provided', "input"),
+        ("/v1/embeddings", {"input": []}, '"input" must not be empty', "input"),
+        ("/embedding", {"content": []}, '"input" must not be empty', "content"),
+        (
+            "/v1/embeddings", {"input": "x", "encoding_format": "hex"},
+            "The format to return the embeddings in. Can be either float or base64", "encoding_format",
+        ),
+        ("/rerank", {"documents": ["a"]}, '"query" must be provided', "query"),
+        ("/rerank", {"query": 3}, '"query" must be a string', "query"),
+        ("/rerank", {"query": ["a"], "documents": []}, '"query" must be a string', "query"),
+        ("/rerank", {"query": "a"}, '"documents" must be a non-empty string array', "documents"),
+        ("/rerank", {"query": "a", "documents": []}, '"documents" must be a non-empty string array', "documents"),
+        ("/rerank", {"query": "a", "documents": "b"}, '"documents" must be a non-empty string array', "documents"),
+        ("/rerank", {"query": "a", "documents": ["b", 3]}, '"documents" must be a non-empty string array', "documents"),
+        ("/rerank", {"query": "a", "texts": []}, '"documents" must be a non-empty string array', "texts"),
+    ],
+)  # fmt: skip
+def test_bad_bodies_are_refused_in_llama_servers_words(
+    engine: ScriptedClient, path: str, body: dict[str, Any], message: str, field: str
+) -> None:
+    response = post(engine, path, **body)
+    assert response.status_code == 400
+    assert response.json["error"] == {
+        "code": 400, "message": message, "type": "invalid_request_error", "param": field,
+    }  # fmt: skip
+    assert engine.sent == []
+
+
+def test_the_model_of_an_answer_is_the_one_that_was_asked_for(engine: ScriptedClient) -> None:
+    for path, body in (("/v1/embeddings", {"input": "a"}), ("/rerank", {"query": "a", "documents": ["a"]})):
+        assert post(engine, path, **body).json["model"] == "storyteller"
+        assert post(engine, path, **body, model="").json["model"] == ""
+        assert post(engine, path, **body, model="any").json["model"] == "any"
 
 
 def test_one_vector_a_token_is_not_normalized_and_not_openais(engine: ScriptedClient, model_with: Any) -> None:
@@ -162,7 +226,10 @@ def test_a_model_that_is_not_made_for_it_is_501(engine: ScriptedClient, path: st
     ("path", "body", "field"),
     [
         ("/embedding", {}, "input"), ("/embedding", {"input": 3}, "input"), ("/embedding", {"content": []}, "content"),
-        ("/embedding", {"input": ""}, "input"), ("/embedding", {"input": [[-1]]}, "input"),
+        ("/embedding", {"input": [[-1]]}, "input"), ("/embedding", {"input": [[]]}, "input"),
+        ("/embedding", {"input": {"content": 3}}, "input"), ("/embedding", {"input": {"content": ["a"]}}, "input"),
+        ("/embedding", {"input": {"content": [{"type": "text", "text": 3}]}}, "input"),
+        ("/embedding", {"input": {"content": [{"type": "tool", "text": "a"}]}}, "input"),
         ("/embedding", {"input": "x", "embd_normalize": -2}, "embd_normalize"),
         ("/v1/embeddings", {"input": "x", "encoding_format": "hex"}, "encoding_format"),
         ("/v1/embeddings", {"input": "x", "dimensions": 7}, "dimensions"),

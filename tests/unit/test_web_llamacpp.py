@@ -153,6 +153,31 @@ def test_response_fields_choose_and_unnest() -> None:
     assert all("stop" in partial for partial in partials)
 
 
+def test_in_a_stream_response_fields_choose_of_each_branchs_end_alone() -> None:
+    http, _ = serve(everything)
+    found = events(post(http, response_fields=["index", "stop"], n=2, n_probs=1, stream=True).text)
+    ends = [event for event in found if event["stop"]]
+    assert ends == [{"index": 0, "stop": True}, {"index": 1, "stop": True}]
+    assert all(event["completion_probabilities"] and "content" in event for event in found if not event["stop"])
+    no_probs = events(post(http, response_fields=["completion_probabilities"], n_probs=1, stream=True).text)[-1]
+    assert no_probs == {}  # a stream's tokens have theirs already
+    assert post(http, response_fields=["completion_probabilities"], n_probs=1).json["completion_probabilities"]
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({}, -1), ({"n_probs": 0}, -1), ({"n_probs": 4}, 4), ({"logprobs": 0}, -1), ({"logprobs": 3}, 3),
+        ({"logprobs": True}, 1), ({"logprobs": False}, -1), ({"n_probs": 0, "logprobs": 3}, -1),
+        ({"n_probs": 2, "logprobs": 3}, 2), ({"logprobs": True, "top_logprobs": 5}, 1),
+    ],
+)  # fmt: skip
+def test_logprobs_is_another_name_of_n_probs(said: dict[str, Any], wanted: int) -> None:
+    http, engine = serve()
+    post(http, **said)
+    assert engine.sent[-1].branches[0].sampling.n_probs == wanted
+
+
 def test_probabilities_have_their_names_of_2026_and_of_2024() -> None:
     http, _ = serve(everything)
     (entry,) = post(http, n_probs=1).json["completion_probabilities"]
@@ -342,7 +367,7 @@ def test_a_prompt_beyond_the_context_is_refused_with_both_lengths() -> None:
         ("n_cmpl", 0, 1, 64), ("n", 0, 1, 64), ("n", -1, 1, 64), ("n", 10**9, 1, 64),
         ("n_keep", -2, -1, INT32), ("n_discard", -1, 0, INT32), ("n_indent", -1, 0, INT32),
         ("n_cache_reuse", -1, 0, INT32), ("t_max_predict_ms", -2, -1, 2**63 - 1), ("sse_ping_interval", -2, -1, INT32),
-        ("repeat_last_n", -1, 0, INT32), ("dry_allowed_length", -1, 0, INT32), ("dry_penalty_last_n", -1, 0, INT32),
+        ("repeat_last_n", -2, -1, INT32), ("dry_allowed_length", -1, 0, INT32), ("dry_penalty_last_n", -2, -1, INT32),
         ("min_keep", -1, 0, INT32), ("adaptive_decay", 1.5, 0, 0.99), ("reasoning_budget_tokens", -2, -1, INT32),
     ],
 )  # fmt: skip
@@ -381,7 +406,7 @@ def test_a_number_out_of_a_soft_range_is_moved_and_shown_as_it_is_used(field: st
         {"n": 1.5}, {"n": True}, {"n": "3"}, {"temperature": "hot"}, {"top_k": 1e30}, {"response_fields": "content"},
         {"response_fields": [3]}, {"timings_per_token": 1}, {"return_tokens": "yes"}, {"return_progress": 0},
         {"id_slot": 1.5}, {"lora": {}}, {"lora": [{"id": -1, "scale": 1}]}, {"prompt": {"multimodal_data": []}},
-        {"json_schema": 3}, {"dry_sequence_breakers": []}, {"logit_bias": [[-1, 1]]}, {"prompt": [-1]},
+        {"json_schema": 3}, {"dry_sequence_breakers": []}, {"logit_bias": "5"}, {"prompt": [-1]},
         {"logit_bias": [[i, 1] for i in range(1025)]}, {"system_prompt": 3}, {"system_prompt": {"prompt": 3}},
         {"image_data": 3}, {"grammar_lazy": True}, {"repeat_penalty": 0}, {"prompt": []}, {"prompt": None},
     ],

@@ -291,15 +291,23 @@ def test_metrics_have_llama_servers_names_of_2026_and_2024() -> None:
 
 def test_rates_are_of_the_time_since_the_last_scrape() -> None:
     http, engine = serve()
-    engine.values |= {"tokens_predicted_total": 100.0, "tokens_predicted_seconds_total": 2.0}
+    engine.values |= {
+        "tokens_predicted_total": 110.0, "decode_steps_total": 100.0, "tokens_predicted_seconds_total": 2.0
+    }  # fmt: skip
     assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 50.0
-    engine.values |= {"tokens_predicted_total": 130.0, "tokens_predicted_seconds_total": 3.0, "n_decode_total": 17.0}
-    found = metrics(http)
-    assert found["llamacpp:predicted_tokens_seconds"] == 30.0
-    assert found["llamacpp:n_busy_slots_per_decode"] == 3.0
+    engine.values |= {"decode_steps_total": 130.0, "tokens_predicted_seconds_total": 3.0}
+    assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 30.0
     assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 0.0
-    engine.values |= {"tokens_predicted_total": 10.0, "tokens_predicted_seconds_total": 1.0}  # a new engine
+    engine.values |= {"decode_steps_total": 10.0, "tokens_predicted_seconds_total": 1.0}  # a new engine
     assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 10.0
+
+
+def test_busy_slots_are_averaged_over_all_decodes_as_in_llama_server() -> None:
+    http, engine = serve()
+    assert metrics(http)["llamacpp:n_busy_slots_per_decode"] == 0.0
+    engine.values |= {"busy_slots_total": 30.0, "n_decode_total": 10.0}
+    assert metrics(http)["llamacpp:n_busy_slots_per_decode"] == 3.0
+    assert metrics(http)["llamacpp:n_busy_slots_per_decode"] == 3.0
 
 
 def test_http_answers_are_counted_by_the_route_and_not_by_what_a_client_makes_up() -> None:

@@ -32,6 +32,7 @@ from srb.web.calls.calls import Call, Calls
 from srb.web.calls.outcome import gather
 from srb.web.calls.scripted import ScriptedClient
 from srb.web.calls.streaming import MAX_WRITE, PING, EventStream, writes
+from tests.shapes import chunks_of
 
 COMMAND = Generate("r1", ("Once",), (BranchSpec(1), BranchSpec(2)))
 
@@ -91,18 +92,6 @@ def test_one_write_carries_everything_that_has_arrived(client: ScriptedClient, r
     client.receive([Delta("r1", 0, "a", [1]), Delta("r1", 1, "b", [1])])
     client.receive([Delta("r1", 0, "c", [1])])
     assert next(stream) == b"0:a;1:b;0:c;"
-
-
-def chunks_of(data: bytes) -> list[bytes]:
-    """Return the chunks of a chunked answer's part; it has to end where a chunk ends."""
-    found = []
-    while data:
-        size, _, rest = data.partition(b"\r\n")
-        length = int(size, 16)
-        assert rest[length : length + 2] == b"\r\n"
-        found.append(rest[:length])
-        data = rest[length + 2 :]
-    return found
 
 
 def test_in_one_write_each_event_is_a_chunk_of_its_own(client: ScriptedClient, requests: Calls) -> None:

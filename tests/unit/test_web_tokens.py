@@ -10,8 +10,8 @@ import pytest
 from srb.protocol import Tokenize
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
-from srb.web.dialects.llamacpp.answers import TokenList
+from srb.web.calls.scripted import MODEL, ScriptedClient
+from srb.web.dialects.llamacpp.answers import TabbyModel, TokenList
 from tests.shapes import read
 
 
@@ -100,6 +100,18 @@ def test_text_generation_webuis_model_has_the_adapters_in_force(engine: Scripted
     http.post("/lora-adapters", json=[])
     engine.answers = lambda command, values: [{"path": "a.gguf", "scale": 0.0}]
     assert http.get("/v1/internal/model/info").json["lora_names"] == []
+
+
+def test_tabbyapis_model_has_the_limits_of_this_server(engine: ScriptedClient) -> None:
+    response = create_app(Settings(n_batch=512, cache_type_k="q8_0"), engine).test_client().get("/v1/model")
+    read(TabbyModel, response.data)
+    card = response.json
+    assert (card["id"], card["object"], card["owned_by"]) == ("storyteller", "model", "llamacpp")
+    assert card["parameters"] == {
+        "max_seq_len": MODEL.n_ctx_seq, "max_batch_size": MODEL.n_seq_max, "cache_size": MODEL.n_ctx,
+        "cache_mode": "q8_0", "chunk_size": 512, "prompt_template": None,
+        "prompt_template_content": None, "draft": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ class StateFolder:
                 self._texts.pop(other, None)
         for other in leaving:
             log.info("state %s is removed to make room", other)
-            self._path(other).unlink(missing_ok=True)
+            _remove(self._path(other))
 
     def _path(self, name: str) -> Path:
         """Return a name's file. Names are checked when they arrive, and again here, since this makes a path."""

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from srb.protocol import SamplingParams
-from srb.sampling_params import PARAMETERS, SAMPLERS
+from srb.sampling_params import PARAMETERS, known_samplers, with_penalties
 from srb.settings import Settings, strings_of
 from srb.web.bodies.fields import schema_text
 
@@ -18,18 +18,13 @@ from srb.web.bodies.fields import schema_text
 @lru_cache(maxsize=4)
 def default_sampling(settings: Settings) -> SamplingParams:
     given = {name: getattr(settings, name) for name, parameter in PARAMETERS.items() if parameter.is_setting}
-    return SamplingParams(
-        **{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
-    )
+    parsed = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
+    return with_penalties(SamplingParams(**parsed))
 
 
 @lru_cache(maxsize=4)
 def default_stop(settings: Settings) -> tuple[str, ...]:
     return tuple(strings_of(settings.stop))
-
-
-def _samplers(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(SAMPLERS[name] for name in text.split(";") if name in SAMPLERS))
 
 
 def _biases(text: str) -> tuple[tuple[int | str, float | None], ...]:
@@ -43,7 +38,7 @@ def _bias(text: str) -> tuple[int | str, float | None]:
 
 # Parsers of the settings that are written as text.
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    "samplers": _samplers,
+    "samplers": lambda text: known_samplers(text.split(";")),
     "dry_sequence_breakers": lambda text: tuple(strings_of(text)),
     "logit_bias": _biases,
     "json_schema": lambda text: schema_text(orjson.loads(text)) if text else "",

@@ -6,7 +6,7 @@ not an int, and "3" is not a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -23,7 +23,16 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from srb.sampling_params import MAX_BIASES, MAX_BREAKERS, MAX_GRAMMAR, SAMPLERS, Outside, Parameter
+from srb.sampling_params import (
+    MAX_BIASES,
+    MAX_BREAKERS,
+    MAX_GRAMMAR,
+    MAX_SAMPLERS,
+    SAMPLERS,
+    Outside,
+    Parameter,
+    known_samplers,
+)
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -36,6 +45,7 @@ MAX_ADAPTERS = 64
 MAX_RESPONSE_FIELDS = 256
 
 Prompt = tuple[str | int, ...]
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")  # as strtol reads it
 EMPTY_PROMPT: Prompt = ("",)  # an empty text, which the engine begins with the BOS
 
 
@@ -182,20 +192,21 @@ def _parse_breakers(value: Any) -> tuple[str, ...]:
 
 
 def _parse_samplers(value: Any) -> tuple[str, ...]:
-    names: Iterable[Any]
     if isinstance(value, str):
-        names = value
-    elif isinstance(value, list):
-        names = (name for name in value if isinstance(name, str) and len(name) > 1)
+        samplers = tuple(SAMPLERS[letter] for letter in value if letter in SAMPLERS)
+    elif isinstance(value, list) and all(isinstance(name, str) for name in value):
+        samplers = known_samplers(name for name in value if len(name) > 1)
     else:
         raise ValueError("must be a list of names or a string of letters")
-    return tuple(dict.fromkeys(SAMPLERS[name] for name in names if name in SAMPLERS))
+    if len(samplers) > MAX_SAMPLERS:
+        raise ValueError(f"has {len(samplers)} entries; at most {MAX_SAMPLERS} are allowed")
+    return samplers
 
 
 def _parse_logit_bias(value: Any) -> tuple[tuple[int | str, float | None], ...]:
     pairs: list[Any]
     if isinstance(value, dict):
-        pairs = [(int(key) if key.isascii() and key.isdigit() else key, bias) for key, bias in value.items()]
+        pairs = [(_token_of(key), bias) for key, bias in value.items()]
     elif isinstance(value, list):
         pairs = [tuple(pair) if isinstance(pair, list) else () for pair in value]
     else:
@@ -205,14 +216,20 @@ def _parse_logit_bias(value: Any) -> tuple[tuple[int | str, float | None], ...]:
     return tuple(_bias(*pair) for pair in pairs if len(pair) == 2 and _is_bias(*pair))
 
 
+def _token_of(key: str) -> int | str:
+    """Return a key as a token id if it is written as a number, else as the text that it is."""
+    if not _NUMBER.fullmatch(key):
+        return key
+    return int(key) if len(key) < len(str(INT64_MAX)) else INT64_MAX  # beyond every vocabulary
+
+
 def _is_bias(token: Any, bias: Any) -> bool:
-    """Whether an entry has the right types; others are skipped, as llama-server does."""
-    return type(token) in (int, str) and token != "" and (bias is False or type(bias) in (int, float))
+    """Whether an entry can apply; others are skipped, as llama-server does, and by the engine ids that are too large."""
+    is_token_or_text = token >= 0 if type(token) is int else type(token) is str and token != ""
+    return is_token_or_text and (bias is False or type(bias) in (int, float))
 
 
 def _bias(token: int | str, bias: float) -> tuple[int | str, float | None]:
-    if isinstance(token, int) and not is_token(token):
-        raise ValueError(f"{short_json(token)} is not a token id")
     check_between(bias, -FLOAT32_MAX, FLOAT32_MAX)
     return token, None if bias is False else float(bias)
 

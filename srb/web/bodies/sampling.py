@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model
 
 from srb.errors import InvalidRequest, bad_field
 from srb.protocol import BranchSpec, SamplingParams
-from srb.sampling_params import PARAMETERS, with_temperature_bounds
+from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bounds
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
 from srb.web.bodies.fields import (
@@ -81,7 +81,7 @@ class BranchFields(_ParametersBody):
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
             except ValueError as error:
                 raise bad_field("dynatemp_low", str(error)) from None
-        return replace(base, **given)
+        return with_penalties(replace(base, **given))
 
     def spec_from(self, base: BranchSpec) -> BranchSpec:
         """Return `base` with the lengths and ends that this body has; seed and sampling stay."""

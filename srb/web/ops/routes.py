@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, request, send_from_directory
+from markupsafe import escape
 
 from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
 from srb.protocol import ModelInfo
 from srb.web.answers import JSONObject
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import CurrentModel, Health
+from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import slot_shape
 from srb.web.metrics import CONTENT_TYPE
 from srb.web.openapi import operation
@@ -129,6 +131,31 @@ def current_model() -> Response:
     return json_reply(answer)
 
 
+@routes.get("/v1/model")
+@operation(answer=TabbyModel)
+def tabby_model() -> Response:
+    """Describe the model with its limits, as TabbyAPI does."""
+    model, settings = web().client.check_ready(), web().settings
+    answer: TabbyModel = {
+        "id": model.alias,
+        "object": "model",
+        "created": STARTED,
+        "owned_by": "llamacpp",
+        "logging": None,
+        "parameters": {
+            "max_seq_len": model.n_ctx_seq,
+            "max_batch_size": model.n_seq_max,
+            "cache_size": model.n_ctx,
+            "cache_mode": settings.cache_type_k,
+            "chunk_size": settings.n_batch,
+            "prompt_template": None,
+            "prompt_template_content": model.chat_template or None,
+            "draft": None,
+        },
+    }
+    return json_reply(answer)
+
+
 @routes.get("/metrics")
 @operation(media_type="text/plain")
 def prometheus() -> Response:
@@ -155,7 +182,10 @@ def front_door() -> Response:
     """Show a page with a command to try."""
     if not web().settings.ui:
         raise NotFound("File Not Found")
-    return Response(FRONT_DOOR.format(port=web().settings.port), mimetype="text/html")
+    settings = web().settings
+    host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
+    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
+    return Response(FRONT_DOOR.format(target=escape(target)), mimetype="text/html")
 
 
 @routes.get("/completion.js")
@@ -172,7 +202,7 @@ FRONT_DOOR = """<!doctype html>
 <title>SRB</title>
 <h1>SRB: one prompt, many continuations</h1>
 <p>The server is running. Try it:</p>
-<pre>curl -N http://localhost:{port}/v1/completions -d '{{"prompt": "Once upon a time,", "n": 8}}'</pre>
+<pre>curl -N {target} -d '{{"prompt": "Once upon a time,", "n": 8}}'</pre>
 <p>OpenAI clients: base URL <code>/v1</code>, any API key, any model name.
 See also <a href="/v1/models">/v1/models</a>, <a href="/health">/health</a>, <a href="/metrics">/metrics</a>.</p>
 """

@@ -200,6 +200,31 @@ class CurrentModel(TypedDict):
     loader: str
 
 
+class TabbyParameters(TypedDict):
+    """The limits of the model; `chunk_size` is the most tokens of a prompt in one step."""
+
+    max_seq_len: int
+    max_batch_size: int
+    cache_size: int
+    cache_mode: str
+    chunk_size: int
+    prompt_template: None
+    prompt_template_content: str | None
+    draft: None
+
+
+@shape
+class TabbyModel(TypedDict):
+    """The model as TabbyAPI tells of it; the template has no name, and there is no draft model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    logging: None
+    parameters: TabbyParameters
+
+
 @shape
 class OwnEmbedding(TypedDict):
     index: int

@@ -12,13 +12,13 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
 )
 
-from srb.errors import NotSupported, bad_field
+from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import (
-    EMPTY_PROMPT,
     INT32_MAX,
     PROMPT_SCHEMA,
     Content,
@@ -55,6 +55,20 @@ DOCUMENTS_SCHEMA = {
 }
 
 
+INPUTS_SCHEMA = {
+    "anyOf": [
+        *PROMPT_SCHEMA["anyOf"],
+        {"type": "object", "properties": {"content": {"type": ["string", "array"]}}, "required": ["content"]},
+        {"type": "array", "items": {"type": "object", "properties": {"content": {"type": ["string", "array"]}}}},
+    ],
+    "description": "a text as a string, as a list of token ids and strings, or as `{content}` with a string or a list of "
+    "OpenAI's parts of the type text; or a list of such texts",
+}
+
+# Parts of a content that are not text.
+MEDIA_PARTS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video"}
+
+
 class SystemPrompt(BaseModel):
     """A text before every prompt, and the names of user (`anti_prompt`) and assistant in it."""
 
@@ -87,6 +101,11 @@ class LlamaCompletionBody(CompletionBody):
 
     # Without effect: in llama-server it adds `__verbose` to the openai dialect's answers.
     verbose: bool = False
+
+    @property
+    def wanted_probs(self) -> int:
+        """The value of SamplingParams.n_probs: here 0 means none, and `logprobs` is another name of `n_probs`."""
+        return int((self.logprobs if self.n_probs is None else self.n_probs) or -1)
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
@@ -173,27 +192,49 @@ class InfillBody(Body):
     prompt: str = ""
 
 
-def _parse_inputs(value: Any) -> list[Prompt]:
-    """Return the texts to embed; raise InvalidRequest if one is empty."""
+def _parse_inputs(value: Any, info: ValidationInfo) -> list[Prompt]:
+    """Return the texts to embed, in any of the forms of a prompt or as the content of OpenAI's messages.
+
+    An empty text is left to the engine: most vocabularies put a token before it. Raise ValueError or NotSupported.
+    """
+    if value == []:
+        raise InvalidRequest('"input" must not be empty', param=info.field_name)
     if isinstance(value, list):
-        inputs = parse_prompts([item["content"] if _has_content(item) else item for item in value])
-    else:
-        inputs = parse_prompts(value["content"] if _has_content(value) else value)
-    if EMPTY_PROMPT in inputs:
-        raise ValueError("must not be empty")
-    return inputs
+        return parse_prompts([_plain_input(item) for item in value])
+    return parse_prompts(_plain_input(value))
 
 
-Inputs = Annotated[list[Prompt], BeforeValidator(_parse_inputs), WithJsonSchema(PROMPT_SCHEMA)]
+Inputs = Annotated[list[Prompt], BeforeValidator(_parse_inputs), WithJsonSchema(INPUTS_SCHEMA)]
 
 
-def _has_content(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("content"), str)
+def _plain_input(item: Any) -> Any:
+    """Return the text of `{"content": …}`, which is a string or a list of parts; any other input as it is."""
+    if not isinstance(item, dict) or "content" not in item:
+        return item
+    content = item["content"]
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise ValueError('"content" must be an array of parts, or a string')
+    return "".join(_part_text(part) for part in content)
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    kind, text = part.get("type"), part.get("text", "")
+    if kind in MEDIA_PARTS:
+        raise NotSupported(f"{MEDIA_PARTS[kind]} input is not supported, only text", param="input")
+    if kind != "text":
+        raise ValueError("unsupported content[].type")
+    if not isinstance(text, str):
+        raise ValueError(f"the text of a part must be a string, but got {short_json(text)}")
+    return text
 
 
 def _check_format(value: str) -> str:
     if value not in ("float", "base64"):
-        raise ValueError(f"can be either float or base64, but got {short_json(value)}")
+        raise InvalidRequest(
+            "The format to return the embeddings in. Can be either float or base64", param="encoding_format"
+        )
     return value
 
 
@@ -219,16 +260,20 @@ class EmbeddingBody(Body):
     def texts(self) -> list[Prompt]:
         texts = self.content if self.input is None else self.input
         if texts is None:
-            raise bad_field("input", 'is required (or "content", in llama-server\'s dialect)')
+            raise InvalidRequest('"input" or "content" must be provided', param="input")
         return texts
 
 
-def _parse_documents(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise ValueError("must be a non-empty list of strings")
-    texts = [text for item in value if isinstance(text := item.get("text") if isinstance(item, dict) else item, str)]
-    if len(texts) < len(value):
-        raise ValueError("must be a non-empty list of strings")
+def no_documents(field: str) -> InvalidRequest:
+    """Return llama-server's error for documents that are missing or not texts."""
+    return InvalidRequest('"documents" must be a non-empty string array', param=field)
+
+
+def _parse_documents(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else []
+    texts = [text for item in items if isinstance(text := item.get("text") if isinstance(item, dict) else item, str)]
+    if not texts or len(texts) < len(items):
+        raise no_documents(str(info.field_name))
     if len(texts) > MAX_DOCUMENTS:
         raise ValueError(f"has {len(texts)} entries; at most {MAX_DOCUMENTS} are allowed")
     return tuple(texts)
@@ -246,6 +291,13 @@ class RerankBody(Body):
     top_n: Annotated[Integer, between(0, INT32_MAX)] | None = None
     return_text: bool = False
     model: str | None = None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Self:
+        """Validate a body; the query is checked first, as in llama-server."""
+        if not isinstance(body.get("query"), str):
+            raise InvalidRequest(f'"query" must be {"a string" if "query" in body else "provided"}', param="query")
+        return super().parse(body)
 
 
 class SlotBody(Body):

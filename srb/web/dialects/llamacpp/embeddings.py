@@ -22,7 +22,7 @@ from srb.web.dialects.llamacpp.answers import (
     RankedList,
     TEIRanked,
 )
-from srb.web.dialects.llamacpp.body import EmbeddingBody, RerankBody
+from srb.web.dialects.llamacpp.body import EmbeddingBody, RerankBody, no_documents
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -56,7 +56,7 @@ def openai_embeddings() -> Response:
             data.append({"object": "embedding", "index": index, "embedding": vector})
     answer: EmbeddingList = {
         "object": "list",
-        "model": asked.model or model.alias,
+        "model": model.alias if asked.model is None else asked.model,
         "data": data,
         "usage": _usage(embedded["tokens"]),
     }
@@ -76,7 +76,7 @@ def rerank() -> Response:
     asked = RerankBody.parse(read_body(request))
     documents = asked.documents or asked.texts
     if documents is None:
-        raise bad_field("documents", "must be a non-empty list of strings")
+        raise no_documents("documents")
     ranked = web().calls.ask(Rerank(uuid4().hex, asked.query, tuple(documents)), request.environ)
     best = sorted(enumerate(ranked["scores"]), key=lambda scored: scored[1], reverse=True)[: asked.top_n]
     if asked.texts is not None:
@@ -85,7 +85,7 @@ def rerank() -> Response:
             each["text"] = documents[each["index"]]
         return json_reply(scored)
     answer: RankedList = {
-        "model": asked.model or model.alias,
+        "model": model.alias if asked.model is None else asked.model,
         "object": "list",
         "usage": _usage(ranked["tokens"]),
         "results": [{"index": index, "relevance_score": score} for index, score in best],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -234,6 +235,27 @@ def test_the_last_message_is_continued_where_it_is_the_assistants() -> None:
     assert engine.sent[1].prompt[0].endswith("Once<|im_end|>\n<|im_start|>assistant\n")
 
 
+def test_continuing_and_a_generation_prompt_exclude_each_other_where_both_are_asked_for() -> None:
+    http, engine = serve()
+    begun = [USER, {"role": "assistant", "content": "Once"}]
+    response = post(http, messages=begun, continue_final_message=True, add_generation_prompt=True)
+    assert response.status_code == 400
+    assert (
+        "Cannot set both add_generation_prompt and continue_final_message to true." in response.json["error"]["message"]
+    )
+    for body in ({"add_generation_prompt": False}, {}):
+        assert post(http, messages=begun, continue_final_message=True, **body).status_code == 200
+        assert engine.sent[-1].prompt[0].endswith("assistant\nOnce")
+    thought = [USER, {"role": "assistant", "reasoning_content": "Hm", "content": "Once"}]
+    post(http, messages=thought, continue_final_message="reasoning_content")
+    assert engine.sent[-1].prompt[0].endswith("assistant\n<think>\nHm")
+    calls = [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "weather"}}]}]
+    for messages, why in ((calls, "contains tool calls"), ([USER], "is not the assistant's")):
+        response = post(http, messages=messages, continue_final_message=True)
+        assert (response.status_code, response.json["error"]["param"]) == (400, "continue_final_message")
+        assert why in response.json["error"]["message"]
+
+
 def test_apply_template_says_what_would_be_continued() -> None:
     http, engine = serve()
     assert post(http, "/apply-template").json == {"prompt": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"}
@@ -253,9 +275,27 @@ def test_a_template_gets_variables_from_the_settings_and_from_the_body() -> None
     assert text(reasoning_effort="none") == "1 1 False "
     assert text(reasoning_effort="high") == "1 1 True high"
     assert text(reasoning_budget_tokens=0) == text(thinking_budget_tokens=0) == "1 1 False "
+    assert text(reasoning_effort="high", chat_template_kwargs={"reasoning_effort": "low"}) == "1 1 True high"
+    assert text(reasoning_effort="none", chat_template_kwargs={"reasoning_effort": "low"}) == "1 1 False "
+    wrong = post(http, "/apply-template", chat_template_kwargs={"enable_thinking": "yes"})
+    assert wrong.json["error"]["param"] == "chat_template_kwargs"
     http, _ = serve(chat_template=template, reasoning="off", reasoning_effort="low")
     assert text() == "  False low"
     assert text(reasoning_effort="high") == "  True high"
+
+
+def test_a_template_gets_llama_servers_dates_and_switches_of_past_reasoning() -> None:
+    names = ("preserve_thinking", "clear_thinking", "truncate_history_thinking", "drop_thinking", "reasoning_strength")
+    template = "{{ date_string }}|{{ datetime }}|" + " ".join(f"{{{{ {name} }}}}" for name in names)
+    http, _ = serve(chat_template=template)
+
+    def text(**body: Any) -> str:
+        return str(post(http, "/apply-template", **body).json["prompt"])
+
+    before, found, after = datetime.now(), text(), datetime.now()
+    assert found in {f"{day:%d %b %Y}|{day:%b %d %Y}|True False False False " for day in (before, after)}
+    forgetting = text(chat_template_kwargs={"preserve_reasoning": False, "drop_thinking": "x"}, reasoning_effort="low")
+    assert forgetting.partition("|")[2].partition("|")[2] == "False True True x low"
 
 
 def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_goes_on(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from jinja2 import TemplateError, meta
@@ -20,20 +20,20 @@ from jinja2 import TemplateError, meta
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
 log = logging.getLogger("srb.web")
 
 Message = Mapping[str, Any]
 
+Continuation = Literal["", "auto", "content", "reasoning_content"]
+
 THINK, END_THINK = "<think>", "</think>"
 
-CHATML = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}
-"""
+_NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
+
+CHATML = NAMED_TEMPLATES["chatml"]
 CHATML_STOPS = (
     "<|im_end|>",
     "<|im_start|>",
@@ -63,7 +63,7 @@ class Conversation:
     tools: Sequence[Mapping[str, Any]] = ()
     documents: Sequence[Any] | None = None
     add_generation_prompt: bool = True
-    continue_final: bool = False  # the last message is the assistant's; the reply continues it
+    continue_final: Continuation = ""  # the part of the last message, the assistant's, that the reply continues
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -90,7 +90,8 @@ class ChatTemplate:
         self.calls_with_parameters = self.knows_tools and "<tool_call>" not in source and '"parameters"' in source
         self._knows_developers = "developer" in source
         self._takes_parts = self._needs_parts()
-        self._takes_system = self._renders([_message("system", "needle"), _message("user", "x")])
+        asked = [_message("system", "needle"), _message("user", "x")]
+        self._takes_system = source in _NAMED_SOURCES or self._renders(asked)  # yandex drops it, as in llama.cpp
         self._takes_argument_objects = self.knows_tools and self._renders(_call_with({"needle": 1}))
         self._takes_calls = self._takes_argument_objects or (self.knows_tools and self._renders(_call_with('"needle"')))
 
@@ -121,11 +122,14 @@ class ChatTemplate:
         """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
         *before, last = conversation.messages
         head = self._render(conversation, before, add_generation_prompt=True)
-        content, reasoning = content_text(last.get("content")), last.get("reasoning_content") or ""
-        if reasoning:
-            begun = f"{THINK}\n{reasoning}" + (f"\n{END_THINK}\n\n{content}" if content else "")
+        content, reasoning = content_text(last.get("content"), "\n\n"), last.get("reasoning_content") or ""
+        part = conversation.continue_final
+        if part == "auto":
+            part = "reasoning_content" if reasoning and not content else "content"
+        if part == "reasoning_content":
+            begun = f"{THINK}\n{reasoning}"
         else:
-            begun = content
+            begun = f"{THINK}\n{reasoning}\n{END_THINK}\n\n{content}" if reasoning else content
         if begun:
             head = without_open_thinking(head)
         thinking = (head + begun).rstrip().endswith(THINK) if not begun else _is_thinking(begun)
@@ -251,10 +255,10 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*kept, _message("user", "\n".join(waiting))] if waiting else kept
 
 
-def content_text(content: Any) -> str:
-    """Return a message's content as one text, with its parts joined by line breaks."""
+def content_text(content: Any, between: str = "\n") -> str:
+    """Return a message's content as one text, with its parts joined."""
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content)
+        return between.join(part["text"] for part in content)
     return content or ""
 
 
@@ -310,10 +314,17 @@ def template_source(settings: Settings, model: ModelInfo) -> str:
 
 
 def configured_source(settings: Settings) -> str:
-    """Return the Jinja text of the settings' template, or ""; raise ConfigError if its file is unreadable."""
+    """Return the Jinja text of the settings' template, or ""; raise ConfigError for an unknown name or unreadable file."""
     if settings.chat_template_file:
         return _file_text(settings.chat_template_file)
-    return CHATML if settings.chat_template == "chatml" else settings.chat_template
+    given = settings.chat_template
+    if not given or "{" in given:
+        return given
+    if given not in NAMED_TEMPLATES:
+        raise ConfigError(
+            f"chat_template: {given[:64]!r} is neither Jinja text nor one of the names {', '.join(NAMED_TEMPLATES)}"
+        )
+    return NAMED_TEMPLATES[given]
 
 
 def check_configured(settings: Settings) -> None:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
@@ -172,8 +172,49 @@ def test_progress_is_told_in_chunks_with_an_empty_delta() -> None:
     found = [
         chunk for chunk in chunks(post(http, stream=True, return_progress=True).text) if "prompt_progress" in chunk
     ]
-    assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 2}]
+    assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 1}]
     assert found[0]["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
+
+
+def test_verbose_adds_the_llamacpp_dialects_object_of_the_first_branch() -> None:
+    http, _ = serve(writes("<think>a</think>", "b\n"))
+    answer = post(http, n=2, seed=7, verbose=True, return_tokens=True)
+    read(ChatCompletion, answer.data)
+    found = answer.json["__verbose"]
+    assert (found["index"], found["content"], found["tokens"]) == (0, "<think>a</think>b\n", [0, 1])
+    assert (found["stop_type"], found["tokens_predicted"], found["has_new_line"]) == ("eos", 2, True)
+    assert found["prompt"] == "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert found["generation_settings"]["seed"] == 7
+    assert post(http, verbose=True, response_fields=["stop_type"]).json["__verbose"] == {"stop_type": "eos"}
+    for body in ({}, {"verbose": False}):
+        assert "__verbose" not in post(http, **body).json
+    assert post(http, verbose="yes").json["error"]["param"] == "verbose"
+    assert post(http, verbose=True, response_fields=[3]).json["error"]["param"] == "response_fields"
+
+
+def test_in_a_stream_verbose_is_in_the_first_chunk_that_a_branchs_end_makes() -> None:
+    http, _ = serve(writes("a", "<thi"))
+    for chunk in (found := chunks(post(http, n=2, stream=True, verbose=True).text)):
+        read(ChatCompletionChunk, orjson.dumps(chunk))
+    told = [chunk for chunk in found if "__verbose" in chunk]
+    assert [chunk["choices"][0]["index"] for chunk in told] == [0, 1]
+    assert [chunk["__verbose"]["tokens_predicted"] for chunk in told] == [2, 2]
+    assert [chunk["__verbose"]["content"] for chunk in told] == ["", ""]
+    held = chunks(post(serve(writes("<thi"))[0], stream=True, verbose=True).text)
+    assert ["__verbose" in chunk for chunk in held] == [False, True, False]
+    assert [chunk["choices"][0]["delta"] for chunk in held[1:]] == [{"content": "<thi"}, {}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_beyond_the_context_is_refused_before_the_stream_begins(stream: bool) -> None:
+    def refuse(command: Generate) -> Iterable[list[Event]]:
+        yield [Rejected(command.request_id, "context_exceeded", "too long", {"n_prompt_tokens": 9, "n_ctx": 8})]
+
+    response = post(serve(refuse)[0], stream=stream)
+    assert (response.status_code, response.mimetype) == (400, "application/json")
+    assert response.json["error"] == {
+        "code": 400, "message": "too long", "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8,
+    }  # fmt: skip
 
 
 def test_token_ids_come_where_asked_for_and_wait_with_the_text() -> None:

@@ -85,9 +85,6 @@ class LlamaCompletionBody(CompletionBody):
     tfs_z: Real | None = None
     penalize_nl: bool | None = None
 
-    # Without effect: in llama-server it adds `__verbose` to the openai dialect's answers.
-    verbose: bool = False
-
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body; raise InvalidRequest, or NotSupported for images and lazy grammars."""

@@ -232,11 +232,20 @@ def test_what_a_template_can_take_is_told() -> None:
     assert told(wild.QWEN_3) == {
         "supports_string_content": True, "supports_typed_content": False, "supports_system_role": True,
         "supports_tools": True, "supports_tool_calls": True, "supports_object_arguments": True,
+        "supports_parallel_tool_calls": True, "supports_preserve_reasoning": False, "supports_reasoning_effort": False,
     }  # fmt: skip
     assert not told(wild.DEEPSEEK)["supports_object_arguments"]
     assert not told(wild.GEMMA)["supports_system_role"]
     assert told(wild.ONLY_PARTS)["supports_typed_content"]
     assert told("{% for %}") == {}
+    each = "{{ tools }}{% for m in messages %}{{ m.content }}"
+    first_call = each + "{{ (m.tool_calls or [''])[0] }}{% endfor %}"
+    assert told(first_call)["supports_tool_calls"]
+    assert not told(first_call)["supports_parallel_tool_calls"]
+    assert not told(wild.CHATML)["supports_parallel_tool_calls"]
+    past = each + "{% if not clear_thinking or loop.last %}{{ m.reasoning_content }}{% endif %}"
+    assert told(past + "{% endfor %}")["supports_preserve_reasoning"]
+    assert told("{{ messages[0].content }}{{ reasoning_strength }}")["supports_reasoning_effort"]
 
 
 def test_a_bad_template_in_the_settings_is_fatal(tmp_path: Path) -> None:

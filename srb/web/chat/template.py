@@ -88,6 +88,7 @@ class ChatTemplate:
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
         self.knows_tools = "tools" in names
         self.calls_with_parameters = self.knows_tools and "<tool_call>" not in source and '"parameters"' in source
+        self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength"))
         self._knows_developers = "developer" in source
         self._takes_parts = self._needs_parts()
         asked = [_message("system", "needle"), _message("user", "x")]
@@ -102,12 +103,16 @@ class ChatTemplate:
     @property
     def capabilities(self) -> dict[str, bool]:
         """The template's abilities, under llama-server's names."""
+        two: tuple[Any, Any] = ({}, {"needle": 1}) if self._takes_argument_objects else ("{}", '"needle"')
         return {
             "supports_string_content": not self._takes_parts,
             "supports_typed_content": self._takes_parts,
             "supports_system_role": self._takes_system,
             "supports_tools": self.knows_tools,
             "supports_tool_calls": self._takes_calls,
+            "supports_parallel_tool_calls": self._takes_calls and self._renders(_call_with(*two)),
+            "supports_preserve_reasoning": self._renders(_THOUGHTS, history_variables(True)),
+            "supports_reasoning_effort": self._knows_efforts,
             "supports_object_arguments": self._takes_argument_objects,
         }
 
@@ -199,9 +204,9 @@ class ChatTemplate:
         parts = [{"type": "text", "text": "needle"}]
         return not self._renders([_message("user", "needle")]) and self._renders([_message("user", parts)])
 
-    def _renders(self, messages: list[dict[str, Any]]) -> bool:
+    def _renders(self, messages: list[dict[str, Any]], variables: Mapping[str, Any] | None = None) -> bool:
         """Whether the template can render these messages, and its output contains their word "needle"."""
-        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else ())
+        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else (), variables=variables or {})
         try:
             return "needle" in self._run(messages, probe, add_generation_prompt=True)
         except Exception:  # a template is a program that may raise anything
@@ -218,10 +223,22 @@ def _message(role: str, content: Any) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _call_with(arguments: Any) -> list[dict[str, Any]]:
-    call = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    answer = {**_message("tool", "y"), "name": "f", "tool_call_id": "abcdefghi"}
-    return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": [call]}, answer]
+# A conversation with two thoughts; templates that omit the past ones keep the last at most.
+_THOUGHTS = [
+    _message("user", "x"),
+    {**_message("assistant", "y"), "reasoning_content": "needle"},
+    _message("user", "x"),
+    {**_message("assistant", "y"), "reasoning_content": "z"},
+    _message("user", "x"),
+]
+
+
+def _call_with(*arguments: Any) -> list[dict[str, Any]]:
+    """Return a conversation whose assistant calls the tool f once with each of the arguments."""
+    functions = [{"name": "f", "arguments": each} for each in arguments]
+    calls = [{"id": f"abcdefgh{i}", "type": "function", "function": function} for i, function in enumerate(functions)]
+    answers = [{**_message("tool", "y"), "name": "f", "tool_call_id": call["id"]} for call in calls]
+    return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": calls}, *answers]
 
 
 def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]]) -> None:
@@ -260,6 +277,14 @@ def content_text(content: Any, between: str = "\n") -> str:
     if isinstance(content, list):
         return between.join(part["text"] for part in content)
     return content or ""
+
+
+def history_variables(preserve: Any) -> dict[str, bool]:
+    """Return the variables by which templates keep the reasoning of past replies, or omit it: each family has its own."""
+    if not isinstance(preserve, bool):
+        return {}
+    omitting = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+    return {"preserve_reasoning": preserve, "preserve_thinking": preserve, **dict.fromkeys(omitting, not preserve)}
 
 
 def argument_object(arguments: Any) -> Any:

@@ -22,6 +22,7 @@ from srb.web.chat.template import (
     ChatTemplate,
     Continuation,
     Conversation,
+    history_variables,
     template_for,
     without_open_thinking,
 )
@@ -288,7 +289,7 @@ class ChatBody(CompletionBody):
             "datetime": f"{today:%b %d %Y}",
             "date_string": f"{today:%d %b %Y}",
             "enable_thinking": not forbidden if asked else settings.reasoning != "off",
-            **_history_variables(given.get("preserve_reasoning", True)),
+            **history_variables(given.get("preserve_reasoning", True)),
             **given,
         }
 
@@ -348,14 +349,6 @@ class ChatBody(CompletionBody):
         names = [tool["function"]["name"] for tool in self.tools]
         if self.tool_choice.startswith("=") and self.tool_choice[1:] not in names:
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
-
-
-def _history_variables(preserve: Any) -> dict[str, bool]:
-    """Return the variables by which templates keep the reasoning of past replies, or omit it: each family has its own."""
-    if not isinstance(preserve, bool):
-        return {}
-    omitting = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
-    return {"preserve_reasoning": preserve, "preserve_thinking": preserve, **dict.fromkeys(omitting, not preserve)}
 
 
 def _with_stops(command: Generate, stops: tuple[str, ...]) -> Generate:

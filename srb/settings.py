@@ -101,13 +101,6 @@ _TEXTS: dict[str, Any] = {
 }
 
 
-def _template(text: str) -> str:
-    """Refuse text that is not a template; of llama.cpp's built-in templates, only chatml is known by its name."""
-    if text and text != "chatml" and "{" not in text:
-        raise ValueError("should be Jinja text or chatml (the model's own template is used without it)")
-    return text
-
-
 def _object(text: str) -> str:
     try:
         value = json.loads(text or "{}")
@@ -260,8 +253,10 @@ class _RequestSettings(BaseModel):
     assistant_name: str = Field("Assistant:", description="the model's name in GET /props")
 
     # Chat
-    chat_template: Annotated[str, AfterValidator(_template)] = Field(
-        "", description="chat template as Jinja text, or chatml; empty: the model's own template, else ChatML"
+    chat_template: str = Field(
+        "",
+        description="chat template: Jinja text, or a name that llama.cpp knows, such as llama3; empty: the model's own "
+        "template, else ChatML",
     )
     chat_template_file: str = Field("", description="file of the chat template; has precedence over chat_template")
     chat_template_kwargs: Annotated[str, AfterValidator(_object)] = Field(

@@ -124,8 +124,8 @@ class Preparer:
     def _check_fits(self, precision: str, count: int) -> None:
         if count >= self._model.n_ctx_seq:
             raise ContextExceeded(
-                f"the prompt has {precision}{count} tokens and the context holds {self._model.n_ctx_seq}, "
-                "of which at least one must be left for the answer",
+                f"request ({precision}{count} tokens) exceeds the available context size "
+                f"({self._model.n_ctx_seq} tokens), try increasing it",
                 n_prompt_tokens=count,
                 n_ctx=self._model.n_ctx_seq,
             )

@@ -149,8 +149,30 @@ def test_a_bad_number_of_branches_is_400(storyteller: Server, n: Any) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_prompt_beyond_the_context_is_400_with_both_lengths(storyteller: Server, stream: bool) -> None:
-    error = check_error(ask(storyteller, prompt="a " * 9000, stream=stream), 400, "exceed_context_size_error", "")
-    assert error["n_prompt_tokens"] > error["n_ctx"]
+    long = [{"role": "user", "content": "a " * 9000}]
+    for response in (
+        ask(storyteller, prompt="a " * 9000, stream=stream),
+        storyteller.post("/v1/chat/completions", {"messages": long, "stream": stream}),
+    ):
+        error = check_error(response, 400, "exceed_context_size_error", "exceeds the available context size")
+        assert error["n_prompt_tokens"] > error["n_ctx"]
+
+
+def test_a_chats_progress_is_told_batch_by_batch_and_verbose_has_the_whole_prompt(storyteller: Server) -> None:
+    said = " ".join(f"It is sentence {number} of a long message." for number in range(90))
+    body = {"messages": [{"role": "user", "content": said}], "max_tokens": 1, "stream": True, "cache_prompt": False}
+    response = storyteller.post("/v1/chat/completions", {**body, "return_progress": True, "verbose": True})
+    assert response.text.endswith("data: [DONE]\n\n")
+    found = [json.loads(line.removeprefix("data: ")) for line in response.text.split("\n\n")[:-2]]
+    told = [chunk["prompt_progress"] for chunk in found if "prompt_progress" in chunk]
+    assert all(set(progress) == {"total", "cache", "processed", "time_ms"} for progress in told)
+    processed = [progress["processed"] for progress in told]
+    assert (processed[0], processed[-1]) == (told[0]["cache"], told[0]["total"])
+    assert processed == sorted(set(processed))
+    assert len(processed) > 2
+    (verbose,) = (chunk["__verbose"] for chunk in found if "__verbose" in chunk)
+    assert verbose["tokens_evaluated"] == told[0]["total"]
+    assert said in verbose["prompt"]
 
 
 @pytest.mark.parametrize(

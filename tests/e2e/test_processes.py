@@ -56,6 +56,11 @@ def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> Non
         ({"ssl_cert_file": "/nowhere", "ssl_key_file": "/nowhere"}, 2, "srb: ssl_cert_file and ssl_key_file: No such"),
         ({"ssl_cert_file": __file__, "ssl_key_file": __file__}, 2, "srb: ssl_cert_file and ssl_key_file: "),
         ({"chat_template": "{% if %}"}, 2, "srb: chat_template: not a Jinja template: "),
+        (
+            {"chat_template": "llama9"},
+            2,
+            "srb: chat_template: 'llama9' is neither Jinja text nor one of the names chatml, ",
+        ),
         ({"chat_template_file": "/nowhere.jinja"}, 2, "srb: chat_template_file: cannot read /nowhere.jinja: "),
         (
             {"system_prompt_file": "/nowhere.json"},

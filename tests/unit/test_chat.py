@@ -94,33 +94,48 @@ def test_parts_are_lines_and_stay_parts_where_a_template_wants_them() -> None:
 def test_the_next_turns_prompt_begins_with_this_one(source: str) -> None:
     first = prompt(source, said("A", system="S"))
     second = prompt(source, said("A", "the reply", "C", system="S"))
-    continued = prompt(source, said("A", "the rep", system="S"), continue_final=True)
+    continued = prompt(source, said("A", "the rep", system="S"), continue_final="auto")
     assert second.startswith(first)
     assert continued == first + "the rep"
 
 
 def test_a_trailing_assistant_message_is_continued_and_not_ended() -> None:
     template = ChatTemplate(wild.CHATML)
-    begun = template.prompt(Conversation(said("A", "Once upon"), continue_final=True))
+    begun = template.prompt(Conversation(said("A", "Once upon"), continue_final="auto"))
     assert begun.text.endswith("<|im_start|>assistant\nOnce upon")
     assert begun.has_begun
-    assert not template.prompt(Conversation(said("A", ""), continue_final=True)).has_begun
+    assert not template.prompt(Conversation(said("A", ""), continue_final="auto")).has_begun
     assert template.prompt(Conversation(said("A", "B"))).text.endswith("B<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_the_parts_of_a_message_that_is_continued_are_paragraphs() -> None:
+    parts = [{"type": "text", "text": "Wh"}, {"type": "text", "text": "ill"}]
+    begun = [*said("A"), {"role": "assistant", "content": parts}]
+    assert prompt(wild.CHATML, begun, continue_final="auto").endswith("<|im_start|>assistant\nWh\n\nill")
+
+
+def test_reasoning_or_content_is_continued_where_the_request_names_it() -> None:
+    last = {"role": "assistant", "reasoning_content": "Hm.", "content": "So"}
+    template = ChatTemplate(wild.DEEPSEEK)
+    thinking = template.prompt(Conversation([*said("A"), last], continue_final="reasoning_content"))
+    assert (thinking.text[-11:], thinking.thinking) == ("<think>\nHm.", True)
+    done = template.prompt(Conversation([*said("A"), {**last, "content": ""}], continue_final="content"))
+    assert (done.text[-14:], done.thinking) == ("Hm.\n</think>\n\n", False)
 
 
 def test_a_reply_that_begins_in_reasoning_is_known() -> None:
     template = ChatTemplate(wild.DEEPSEEK)
     assert template.prompt(Conversation(said("A"))).thinking
     assert not template.prompt(Conversation(said("A"), add_generation_prompt=False)).thinking
-    continued = template.prompt(Conversation(said("A", "B"), continue_final=True))
+    continued = template.prompt(Conversation(said("A", "B"), continue_final="auto"))
     assert continued.text.endswith("<Assistant>B")
     assert not continued.thinking
     half = [*said("A"), {"role": "assistant", "reasoning_content": "Hm,"}]
-    thinking = template.prompt(Conversation(half, continue_final=True))
+    thinking = template.prompt(Conversation(half, continue_final="auto"))
     assert thinking.text.endswith("<Assistant><think>\nHm,")
     assert thinking.thinking
     done = [*said("A"), {"role": "assistant", "reasoning_content": "Hm.", "content": "So"}]
-    assert template.prompt(Conversation(done, continue_final=True)).text.endswith("<think>\nHm.\n</think>\n\nSo")
+    assert template.prompt(Conversation(done, continue_final="auto")).text.endswith("<think>\nHm.\n</think>\n\nSo")
 
 
 def test_variables_reach_the_template_and_do_not_replace_the_conversation() -> None:
@@ -180,6 +195,13 @@ def test_the_settings_win_over_the_model_and_a_file_over_a_text(tmp_path: Path) 
     assert text(chat_template="text: {{ messages[0].content }}") == "text: A"
     assert text(chat_template="x{{ 1 }}", chat_template_file=str(path)) == "file: A"
     assert text(chat_template="chatml") == "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\n"
+    assert text(chat_template="vicuna") == "USER: A\nASSISTANT:"
+
+
+def test_a_named_template_is_complete_yandex_drops_system_messages_as_in_llama_cpp() -> None:
+    template = template_for(Settings(chat_template="yandex"), MODEL)
+    assert template.prompt(Conversation(said("A", system="S"))).text == " Пользователь: A\n\n Ассистент:[SEP]"
+    assert template.capabilities["supports_system_role"]
 
 
 def test_a_model_may_have_a_template_of_its_own_for_tools() -> None:
@@ -210,18 +232,27 @@ def test_what_a_template_can_take_is_told() -> None:
     assert told(wild.QWEN_3) == {
         "supports_string_content": True, "supports_typed_content": False, "supports_system_role": True,
         "supports_tools": True, "supports_tool_calls": True, "supports_object_arguments": True,
+        "supports_parallel_tool_calls": True, "supports_preserve_reasoning": False, "supports_reasoning_effort": False,
     }  # fmt: skip
     assert not told(wild.DEEPSEEK)["supports_object_arguments"]
     assert not told(wild.GEMMA)["supports_system_role"]
     assert told(wild.ONLY_PARTS)["supports_typed_content"]
     assert told("{% for %}") == {}
+    each = "{{ tools }}{% for m in messages %}{{ m.content }}"
+    first_call = each + "{{ (m.tool_calls or [''])[0] }}{% endfor %}"
+    assert told(first_call)["supports_tool_calls"]
+    assert not told(first_call)["supports_parallel_tool_calls"]
+    assert not told(wild.CHATML)["supports_parallel_tool_calls"]
+    past = each + "{% if not clear_thinking or loop.last %}{{ m.reasoning_content }}{% endif %}"
+    assert told(past + "{% endfor %}")["supports_preserve_reasoning"]
+    assert told("{{ messages[0].content }}{{ reasoning_strength }}")["supports_reasoning_effort"]
 
 
 def test_a_bad_template_in_the_settings_is_fatal(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="chat_template"):
-        Settings.load({"chat_template": "llama3"})
+    with pytest.raises(ConfigError, match=r"chat_template: 'llama9' is neither Jinja text nor one of .*, llama3, "):
+        check_configured(Settings(chat_template="llama9"))
     with pytest.raises(ConfigError, match="chat_template: not a Jinja template"):
         check_configured(Settings(chat_template="{% for %}"))
     with pytest.raises(ConfigError, match="cannot read"):
         check_configured(Settings(chat_template_file=str(tmp_path / "missing.jinja")))
-    check_configured(Settings(chat_template="chatml"))
+    check_configured(Settings(chat_template="llama3"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
@@ -171,8 +172,49 @@ def test_progress_is_told_in_chunks_with_an_empty_delta() -> None:
     found = [
         chunk for chunk in chunks(post(http, stream=True, return_progress=True).text) if "prompt_progress" in chunk
     ]
-    assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 2}]
+    assert [chunk["prompt_progress"] for chunk in found] == [{"total": 5, "cache": 2, "processed": 4, "time_ms": 1}]
     assert found[0]["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
+
+
+def test_verbose_adds_the_llamacpp_dialects_object_of_the_first_branch() -> None:
+    http, _ = serve(writes("<think>a</think>", "b\n"))
+    answer = post(http, n=2, seed=7, verbose=True, return_tokens=True)
+    read(ChatCompletion, answer.data)
+    found = answer.json["__verbose"]
+    assert (found["index"], found["content"], found["tokens"]) == (0, "<think>a</think>b\n", [0, 1])
+    assert (found["stop_type"], found["tokens_predicted"], found["has_new_line"]) == ("eos", 2, True)
+    assert found["prompt"] == "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert found["generation_settings"]["seed"] == 7
+    assert post(http, verbose=True, response_fields=["stop_type"]).json["__verbose"] == {"stop_type": "eos"}
+    for body in ({}, {"verbose": False}):
+        assert "__verbose" not in post(http, **body).json
+    assert post(http, verbose="yes").json["error"]["param"] == "verbose"
+    assert post(http, verbose=True, response_fields=[3]).json["error"]["param"] == "response_fields"
+
+
+def test_in_a_stream_verbose_is_in_the_first_chunk_that_a_branchs_end_makes() -> None:
+    http, _ = serve(writes("a", "<thi"))
+    for chunk in (found := chunks(post(http, n=2, stream=True, verbose=True).text)):
+        read(ChatCompletionChunk, orjson.dumps(chunk))
+    told = [chunk for chunk in found if "__verbose" in chunk]
+    assert [chunk["choices"][0]["index"] for chunk in told] == [0, 1]
+    assert [chunk["__verbose"]["tokens_predicted"] for chunk in told] == [2, 2]
+    assert [chunk["__verbose"]["content"] for chunk in told] == ["", ""]
+    held = chunks(post(serve(writes("<thi"))[0], stream=True, verbose=True).text)
+    assert ["__verbose" in chunk for chunk in held] == [False, True, False]
+    assert [chunk["choices"][0]["delta"] for chunk in held[1:]] == [{"content": "<thi"}, {}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_beyond_the_context_is_refused_before_the_stream_begins(stream: bool) -> None:
+    def refuse(command: Generate) -> Iterable[list[Event]]:
+        yield [Rejected(command.request_id, "context_exceeded", "too long", {"n_prompt_tokens": 9, "n_ctx": 8})]
+
+    response = post(serve(refuse)[0], stream=stream)
+    assert (response.status_code, response.mimetype) == (400, "application/json")
+    assert response.json["error"] == {
+        "code": 400, "message": "too long", "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8,
+    }  # fmt: skip
 
 
 def test_token_ids_come_where_asked_for_and_wait_with_the_text() -> None:
@@ -234,6 +276,27 @@ def test_the_last_message_is_continued_where_it_is_the_assistants() -> None:
     assert engine.sent[1].prompt[0].endswith("Once<|im_end|>\n<|im_start|>assistant\n")
 
 
+def test_continuing_and_a_generation_prompt_exclude_each_other_where_both_are_asked_for() -> None:
+    http, engine = serve()
+    begun = [USER, {"role": "assistant", "content": "Once"}]
+    response = post(http, messages=begun, continue_final_message=True, add_generation_prompt=True)
+    assert response.status_code == 400
+    assert (
+        "Cannot set both add_generation_prompt and continue_final_message to true." in response.json["error"]["message"]
+    )
+    for body in ({"add_generation_prompt": False}, {}):
+        assert post(http, messages=begun, continue_final_message=True, **body).status_code == 200
+        assert engine.sent[-1].prompt[0].endswith("assistant\nOnce")
+    thought = [USER, {"role": "assistant", "reasoning_content": "Hm", "content": "Once"}]
+    post(http, messages=thought, continue_final_message="reasoning_content")
+    assert engine.sent[-1].prompt[0].endswith("assistant\n<think>\nHm")
+    calls = [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "weather"}}]}]
+    for messages, why in ((calls, "contains tool calls"), ([USER], "is not the assistant's")):
+        response = post(http, messages=messages, continue_final_message=True)
+        assert (response.status_code, response.json["error"]["param"]) == (400, "continue_final_message")
+        assert why in response.json["error"]["message"]
+
+
 def test_apply_template_says_what_would_be_continued() -> None:
     http, engine = serve()
     assert post(http, "/apply-template").json == {"prompt": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"}
@@ -253,9 +316,27 @@ def test_a_template_gets_variables_from_the_settings_and_from_the_body() -> None
     assert text(reasoning_effort="none") == "1 1 False "
     assert text(reasoning_effort="high") == "1 1 True high"
     assert text(reasoning_budget_tokens=0) == text(thinking_budget_tokens=0) == "1 1 False "
+    assert text(reasoning_effort="high", chat_template_kwargs={"reasoning_effort": "low"}) == "1 1 True high"
+    assert text(reasoning_effort="none", chat_template_kwargs={"reasoning_effort": "low"}) == "1 1 False "
+    wrong = post(http, "/apply-template", chat_template_kwargs={"enable_thinking": "yes"})
+    assert wrong.json["error"]["param"] == "chat_template_kwargs"
     http, _ = serve(chat_template=template, reasoning="off", reasoning_effort="low")
     assert text() == "  False low"
     assert text(reasoning_effort="high") == "  True high"
+
+
+def test_a_template_gets_llama_servers_dates_and_switches_of_past_reasoning() -> None:
+    names = ("preserve_thinking", "clear_thinking", "truncate_history_thinking", "drop_thinking", "reasoning_strength")
+    template = "{{ date_string }}|{{ datetime }}|" + " ".join(f"{{{{ {name} }}}}" for name in names)
+    http, _ = serve(chat_template=template)
+
+    def text(**body: Any) -> str:
+        return str(post(http, "/apply-template", **body).json["prompt"])
+
+    before, found, after = datetime.now(), text(), datetime.now()
+    assert found in {f"{day:%d %b %Y}|{day:%b %d %Y}|True False False False " for day in (before, after)}
+    forgetting = text(chat_template_kwargs={"preserve_reasoning": False, "drop_thinking": "x"}, reasoning_effort="low")
+    assert forgetting.partition("|")[2].partition("|")[2] == "False True True x low"
 
 
 def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_goes_on(

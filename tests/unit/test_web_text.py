@@ -30,6 +30,8 @@ from srb.web.calls import scripted
 from srb.web.calls.echo import read_back
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.openai.answers import TextCompletion, TextCompletionChunk
+from tests.shapes import read
 
 SRB, OPENAI = {"format": "srb"}, {"model": "any"}
 
@@ -331,5 +333,33 @@ def test_progress_of_the_prompt_comes_in_chunks_of_its_first_choice() -> None:
     http, engine = serve(slowly)
     first, *_ = events(post(http, **OPENAI, stream=True, return_progress=True).text)
     assert engine.sent[0].report_progress
-    assert first["prompt_progress"] == {"total": 9, "cache": 2, "processed": 5, "time_ms": 2}
+    assert first["prompt_progress"] == {"total": 9, "cache": 2, "processed": 5, "time_ms": 1}
     assert first["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": None}]
+
+
+def test_verbose_adds_the_llamacpp_dialects_object_to_the_answer_and_to_each_event() -> None:
+    def script(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 9), Progress(command.request_id, 9, 2, 5, 1.5)]
+        yield [PromptDone(command.request_id, 2, 0, 3.0)]
+        yield [Delta(command.request_id, 0, "a", [5])]
+        yield [Delta(command.request_id, 0, "", [6])]
+        yield [BranchEnded(command.request_id, 0, "limit", 2), Done(command.request_id, 9, 2, 2, 1.0, 1.0)]
+
+    http, _ = serve(script)
+    whole = post(http, **OPENAI, verbose=True)
+    read(TextCompletion, whole.data)
+    found = whole.json["__verbose"]
+    assert (found["content"], found["prompt"], found["tokens_evaluated"]) == ("a", "<s>x", 9)
+    assert found["timings"]["cache_n"] == 2
+    response = post(http, **OPENAI, verbose=True, stream=True, return_progress=True, timings_per_token=True)
+    streamed = events(response.text)
+    for event in streamed:
+        read(TextCompletionChunk, orjson.dumps(event))
+    progress, first, second, last = (event["__verbose"] for event in streamed)
+    assert progress["prompt_progress"] == streamed[0]["prompt_progress"]
+    assert [(part["content"], part["tokens_predicted"]) for part in (first, second)] == [("a", 1), ("", 2)]
+    assert first["timings"]["predicted_n"] == 1
+    assert (last["stop"], last["stop_type"], last["tokens_predicted"]) == (True, "limit", 2)
+    assert "__verbose" not in post(http, **OPENAI).json
+    assert all("__verbose" not in event for event in events(post(http, **OPENAI, stream=True).text))
+    assert "__verbose" not in http.post("/v1/srb/completions", data=b'{"prompt": "x", "n": 1, "verbose": true}').text

@@ -106,6 +106,7 @@ class CompletionBody(SamplingBody):
     lora: LoraScales | None = None
     return_progress: bool = False
     sse_ping_interval: NaturalOrMinusOne | None = None
+    verbose: bool = False  # read by the openai dialect
 
     # Checked, but without effect: the prefix tree finds all reusable text, and all sequences are equivalent.
     n_cache_reuse: Natural | None = None

@@ -24,7 +24,7 @@ def sse(value: Any) -> bytes:
 
 def prompt_progress(event: Progress) -> PromptProgress:
     """Return llama-server's `prompt_progress` object."""
-    return {"total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": round(event.time_ms)}
+    return {"total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": int(event.time_ms)}
 
 
 class Renderer(ABC):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from jinja2 import TemplateError, meta
@@ -20,20 +20,20 @@ from jinja2 import TemplateError, meta
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
 log = logging.getLogger("srb.web")
 
 Message = Mapping[str, Any]
 
+Continuation = Literal["", "auto", "content", "reasoning_content"]
+
 THINK, END_THINK = "<think>", "</think>"
 
-CHATML = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}
-"""
+_NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
+
+CHATML = NAMED_TEMPLATES["chatml"]
 CHATML_STOPS = (
     "<|im_end|>",
     "<|im_start|>",
@@ -63,7 +63,7 @@ class Conversation:
     tools: Sequence[Mapping[str, Any]] = ()
     documents: Sequence[Any] | None = None
     add_generation_prompt: bool = True
-    continue_final: bool = False  # the last message is the assistant's; the reply continues it
+    continue_final: Continuation = ""  # the part of the last message, the assistant's, that the reply continues
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -88,9 +88,11 @@ class ChatTemplate:
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
         self.knows_tools = "tools" in names
         self.calls_with_parameters = self.knows_tools and "<tool_call>" not in source and '"parameters"' in source
+        self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength"))
         self._knows_developers = "developer" in source
         self._takes_parts = self._needs_parts()
-        self._takes_system = self._renders([_message("system", "needle"), _message("user", "x")])
+        asked = [_message("system", "needle"), _message("user", "x")]
+        self._takes_system = source in _NAMED_SOURCES or self._renders(asked)  # yandex drops it, as in llama.cpp
         self._takes_argument_objects = self.knows_tools and self._renders(_call_with({"needle": 1}))
         self._takes_calls = self._takes_argument_objects or (self.knows_tools and self._renders(_call_with('"needle"')))
 
@@ -101,12 +103,16 @@ class ChatTemplate:
     @property
     def capabilities(self) -> dict[str, bool]:
         """The template's abilities, under llama-server's names."""
+        two: tuple[Any, Any] = ({}, {"needle": 1}) if self._takes_argument_objects else ("{}", '"needle"')
         return {
             "supports_string_content": not self._takes_parts,
             "supports_typed_content": self._takes_parts,
             "supports_system_role": self._takes_system,
             "supports_tools": self.knows_tools,
             "supports_tool_calls": self._takes_calls,
+            "supports_parallel_tool_calls": self._takes_calls and self._renders(_call_with(*two)),
+            "supports_preserve_reasoning": self._renders(_THOUGHTS, history_variables(True)),
+            "supports_reasoning_effort": self._knows_efforts,
             "supports_object_arguments": self._takes_argument_objects,
         }
 
@@ -121,11 +127,14 @@ class ChatTemplate:
         """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
         *before, last = conversation.messages
         head = self._render(conversation, before, add_generation_prompt=True)
-        content, reasoning = content_text(last.get("content")), last.get("reasoning_content") or ""
-        if reasoning:
-            begun = f"{THINK}\n{reasoning}" + (f"\n{END_THINK}\n\n{content}" if content else "")
+        content, reasoning = content_text(last.get("content"), "\n\n"), last.get("reasoning_content") or ""
+        part = conversation.continue_final
+        if part == "auto":
+            part = "reasoning_content" if reasoning and not content else "content"
+        if part == "reasoning_content":
+            begun = f"{THINK}\n{reasoning}"
         else:
-            begun = content
+            begun = f"{THINK}\n{reasoning}\n{END_THINK}\n\n{content}" if reasoning else content
         if begun:
             head = without_open_thinking(head)
         thinking = (head + begun).rstrip().endswith(THINK) if not begun else _is_thinking(begun)
@@ -195,9 +204,9 @@ class ChatTemplate:
         parts = [{"type": "text", "text": "needle"}]
         return not self._renders([_message("user", "needle")]) and self._renders([_message("user", parts)])
 
-    def _renders(self, messages: list[dict[str, Any]]) -> bool:
+    def _renders(self, messages: list[dict[str, Any]], variables: Mapping[str, Any] | None = None) -> bool:
         """Whether the template can render these messages, and its output contains their word "needle"."""
-        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else ())
+        probe = Conversation(messages, tools=[EXAMPLE_TOOL] if self.knows_tools else (), variables=variables or {})
         try:
             return "needle" in self._run(messages, probe, add_generation_prompt=True)
         except Exception:  # a template is a program that may raise anything
@@ -214,10 +223,22 @@ def _message(role: str, content: Any) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _call_with(arguments: Any) -> list[dict[str, Any]]:
-    call = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    answer = {**_message("tool", "y"), "name": "f", "tool_call_id": "abcdefghi"}
-    return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": [call]}, answer]
+# A conversation with two thoughts; templates that omit the past ones keep the last at most.
+_THOUGHTS = [
+    _message("user", "x"),
+    {**_message("assistant", "y"), "reasoning_content": "needle"},
+    _message("user", "x"),
+    {**_message("assistant", "y"), "reasoning_content": "z"},
+    _message("user", "x"),
+]
+
+
+def _call_with(*arguments: Any) -> list[dict[str, Any]]:
+    """Return a conversation whose assistant calls the tool f once with each of the arguments."""
+    functions = [{"name": "f", "arguments": each} for each in arguments]
+    calls = [{"id": f"abcdefgh{i}", "type": "function", "function": function} for i, function in enumerate(functions)]
+    answers = [{**_message("tool", "y"), "name": "f", "tool_call_id": call["id"]} for call in calls]
+    return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": calls}, *answers]
 
 
 def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]]) -> None:
@@ -251,11 +272,19 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*kept, _message("user", "\n".join(waiting))] if waiting else kept
 
 
-def content_text(content: Any) -> str:
-    """Return a message's content as one text, with its parts joined by line breaks."""
+def content_text(content: Any, between: str = "\n") -> str:
+    """Return a message's content as one text, with its parts joined."""
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content)
+        return between.join(part["text"] for part in content)
     return content or ""
+
+
+def history_variables(preserve: Any) -> dict[str, bool]:
+    """Return the variables by which templates keep the reasoning of past replies, or omit it: each family has its own."""
+    if not isinstance(preserve, bool):
+        return {}
+    omitting = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+    return {"preserve_reasoning": preserve, "preserve_thinking": preserve, **dict.fromkeys(omitting, not preserve)}
 
 
 def argument_object(arguments: Any) -> Any:
@@ -310,10 +339,17 @@ def template_source(settings: Settings, model: ModelInfo) -> str:
 
 
 def configured_source(settings: Settings) -> str:
-    """Return the Jinja text of the settings' template, or ""; raise ConfigError if its file is unreadable."""
+    """Return the Jinja text of the settings' template, or ""; raise ConfigError for an unknown name or unreadable file."""
     if settings.chat_template_file:
         return _file_text(settings.chat_template_file)
-    return CHATML if settings.chat_template == "chatml" else settings.chat_template
+    given = settings.chat_template
+    if not given or "{" in given:
+        return given
+    if given not in NAMED_TEMPLATES:
+        raise ConfigError(
+            f"chat_template: {given[:64]!r} is neither Jinja text nor one of the names {', '.join(NAMED_TEMPLATES)}"
+        )
+    return NAMED_TEMPLATES[given]
 
 
 def check_configured(settings: Settings) -> None:

@@ -99,9 +99,6 @@ class LlamaCompletionBody(CompletionBody):
     tfs_z: Real | None = None
     penalize_nl: bool | None = None
 
-    # Without effect: in llama-server it adds `__verbose` to the openai dialect's answers.
-    verbose: bool = False
-
     @property
     def wanted_probs(self) -> int:
         """The value of SamplingParams.n_probs: here 0 means none, and `logprobs` is another name of `n_probs`."""

@@ -159,25 +159,22 @@ class LlamaRenderer(Renderer):
         if type(event) is PromptDone:
             self._answers.times.put(event)
         elif type(event) is Progress:
-            return self._progress(event)
+            return sse(self.progress(event))
         return b""
 
-    def _progress(self, event: Progress) -> bytes:
-        """Render a prompt's progress, once for all branches that share the prompt."""
+    def progress(self, event: Progress) -> Partial:
+        """Return the object of a prompt's progress, once for all branches that share the prompt."""
         said = self._partial(self._firsts[event.request_id], "", [])
         said["prompt_progress"] = prompt_progress(event)
         if self._answers.asked.timings_per_token:
             spent_ms = event.time_ms if event.processed > event.cached else 0.0
             said["timings"] = timings([Done(event.request_id, event.processed, event.cached, 0, spent_ms, 0.0)])
-        return sse(said)
+        return said
 
     def delta(self, event: Delta) -> bytes:
-        number = self._firsts[event.request_id] + event.index
-        choice = self._answers.choices[number]
-        choice.length += len(event.tokens)
-        choice.has_new_line = choice.has_new_line or "\n" in event.text
         if event.probs or self._answers.asked.timings_per_token:
-            return sse(self._detailed(number, event))
+            return sse(self.partial(event))
+        number, choice = self._count(event)
         return b'%b%b,"tokens":%b%b%d%b' % (
             self._heads[number],
             orjson.dumps(event.text),
@@ -186,6 +183,14 @@ class LlamaRenderer(Renderer):
             choice.length,
             self._tails[number],
         )
+
+    def _count(self, event: Delta) -> tuple[int, _Choice]:
+        """Count a branch's new tokens; return its number and its state."""
+        number = self._firsts[event.request_id] + event.index
+        choice = self._answers.choices[number]
+        choice.length += len(event.tokens)
+        choice.has_new_line = choice.has_new_line or "\n" in event.text
+        return number, choice
 
     def _partial(self, number: int, text: str, tokens: list[int]) -> Partial:
         choice = self._answers.choices[number]
@@ -199,21 +204,26 @@ class LlamaRenderer(Renderer):
             "tokens_evaluated": self._answers.prompt_tokens[choice.command.request_id],
         }
 
-    def _detailed(self, number: int, event: Delta) -> Partial:
+    def partial(self, event: Delta) -> Partial:
+        """Return the object of a branch's new text."""
+        number, choice = self._count(event)
         partial = self._partial(number, event.text, event.tokens)
         if self._answers.asked.timings_per_token:
             predicted_ms = self._answers.times.since(event.request_id)
-            length = self._answers.choices[number].length
-            partial["timings"] = self._answers.timings(event.request_id, length, predicted_ms)
+            partial["timings"] = self._answers.timings(event.request_id, choice.length, predicted_ms)
         if event.probs:
             partial["completion_probabilities"] = probabilities(event.probs)
         return partial
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         """Render the object that ends a branch; this dialect has no further event at the end of a stream."""
+        return sse(self.final(event))
+
+    def final(self, event: BranchEnded) -> Final | Selection:
+        """Return the object that ends a branch."""
         number = self._firsts[event.request_id] + event.index
         final = self._answers.final(number, event, self._answers.times.since(event.request_id))
-        return sse(self._answers.fields(final))
+        return self._answers.fields(final)
 
 
 def probabilities(probs: list[TokenProbs]) -> list[Probabilities]:

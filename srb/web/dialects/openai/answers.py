@@ -8,17 +8,29 @@ from typing_extensions import TypedDict
 
 from srb.protocol import TokenProbs
 from srb.web.answers import ErrorObject, PromptProgress, Timings, Usage, shape
+from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
+
+# With `verbose`: the llamacpp dialect's object of the same event or answer. In a class the name would be changed.
+_Verbose = TypedDict("_Verbose", {"__verbose": NotRequired[Partial | Final | Selection]})
 
 
 @shape
-class Origin(TypedDict):
+class Origin(_Verbose):
     """The id, time, model and build that every answer carries."""
 
     id: str
     created: int
     model: str
     system_fingerprint: str
+
+
+@shape
+class Whole(Origin):
+    """An answer that was not streamed, without its choices."""
+
+    usage: Usage
+    timings: Timings
 
 
 @shape
@@ -62,11 +74,9 @@ class TextChoice(Ending):
 
 
 @shape
-class TextCompletion(Origin):
+class TextCompletion(Whole):
     object: Literal["text_completion"]
     choices: list[TextChoice]
-    usage: Usage
-    timings: Timings
 
 
 @shape

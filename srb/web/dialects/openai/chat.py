@@ -11,6 +11,7 @@ from srb.web.context import web
 from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
+from srb.web.dialects.openai.frame import VerboseBody
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -22,14 +23,17 @@ routes = Blueprint("chat", __name__)
 @operation(ChatBody, ChatCompletion, ChatCompletionChunk)
 def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
-    body = ChatBody.parse(read_body(request))
+    given = read_body(request)
+    body, verbose = ChatBody.parse(given), VerboseBody(given)
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(settings, model)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
-            return json_reply(chat_completion(asked, call, model, gather(call), body.return_tokens))
+            outcome = gather(call)
+            answers = verbose.answers(call, model)
+            return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers))
         include_usage = body.stream_options.include_usage
-        renderer = ChatRenderer(asked, call, model, include_usage, body.return_tokens)
+        renderer = ChatRenderer(asked, call, model, include_usage, body.return_tokens, verbose.answers(call, model))
         return stream_response(call, renderer, body.ping_interval(settings))
 
 

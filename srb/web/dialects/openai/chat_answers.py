@@ -7,8 +7,8 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.protocol import TokenProbs
-from srb.web.answers import ErrorObject, Timings, Usage, shape
-from srb.web.dialects.openai.answers import Chunk, Origin
+from srb.web.answers import ErrorObject, shape
+from srb.web.dialects.openai.answers import Chunk, Whole
 
 FinishReason = Literal["stop", "length", "tool_calls", "error"]
 
@@ -63,11 +63,9 @@ class ChatChoice(ChatEnding):
 
 
 @shape
-class ChatCompletion(Origin):
+class ChatCompletion(Whole):
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
-    usage: Usage
-    timings: Timings
 
 
 @shape

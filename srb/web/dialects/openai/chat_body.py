@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import orjson
@@ -16,7 +17,15 @@ from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.reply_parser import ReplyParser
-from srb.web.chat.template import ChatPrompt, ChatTemplate, Conversation, template_for, without_open_thinking
+from srb.web.chat.template import (
+    ChatPrompt,
+    ChatTemplate,
+    Continuation,
+    Conversation,
+    history_variables,
+    template_for,
+    without_open_thinking,
+)
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -190,7 +199,7 @@ class ChatBody(CompletionBody):
 
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     add_generation_prompt: bool = True
-    continue_final_message: bool | None = None
+    continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
     reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = None
     reasoning_effort: str | None = None
     reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
@@ -254,30 +263,50 @@ class ChatBody(CompletionBody):
         return replace(prompt, text=text)
 
     def _conversation(self, settings: Settings) -> Conversation:
-        asked = self.reasoning_effort is not None or self.reasoning_budget_tokens is not None
-        forbidden = self.reasoning_effort == "none" or self.reasoning_budget_tokens == 0
-        variables: dict[str, Any] = {"enable_thinking": not forbidden if asked else settings.reasoning != "off"}
-        effort = self.reasoning_effort or settings.reasoning_effort
-        if effort not in ("none", "default"):
-            variables["reasoning_effort"] = effort
         return Conversation(
             messages=self.messages,
             tools=self.offered_tools,
             documents=self.documents,
             add_generation_prompt=self.add_generation_prompt,
             continue_final=self._continues(settings),
-            variables=variables | orjson.loads(settings.chat_template_kwargs or "{}") | self.chat_template_kwargs,
+            variables=self._variables(settings),
         )
 
-    def _continues(self, settings: Settings) -> bool:
+    def _variables(self, settings: Settings) -> dict[str, Any]:
+        """Return the template's variables, as llama-server's: those of `chat_template_kwargs` have precedence."""
+        given = orjson.loads(settings.chat_template_kwargs or "{}") | self.chat_template_kwargs
+        if isinstance(given.get("enable_thinking"), str):
+            raise bad_field("chat_template_kwargs", 'invalid type for "enable_thinking" (expected boolean, got string)')
+        effort = self.reasoning_effort or given.get("reasoning_effort") or settings.reasoning_effort
+        if self.reasoning_effort == "none":
+            given.pop("reasoning_effort", None)
+        elif effort != "default":
+            given = {"reasoning_strength": effort} | given | {"reasoning_effort": effort}
+        asked = self.reasoning_effort is not None or self.reasoning_budget_tokens is not None
+        forbidden = self.reasoning_effort == "none" or self.reasoning_budget_tokens == 0
+        today = datetime.now()
+        return {
+            "datetime": f"{today:%b %d %Y}",
+            "date_string": f"{today:%d %b %Y}",
+            "enable_thinking": not forbidden if asked else settings.reasoning != "off",
+            **history_variables(given.get("preserve_reasoning", True)),
+            **given,
+        }
+
+    def _continues(self, settings: Settings) -> Continuation:
+        """Return the part of the last message that the reply continues, or "". Raise InvalidRequest."""
+        wanted = self.continue_final_message
         last = self.messages[-1]
-        possible = last["role"] == "assistant" and not last.get("tool_calls")
-        if self.continue_final_message and not possible:
-            raise bad_field("continue_final_message", "the last message is not the assistant's text")
-        wanted = settings.prefill_assistant if self.continue_final_message is None else self.continue_final_message
-        if possible and wanted and len(self.messages) > 1 and self.messages[-2]["role"] == "assistant":
+        if wanted and last.get("tool_calls"):
+            raise bad_field("continue_final_message", "Cannot continue an assistant message that contains tool calls.")
+        if wanted and last["role"] != "assistant":
+            raise bad_field("continue_final_message", "the last message is not the assistant's")
+        if last["role"] != "assistant" or last.get("tool_calls"):
+            return ""
+        wanted = settings.prefill_assistant if wanted is None else wanted
+        if wanted and len(self.messages) > 1 and self.messages[-2]["role"] == "assistant":
             raise bad_field("messages", "cannot have 2 or more assistant messages at the end of the list")
-        return possible and wanted
+        return "auto" if wanted is True else wanted or ""
 
     @property
     def _must_call(self) -> bool:
@@ -298,6 +327,14 @@ class ChatBody(CompletionBody):
 
     def _check_together(self) -> None:
         """Raise InvalidRequest for fields that contradict each other."""
+        if (
+            self.continue_final_message
+            and self.add_generation_prompt
+            and "add_generation_prompt" in self.model_fields_set
+        ):
+            raise bad_field(
+                "continue_final_message", "Cannot set both add_generation_prompt and continue_final_message to true."
+            )
         if self.top_logprobs and not self.logprobs:
             raise bad_field("top_logprobs", "needs logprobs to be true")
         if self.logprobs and self.offered_tools and self.stream:

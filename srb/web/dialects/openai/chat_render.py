@@ -6,18 +6,18 @@ parser splits a reply into reasoning, content and tool calls.
 
 from __future__ import annotations
 
-import time
-
 import orjson
 
 from srb.errors import SRBError
 from srb.protocol import BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
 from srb.web.answers import PromptProgress
 from srb.web.calls.calls import Call
-from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
 from srb.web.chat.reply_parser import Content, Piece, ReplyParser, ToolCall, parse_reply
 from srb.web.chat.template import END_THINK, THINK
+from srb.web.dialects.llamacpp.answers import Final, Selection
+from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.chat_answers import (
     CalledTool,
     ChatChoice,
@@ -30,12 +30,8 @@ from srb.web.dialects.openai.chat_answers import (
     MessageDelta,
 )
 from srb.web.dialects.openai.chat_body import ChatRequest
-from srb.web.dialects.openai.chunks import ChunkRenderer
 from srb.web.dialects.openai.completion_render import ending
-
-
-def chat_id(call: Call) -> str:
-    return f"chatcmpl-{call.commands[0].request_id}"
+from srb.web.dialects.openai.frame import ChunkRenderer, origin, whole
 
 
 class ChatRenderer(ChunkRenderer):
@@ -53,23 +49,20 @@ class ChatRenderer(ChunkRenderer):
         model: ModelInfo,
         include_usage: bool = False,
         return_tokens: bool = False,
+        verbose: Answers | None = None,
     ) -> None:
-        empty: ChatCompletionChunk = {
-            "id": chat_id(call),
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": model.alias,
-            "system_fingerprint": model.build_info,
-            "choices": [],
-        }
-        super().__init__(call, empty, include_usage)
+        frame = origin("chatcmpl", call, model)
+        empty: ChatCompletionChunk = {"object": "chat.completion.chunk", **frame, "choices": []}
+        super().__init__(call, empty, include_usage, verbose)
         self._return_tokens = return_tokens
         self._branches = [_Branch(asked.parser(stream=True)) for _ in self._specs]
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
 
-    def _chunk(self, choice: ChatChunkChoice, progress: PromptProgress | None = None) -> bytes:
+    def _chunk(
+        self, choice: ChatChunkChoice, progress: PromptProgress | None = None, verbose: Final | Selection | None = None
+    ) -> bytes:
         chunk: ChatCompletionChunk = {**self._empty, "choices": [choice]}
-        return self._encode(chunk, progress)
+        return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
         role: MessageDelta = {"role": "assistant", "content": None}
@@ -78,11 +71,13 @@ class ChatRenderer(ChunkRenderer):
     def prompt(self, event: PromptEvent) -> bytes:
         """Render progress with an empty delta, since clients read the first choice of every chunk."""
         if type(event) is not Progress:
-            return b""
+            return super().prompt(event)
         return self._chunk(_choice_of(0, {}), prompt_progress(event))
 
     def delta(self, event: Delta) -> bytes:
         branch = self._branches[event.index]
+        if self._verbose is not None:
+            self._verbose.partial(event)  # counts
         if not event.probs and not self._return_tokens and branch.parser.is_plain:
             return self._before[event.index] + orjson.dumps(event.text) + self._after if event.text else b""
         branch.probs += event.probs or ()
@@ -91,7 +86,8 @@ class ChatRenderer(ChunkRenderer):
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         branch = self._branches[event.index]
-        data = self._pieces(event.index, branch, branch.parser.end())
+        verbose = self._verbose.final(event) if self._verbose is not None else None
+        data = self._pieces(event.index, branch, branch.parser.end(), verbose)
         choice: ChatChunkChoice = {
             "index": event.index,
             "delta": {},
@@ -100,14 +96,17 @@ class ChatRenderer(ChunkRenderer):
             "seed": self._specs[event.index].seed,
         }
         branch.move_details_to(choice)
-        return data + self._chunk(choice)
+        return data + self._chunk(choice, verbose=None if data else verbose)
 
-    def _pieces(self, index: int, branch: _Branch, pieces: list[Piece]) -> bytes:
+    def _pieces(
+        self, index: int, branch: _Branch, pieces: list[Piece], verbose: Final | Selection | None = None
+    ) -> bytes:
+        """Render new pieces of a branch, the first one with `verbose`."""
         data = b""
         for piece in pieces:
             choice = _choice_of(index, branch.delta(piece))
             branch.move_details_to(choice)
-            data += self._chunk(choice)
+            data += self._chunk(choice, verbose=None if data else verbose)
         return data
 
 
@@ -136,23 +135,20 @@ class _Branch:
 
 
 def chat_completion(
-    asked: ChatRequest, call: Call, model: ModelInfo, outcome: Outcome, return_tokens: bool = False
+    asked: ChatRequest,
+    call: Call,
+    model: ModelInfo,
+    outcome: Outcome,
+    return_tokens: bool = False,
+    verbose: Answers | None = None,
 ) -> ChatCompletion:
     """Return the answer of a call that was not streamed."""
     choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
     if return_tokens:
         for choice, branch in zip(choices, outcome.branches, strict=True):
             choice["tokens"] = branch.tokens
-    return {
-        "id": chat_id(call),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model.alias,
-        "system_fingerprint": model.build_info,
-        "choices": choices,
-        "usage": usage(outcome.done),
-        "timings": timings(outcome.done),
-    }
+    frame = whole("chatcmpl", call, model, outcome, verbose)
+    return {"object": "chat.completion", "choices": choices, **frame}
 
 
 def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice:

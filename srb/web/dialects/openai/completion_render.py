@@ -7,7 +7,6 @@ once, summed over the branches.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Literal
 
@@ -29,8 +28,10 @@ from srb.protocol import (
 from srb.web.answers import PromptProgress
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
-from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
+from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
+from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.answers import (
     Ending,
     LegacyLogprobs,
@@ -39,7 +40,7 @@ from srb.web.dialects.openai.answers import (
     TextCompletion,
     TextCompletionChunk,
 )
-from srb.web.dialects.openai.chunks import DONE, ChunkRenderer
+from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
 
 # A cancelled branch is cut short like one at its limit. OpenAI has no "error": its streams fail as a whole.
 FINISH_REASONS: dict[str, Literal["stop", "length", "error"]] = {
@@ -64,16 +65,10 @@ class CompletionRenderer(ChunkRenderer):
         return_tokens: bool = False,
         echoes: Sequence[Echo] = (),
         last: bytes = DONE,
+        verbose: Answers | None = None,
     ) -> None:
-        empty: TextCompletionChunk = {
-            "id": completion_id(call),
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model.alias,
-            "system_fingerprint": model.build_info,
-            "choices": [],
-        }
-        super().__init__(call, empty, include_usage, last)
+        empty: TextCompletionChunk = {"object": "text_completion", **origin("cmpl", call, model), "choices": []}
+        super().__init__(call, empty, include_usage, verbose, last)
         self._commands = {command.request_id: command for command in call.commands}
         self._return_tokens = return_tokens
         self._echoes = dict(zip(self._commands, echoes, strict=False))  # all prompts, or none
@@ -81,9 +76,14 @@ class CompletionRenderer(ChunkRenderer):
         self._offsets = [0] * len(self._specs)  # characters sent so far, for text_offset
         self._before, self._after = self._around(b'"text":', b',"logprobs":null,"finish_reason":null')
 
-    def _chunk(self, choice: TextChunkChoice, progress: PromptProgress | None = None) -> bytes:
+    def _chunk(
+        self,
+        choice: TextChunkChoice,
+        progress: PromptProgress | None = None,
+        verbose: Partial | Final | Selection | None = None,
+    ) -> bytes:
         chunk: TextCompletionChunk = {**self._empty, "choices": [choice]}
-        return self._encode(chunk, progress)
+        return self._encode(chunk, progress, verbose)
 
     def start(self) -> bytes:
         return b"".join(
@@ -94,13 +94,15 @@ class CompletionRenderer(ChunkRenderer):
 
     def prompt(self, event: PromptEvent) -> bytes:
         if type(event) is Progress:
-            return self._chunk(_empty_choice(self._firsts[event.request_id]), prompt_progress(event))
+            verbose = self._verbose.progress(event) if self._verbose is not None else None
+            return self._chunk(_empty_choice(self._firsts[event.request_id]), prompt_progress(event), verbose)
         if type(event) is PromptLogprobs:
             self._prompt_logprobs.setdefault(event.request_id, []).extend(event.probs)
         elif type(event) is PromptDone and event.request_id in self._prompt_logprobs:
             echo = self._echoes[event.request_id]
-            return self._echo(event.request_id, echo, echo.label(self._prompt_logprobs.pop(event.request_id)))
-        return b""
+            labelled = echo.label(self._prompt_logprobs.pop(event.request_id))
+            return super().prompt(event) + self._echo(event.request_id, echo, labelled)
+        return super().prompt(event)
 
     def _echo(self, request_id: str, echo: Echo, probs: list[TokenProbs] | None) -> bytes:
         """Render a prompt's text as the beginning of each of its choices."""
@@ -114,7 +116,7 @@ class CompletionRenderer(ChunkRenderer):
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index
-        if event.probs or self._return_tokens:
+        if event.probs or self._return_tokens or self._verbose is not None:
             return self._detailed(index, event)
         return self._before[index] + orjson.dumps(event.text) + self._after if event.text else b""
 
@@ -125,12 +127,13 @@ class CompletionRenderer(ChunkRenderer):
             self._offsets[index] += sum(len(entry["token"]) for entry in event.probs)
         if self._return_tokens:
             choice["tokens"] = event.tokens
-        return self._chunk(choice)
+        return self._chunk(choice, verbose=self._verbose.partial(event) if self._verbose is not None else None)
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         index = self._firsts[event.request_id] + event.index
         seed = self._specs[index].seed
-        return self._chunk({"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed})
+        choice: TextChunkChoice = {"index": index, "text": "", "logprobs": None, **ending(event), "seed": seed}
+        return self._chunk(choice, verbose=self._verbose.final(event) if self._verbose is not None else None)
 
 
 def completion(
@@ -142,6 +145,7 @@ def completion(
     logprobs: bool = False,
     return_tokens: bool = False,
     echoes: Sequence[Echo] = (),
+    verbose: Answers | None = None,
 ) -> TextCompletion:
     """Return the answer of a call that was not streamed.
 
@@ -170,20 +174,7 @@ def completion(
         if return_tokens:
             choice["tokens"] = branch.tokens
         choices.append(choice)
-    return {
-        "id": completion_id(call),
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": model.alias,
-        "system_fingerprint": model.build_info,
-        "choices": choices,
-        "usage": usage(outcome.done),
-        "timings": timings(outcome.done),
-    }
-
-
-def completion_id(call: Call) -> str:
-    return f"cmpl-{call.commands[0].request_id}"
+    return {"object": "text_completion", "choices": choices, **whole("cmpl", call, model, outcome, verbose)}
 
 
 def _empty_choice(index: int) -> TextChunkChoice:

@@ -12,8 +12,8 @@ from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai import completion_render
 from srb.web.dialects.openai.answers import CompletionAnswer, CompletionEvent
-from srb.web.dialects.openai.chunks import DONE
 from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.openai.frame import DONE, VerboseBody
 from srb.web.dialects.srb import routes as srb
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -54,7 +54,7 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
     `stream` applies to a body without that field, for cria's clients: they expect chunks without asking for them, and no
     `[DONE]`.
     """
-    asked = TextCompletionBody.parse(body)
+    asked, verbose = TextCompletionBody.parse(body), VerboseBody(body)
     last = b"" if asked.stream is None else DONE
     stream = stream if asked.stream is None else asked.stream
     commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict, stream=stream)
@@ -62,7 +62,13 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
         model = web().client.check_ready()
         if stream:
             renderer = completion_render.CompletionRenderer(
-                call, model, asked.stream_options.include_usage, asked.return_tokens, echoes, last
+                call,
+                model,
+                asked.stream_options.include_usage,
+                asked.return_tokens,
+                echoes,
+                last,
+                verbose.answers(call, model),
             )
             return stream_response(call, renderer, asked.ping_interval(web().settings))
         outcome = gather(call)
@@ -74,5 +80,6 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
             logprobs=asked.wanted_probs >= 0,
             return_tokens=asked.return_tokens,
             echoes=echoes,
+            verbose=verbose.answers(call, model),
         )
         return json_reply(completion)

@@ -1,0 +1,109 @@
+"""The frame of OpenAI's answers, for text and chat completions: origin, usage and `__verbose` around the choices.
+
+A stream's chunk has one choice, and its last chunk the usage. `finish_reason` is null until the end. A failed branch gets a
+last chunk with finish_reason "error" and the error inside its choice, since SDKs abandon the whole stream at a top-level
+`error`; that is sent only if every branch failed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal, cast
+
+import orjson
+
+from srb.protocol import Done, ModelInfo, PromptEvent
+from srb.web.answers import PromptProgress
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import Outcome, timings, usage
+from srb.web.calls.renderer import Renderer, sse
+from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
+from srb.web.dialects.llamacpp.body import LlamaCompletionBody
+from srb.web.dialects.llamacpp.completions import prompt_texts
+from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, completion
+from srb.web.dialects.openai.answers import Chunk, Origin, Whole
+
+DONE = b"data: [DONE]\n\n"
+
+Kind = Literal["cmpl", "chatcmpl"]
+
+
+def origin(kind: Kind, call: Call, model: ModelInfo) -> Chunk:
+    """Return the beginning of an answer or of a stream's chunks."""
+    return {
+        "id": f"{kind}-{call.commands[0].request_id}",
+        "created": int(time.time()),
+        "model": model.alias,
+        "system_fingerprint": model.build_info,
+    }
+
+
+def whole(kind: Kind, call: Call, model: ModelInfo, outcome: Outcome, verbose: Answers | None) -> Whole:
+    """Return an answer without its choices."""
+    begin = cast(Origin, origin(kind, call, model))
+    frame: Whole = {**begin, "usage": usage(outcome.done), "timings": timings(outcome.done)}
+    if verbose is not None:
+        objects = completion(verbose, outcome)
+        frame["__verbose"] = objects[0] if isinstance(objects, list) else objects
+    return frame
+
+
+class VerboseBody:
+    """A body's `verbose`: whether each event and answer has the llamacpp dialect's object of it, under `__verbose`."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        """Read also the llamacpp dialect's fields of a valid body, such as `response_fields`; raise InvalidRequest."""
+        self._asked = LlamaCompletionBody.parse({**given, "prompt": "-"}) if given.get("verbose") else None
+
+    def answers(self, call: Call, model: ModelInfo) -> Answers | None:
+        """Return the maker of the call's objects, or None."""
+        if self._asked is None:
+            return None
+        return Answers(call, model, self._asked, prompt_texts(call.commands, model))
+
+
+class ChunkRenderer(Renderer):
+    """Chunks of one call: copies of `empty` with a choice; `choices` must be the last key of `empty`."""
+
+    _empty: Chunk
+
+    def __init__(
+        self, call: Call, empty: Chunk, include_usage: bool, verbose: Answers | None = None, last: bytes = DONE
+    ) -> None:
+        super().__init__(call)
+        self._empty = empty
+        self._include_usage = include_usage
+        self._verbose = LlamaRenderer(call, verbose) if verbose is not None else None
+        self._last = last
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        if self._verbose is not None:
+            self._verbose.prompt(event)
+        return b""
+
+    def _around(self, before: bytes, after: bytes) -> tuple[list[bytes], bytes]:
+        """Return the bytes before the text of a plain chunk, for each choice, and the bytes after it.
+
+        `before` is the part of a choice between its index and its text, `after` the part after its text.
+        """
+        head = b"data: " + orjson.dumps(self._empty)
+        assert head.endswith(b'"choices":[]}')
+        tail = after + b"}]" + (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
+        return [b'%b{"index":%d,%b' % (head[:-2], index, before) for index in range(len(self._specs))], tail
+
+    def _encode(
+        self, chunk: Chunk, progress: PromptProgress | None, verbose: Partial | Final | Selection | None
+    ) -> bytes:
+        if progress is not None:
+            chunk["prompt_progress"] = progress
+        if verbose is not None:
+            chunk["__verbose"] = verbose
+        if self._include_usage:
+            chunk["usage"] = None
+        return sse(chunk)
+
+    def _end(self, done: list[Done]) -> bytes:
+        if not self._include_usage:
+            return self._last
+        chunk: Chunk = {**self._empty, "usage": usage(done), "timings": timings(done)}
+        return sse(chunk) + self._last

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 3
+VERSION = 4
 
 
 class FinishReason(StrEnum):
@@ -80,6 +80,7 @@ class Generate:
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale), others 0; None: the server's scales
     report_progress: bool = False  # send Progress while the prompt is computed
     shift: ContextShift | None = None  # None: a branch ends at the context's end
+    id_slot: int = -1  # slot of the first branch; −1: any
     prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
 
 
@@ -122,7 +123,7 @@ class GetStats:
 
 @dataclass(frozen=True, slots=True)
 class GetSlots:
-    """list[dict]: every sequence that a branch may use; engine/slots.py describes the keys."""
+    """list[dict]: every slot, with what runs in it; engine/slots.py describes the keys."""
 
     request_id: str
 
@@ -167,7 +168,7 @@ class SetAdapters:
 class StateAction:
     """{"tokens": int, "bytes": int, "ms": float}: save, restore or erase a named state.
 
-    `save` stores the text of the latest ended branch of index `slot`; `restore` brings a state into the tree, for later
+    `save` stores the text of the latest ended branch of `slot`; `restore` brings a state into the tree, for later
     requests; `erase` evicts the idle text of `slot`.
     """
 
@@ -228,23 +229,31 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a prompt: all tokens, cached ones, processed ones (cached included), ms since it began."""
+    """Progress of a prompt: all tokens, cached ones, processed ones (cached included), ms since it began.
+
+    `slot` is that of the first branch.
+    """
 
     request_id: str
     total: int
     cached: int
     processed: int
     time_ms: float
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PromptDone:
-    """The prompt is computed; sent once, before the request's first Delta and after its PromptLogprobs."""
+    """The prompt is computed; sent once, before the request's first Delta and after its PromptLogprobs.
+
+    `slots` has the slot of each branch.
+    """
 
     request_id: str
     cached_tokens: int
     restored_tokens: int
     prompt_ms: float
+    slots: list[int] = field(default_factory=list)
 
 
 class LikelyToken(TypedDict):

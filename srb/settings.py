@@ -111,6 +111,12 @@ def _object(text: str) -> str:
     return text
 
 
+def _not_zero(number: int) -> int:
+    if number == 0:
+        raise ValueError("should be 1 or more, or -1 for no limit")
+    return number
+
+
 def _adapters(text: str) -> str:
     for part in filter(None, map(str.strip, text.split(","))):
         _, separator, scale = part.rpartition("=")
@@ -420,6 +426,13 @@ class Settings(_SamplingSettings):
 
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait in the queue; further ones are answered 429")
+    parallel: Annotated[int, AfterValidator(_not_zero)] = Field(
+        -1,
+        ge=-1,
+        le=256,
+        description="requests that run at once, each with all its branches; further ones wait in the "
+        "queue; -1: as many as there is room for",
+    )
     queue_timeout: int = Field(
         300, ge=0, description="seconds that a request may wait in the queue, then it is answered 503; 0: no limit"
     )

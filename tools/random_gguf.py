@@ -31,6 +31,7 @@ class Shape:
     state: int = 8
     q8: bool = False
     seed: int = 0
+    split: int = 0  # tensors of one file; 0: all in one
 
 
 TINY = Shape()
@@ -64,7 +65,7 @@ class _Writer:
     """A GGUFWriter for tensors of noise, all from one random generator."""
 
     def __init__(self, path: Path, arch: str, shape: Shape) -> None:
-        self.gguf = gguf.GGUFWriter(path, arch)
+        self.gguf = gguf.GGUFWriter(path, arch, split_max_tensors=shape.split)
         self.shape = shape
         self._random = np.random.default_rng(shape.seed)
         self.gguf.add_name(f"random-{arch}")

@@ -43,7 +43,7 @@ class Branches:
     ) -> None:
         """`count_special` counts the special tokens (BOS) at a prompt's beginning.
 
-        `note_end` is called with each branch that has ended and whose KV stays in the tree.
+        `note_end` is called with each branch that ends.
         """
         self._model = model
         self._tree = tree
@@ -120,8 +120,7 @@ class Branches:
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
         self.return_lease(branch, keep=branch.request.cache_prompt)
-        if branch.request.cache_prompt:
-            self._note_end(branch)
+        self._note_end(branch)
         branch.move(BranchState.ENDED)
         branch.sampler.close()
         length, truncated = branch.length, truncated or branch.num_shifted > 0

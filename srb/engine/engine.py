@@ -20,7 +20,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Chunk, Scheduler, StepPlan
-from srb.engine.slots import slots
+from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
@@ -78,6 +78,7 @@ class Engine:
         model: Model,
         *,
         max_queue: int,
+        max_running: int = 0,
         queue_timeout: float = 0.0,
         request_timeout: float = 0.0,
         clock: Callable[[], float],
@@ -86,6 +87,8 @@ class Engine:
         states: StateStore | None = None,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
+
+        At most `max_running` requests run at once; 0: as many as there is room for.
 
         A request that waits for more than `queue_timeout` seconds fails; one that takes more than `request_timeout`
         seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
@@ -106,12 +109,13 @@ class Engine:
         self._saves: deque[tuple[str, SRBError | None]] = (
             deque()
         )  # (request_id, error) of ended saves, put here by other threads
-        self._state_actions = StateActions(named, clock, self._end_save)
+        self._slots = Slots(model.n_seq_max, max_running)
+        self._state_actions = StateActions(named, self._slots, clock, self._end_save)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock)
         self._branches = Branches(
             model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
         )
-        self._scheduler = Scheduler(model, self._tree, self._residency)
+        self._scheduler = Scheduler(model, self._tree, self._residency, max_running)
         self._requests: dict[str, Request] = {}  # in the order of arrival
         self._counters = Counters()
         self._last_fatal = float("-inf")
@@ -203,7 +207,7 @@ class Engine:
             self._finish_ended(events)
             return events
         self._has_skipped_decode = False
-        plan = self._scheduler.schedule(list(self._requests.values()))
+        plan = self._scheduler.schedule(self._in_turn())
         self.step_tokens = sum(chunk.count for chunk in plan.chunks) + self._embeddings.next_tokens
         self._make_room(plan, events)
         self._decode(plan, events)
@@ -223,7 +227,7 @@ class Engine:
             case GetStats():
                 return self.stats()
             case GetSlots():
-                return slots(self.model, self._requests.values())
+                return self._slots.show(self.model, self._requests.values())
             case GetAdapters():
                 return self.adapters()
             case SetAdapters(_, scales):
@@ -293,11 +297,17 @@ class Engine:
                         self._branches.end(branch, FinishReason.LIMIT, events)
                 self._finish_ended(events)
 
+    def _in_turn(self) -> list[Request]:
+        """Return the requests that run or may begin now, oldest first."""
+        return self._scheduler.in_turn(list(self._requests.values()))
+
     def _admit(self, events: list[Event]) -> bool:
         """Begin every admissible request; return whether there was one."""
         began = False
-        for request, match in self._scheduler.admissible(list(self._requests.values())):
+        for request, match in self._scheduler.admissible(self._in_turn()):
             began = True
+            if request.is_queued:
+                self._slots.assign(request, (other for other in self._requests.values() if not other.is_queued))
             self._prompts.begin(request, match, events)
         return began
 
@@ -417,7 +427,7 @@ class Engine:
     def _start_branches(self, events: list[Event]) -> bool:
         """Start branches while there is room; each samples its own first token. Return whether one was started."""
         began = False
-        for branch in self._scheduler.startable(list(self._requests.values())):
+        for branch in self._scheduler.startable(self._in_turn()):
             began = True
             self._branches.start(branch, events)
         return began

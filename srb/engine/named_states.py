@@ -69,13 +69,13 @@ class NamedStates:
         at = self._residency.make_resident(self._match(tokens, lora))
         try:
             blob = self._residency.snapshot(at) if at.end else None
+            if blob is None:
+                return None
+            logits = at.logits if at.logits is not None else np.empty(0, np.float32)
+            state = SavedState(list(tokens[: at.end]), blob, logits, lora)
+            self._residency.host.set_name(name, at)  # while it is pinned: a node without pins and names may be merged
         finally:
             self._residency.unpin(at)
-        if blob is None:
-            return None
-        logits = at.logits if at.logits is not None else np.empty(0, np.float32)
-        state = SavedState(list(tokens[: at.end]), blob, logits, lora)
-        self._residency.host.set_name(name, at)
         if self._store is not None:
             self._store.save(name, state, on_saved)
         return state

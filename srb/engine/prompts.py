@@ -95,7 +95,8 @@ class Prompts:
             return
         assert request.started_at is not None
         prefix, time_ms = request.prefix, (self._clock() - request.started_at) * 1000
-        progress = (len(prefix.tokens), prefix.num_cached or 0, prefix.num_computed, time_ms)
+        slot = request.branches[0].slot
+        progress = (len(prefix.tokens), prefix.num_cached or 0, prefix.num_computed, time_ms, slot)
         events.append(Progress(request.request_id, *progress))
 
     def _report_done(self, request: Request, events: list[Event]) -> None:
@@ -105,6 +106,7 @@ class Prompts:
             request.prefix_done_at = self._clock()
             prompt_ms = (request.prefix_done_at - request.started_at) * 1000
             cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
-            events.append(PromptDone(request.request_id, cached, restored, prompt_ms))
+            slots = [branch.slot for branch in request.branches]
+            events.append(PromptDone(request.request_id, cached, restored, prompt_ms, slots))
         if request.state_name:
             self._states.keep_prompt(request)

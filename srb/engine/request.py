@@ -71,7 +71,7 @@ class Branch:
     __slots__ = (
         "began_at", "has_new_line", "index", "lease", "logprob_sum", "num_cached", "num_computed", "num_given",
         "num_shifted",
-        "request", "sampler", "spec", "start", "state",
+        "request", "sampler", "slot", "spec", "start", "state",
         "text", "tokens",
     )  # fmt: skip
 
@@ -87,6 +87,7 @@ class Branch:
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index
+        self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
         self.sampler = sampler
         self.text = BranchText(spec.stop, spec.n_indent)
@@ -132,7 +133,7 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "arrived_at", "awaits", "branches", "cache_prompt", "lora", "num_prompt", "prefix", "prefix_done_at",
+        "arrived_at", "awaits", "branches", "cache_prompt", "id_slot", "lora", "num_prompt", "prefix", "prefix_done_at",
         "prompt_logprobs", "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
@@ -153,6 +154,7 @@ class Request:
         self.lora = lora  # scales of the LoRA adapters
         self.report_progress = command.report_progress
         self.prompt_logprobs = command.prompt_logprobs
+        self.id_slot = command.id_slot  # asked for; −1: any
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
         self.prefix = Prefix(self, prompt)
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens

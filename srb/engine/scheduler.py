@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from srb.engine.model import Batch, Model
 from srb.engine.request import Branch, BranchState, Prefix, Request
@@ -55,10 +56,24 @@ class StepPlan:
 
 
 class Scheduler:
-    def __init__(self, model: Model, tree: PrefixTree, residency: Residency) -> None:
+    def __init__(self, model: Model, tree: PrefixTree, residency: Residency, max_running: int = 0) -> None:
+        """Let at most `max_running` requests run at once; 0: as many as there is room for."""
+        self._max_running = max_running
         self._model = model
         self._tree = tree
         self._residency = residency
+
+    def in_turn(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests that run, and of those that wait the oldest that may run with them; all without a limit.
+
+        The other methods take these alone, since the oldest request that they are given always runs.
+        """
+        if not self._max_running:
+            return list(requests)
+        may_begin = self._max_running - sum(not request.is_queued for request in requests)
+        waiting = islice((request for request in requests if request.is_queued), max(0, may_begin))
+        chosen = {request.request_id for request in waiting}
+        return [request for request in requests if not request.is_queued or request.request_id in chosen]
 
     def schedule(self, requests: Sequence[Request]) -> StepPlan:
         """Plan a step for `requests`, oldest first."""
@@ -127,6 +142,8 @@ class Scheduler:
 
     def room(self, requests: Sequence[Request]) -> int:
         """Return the number of branches that a new request with a short prompt could start now; 0: it would wait."""
+        if self._max_running and len(requests) >= self._max_running:
+            return 0
         waiting = [request for request in requests if request.prefix.node is None]
         fits = next(self.admissible(requests), None) is not None
         if not fits and any(request.awaits is None for request in waiting):

@@ -9,6 +9,7 @@ from functools import partial
 from srb.engine.model import LoraScales, SavedState
 from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
+from srb.engine.slots import Slots
 from srb.errors import InvalidRequest, SRBError, bad_field
 from srb.protocol import Event, Rejected, Reply
 
@@ -56,21 +57,30 @@ class _Saving:
 
 
 class StateActions:
-    """Texts of ended branches, the latest for each index, and the actions on them."""
+    """Texts of ended branches, the latest of each slot, and the actions on them."""
 
     def __init__(
-        self, states: NamedStates, clock: Callable[[], float], on_save_end: Callable[[str, SRBError | None], None]
-    ):
+        self,
+        states: NamedStates,
+        slots: Slots,
+        clock: Callable[[], float],
+        on_save_end: Callable[[str, SRBError | None], None],
+    ) -> None:
         """Call `on_save_end` from any thread with a save's request_id and error; `end_save` then makes the reply."""
         self._states = states
+        self._slots = slots
         self._clock = clock
         self._on_save_end = on_save_end
-        self._texts: dict[int, _Text] = {}  # by index
+        self._texts: dict[int, _Text] = {}  # by slot
         self._saving: dict[str, _Saving] = {}  # by request_id
 
     def note_end(self, branch: Branch) -> None:
-        """Remember the text of an ended branch, whose KV stays in the tree."""
-        self._texts[branch.index] = _Text(branch.request.prefix.tokens, branch.tokens, branch.request.lora)
+        """Remember the text of an ended branch; without KV in the tree, its slot has none."""
+        if branch.request.is_queued:  # it has no slot yet
+            return
+        self._texts.pop(branch.slot, None)
+        if branch.request.cache_prompt:
+            self._texts[branch.slot] = _Text(branch.request.prefix.tokens, branch.tokens, branch.request.lora)
 
     def act(self, job: StateJob) -> list[Event]:
         """Return the Reply ({"tokens", "bytes", "ms"}) or Rejected; nothing yet for a save that waits for its file."""
@@ -84,6 +94,7 @@ class StateActions:
                 case "restore":
                     tokens, size = self._restore(job)
                 case _:
+                    self._slots.unpin(job.slot)
                     text = self._texts.pop(job.slot, _NOTHING)
                     tokens, size = self._states.evict(text.tokens, text.lora), 0
         except SRBError as refusal:
@@ -121,6 +132,7 @@ class StateActions:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = found
         self._texts[job.slot] = _Text(tokens, [], lora)
+        self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 
 

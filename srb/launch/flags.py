@@ -60,6 +60,10 @@ def _on_off_auto(words: Sequence[str]) -> str:
     return "on" if word in TRUE else "off" if word in FALSE else "auto" if word == "-1" else word
 
 
+def _auto(words: Sequence[str]) -> str:
+    return "-1" if words[-1] == "auto" else words[-1]
+
+
 def _mebibytes(words: Sequence[str]) -> str:
     return str(_NO_LIMIT_MIB) if words[-1] == "-1" else words[-1]
 
@@ -125,6 +129,7 @@ _WITH_EFFECT = (
     Flag("-n --predict --n-predict", "default_max_tokens", "LLAMA_ARG_N_PREDICT"),
     Flag("-b --batch-size", "n_batch", "LLAMA_ARG_BATCH"),
     Flag("-ub --ubatch-size", "n_ubatch", "LLAMA_ARG_UBATCH"),
+    Flag("-np --parallel", "parallel", "LLAMA_ARG_N_PARALLEL", convert=_auto),
     Flag("-cram --cache-ram", "cache_ram_mib", "LLAMA_ARG_CACHE_RAM", convert=_mebibytes),
     Flag("--context-shift", "context_shift", "LLAMA_ARG_CONTEXT_SHIFT", off="--no-context-shift", switch=True),
     Flag("-fa --flash-attn", "flash_attn", "LLAMA_ARG_FLASH_ATTN", convert=_on_off_auto, optional=ON_OFF_AUTO),
@@ -149,7 +154,7 @@ _WITH_EFFECT = (
     Flag("-sm --split-mode", "split_mode", "LLAMA_ARG_SPLIT_MODE"),
     Flag("-ts --tensor-split", "tensor_split", "LLAMA_ARG_TENSOR_SPLIT"),
     Flag("-mg --main-gpu", "main_gpu", "LLAMA_ARG_MAIN_GPU"),
-    Flag("-a --alias", "alias", "LLAMA_ARG_ALIAS"),
+    Flag("-a --alias", "alias", "LLAMA_ARG_ALIAS", adds=True),
     Flag("-m --model", "model", "LLAMA_ARG_MODEL"),
     Flag("-mu --model-url", "model_url", "LLAMA_ARG_MODEL_URL"),
     Flag("-hf -hfr --hf-repo", "hf_repo", "LLAMA_ARG_HF_REPO"),
@@ -220,7 +225,7 @@ _WITH_EFFECT = (
     Flag("--keep", "n_keep"),
     Flag("-rea --reasoning", "reasoning", "LLAMA_ARG_REASONING", convert=_on_off_auto),
     Flag("--reasoning-effort", "reasoning_effort", "LLAMA_ARG_REASONING_EFFORT"),
-    Flag("--tags", "tags", "LLAMA_ARG_TAGS"),
+    Flag("--tags", "tags", "LLAMA_ARG_TAGS", adds=True),
     # options of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
     Flag("--memory-f32", "cache_type_k", switch=True, value="f32"),
@@ -232,7 +237,6 @@ _WITH_EFFECT = (
 # Options that are accepted and ignored, grouped by reason. Per line: names, `=N` values (default 1), environment variable.
 _WITHOUT_EFFECT = {
     "all branches share one context, and as many run as fit": """
-        -np --parallel LLAMA_ARG_N_PARALLEL
         --kv-unified-per-slot LLAMA_ARG_KV_UNIFIED_PER_SLOT
         -kvu --kv-unified -no-kvu --no-kv-unified =0 LLAMA_ARG_KV_UNIFIED
         -cb --cont-batching -nocb --no-cont-batching =0 LLAMA_ARG_CONT_BATCHING
@@ -245,7 +249,9 @@ _WITHOUT_EFFECT = {
         -ctxcp --ctx-checkpoints --swa-checkpoints LLAMA_ARG_CTX_CHECKPOINTS
         -cms --checkpoint-min-step LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT
         -sps --slot-prompt-similarity
-        -dt --defrag-thold LLAMA_ARG_DEFRAG_THOLD
+        -dt --defrag-thold LLAMA_ARG_DEFRAG_THOLD""",
+    "a prompt that was computed is found again without it; after a restart, if `cache` or `state` named it and "
+    "--slot-save-path is set": """
         -R --restore-prompt""",
     "web workers use greenlets instead of threads": """
         --threads-http LLAMA_ARG_THREADS_HTTP""",
@@ -275,7 +281,8 @@ _WITHOUT_EFFECT = {
     "control vectors are not supported": """
         --control-vector
         --control-vector-scaled
-        --control-vector-layer-range =2
+        --control-vector-layer-range =2""",
+    "llama.cpp applies adapters to the model that it loads, and no longer takes a base model for them": """
         --lora-base""",
     "self-extend is not supported": """
         -gan --grp-attn-n

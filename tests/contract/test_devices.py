@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import llama_cpp as lib
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from srb.engine.llama import params
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.engine.llama.model import LlamaModel
-from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, uses_gpu
+from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, changed_settings, uses_gpu
 from srb.settings import Settings
 
 CPU, GPU, IGPU, ACCEL = DeviceType.CPU, DeviceType.GPU, DeviceType.IGPU, DeviceType.ACCEL
@@ -59,6 +61,39 @@ def test_a_build_that_could_offload_has_the_defaults_of_the_devices_it_finds(
         assert model.is_on_gpu is (GPU in kinds)
     finally:
         model.close()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "n_gpu_layers", "told"),
+    [((CPU,), 33, True), ((CPU,), -1, False), ((CPU,), 0, False), ((GPU, CPU), 33, False)],
+)
+def test_layers_for_a_gpu_that_there_is_not_are_told(
+    devices: Callable[..., None], kinds: tuple[int, ...], n_gpu_layers: int, told: bool
+) -> None:
+    devices(*kinds)
+    lines = list(changed_settings(Settings(n_gpu_layers=n_gpu_layers), n_batch=2048, n_ctx_seq=8192))
+    assert [line.startswith("n_gpu_layers 33 has no effect: llama.cpp has found no GPU") for line in lines] == [
+        True
+    ] * told
+
+
+def test_a_small_batch_and_a_context_beyond_the_models_are_told(
+    gguf: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(**settings: Any) -> list[str]:
+        caplog.clear()
+        model = LlamaModel.load(Settings(model=str(gguf("llama")), threads=1, n_seq_max=20, **settings))
+        model.close()
+        return [record.getMessage() for record in caplog.records if record.name == "srb.llama"]
+
+    caplog.set_level(logging.WARNING, "srb.llama")
+    assert told() == [], "by default, the cells are more than the longest text"
+    [line] = told(n_ctx=2048)
+    assert "n_ctx 2048" in line
+    assert "one text has at most 512 tokens" in line
+    assert told(n_ctx=512) == []
+    [line] = told(n_batch=8)
+    assert line.startswith("n_batch 8 is raised to 21, one token for each sequence")
 
 
 def test_the_devices_of_this_machine_are_found() -> None:

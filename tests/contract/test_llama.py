@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import SamplingParams
 from srb.settings import Settings
 from tests.contract.test_model import compute, tokens_of
+from tools.random_gguf import TINY, WRITERS
 
 EVERY_SAMPLER: list[dict[str, Any]] = [
     {"dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
@@ -218,6 +220,25 @@ def test_files_that_cannot_be_loaded_say_why_in_one_line(tmp_path: Path, gguf: C
         assert name in caught.value.message
         assert "\n" not in caught.value.message
         assert not caught.value.message.endswith(("failed to load model", "no reason given")), "that is no reason"
+
+
+def test_a_model_in_several_files_is_loaded_by_the_first(tmp_path: Path, llama: LlamaModel) -> None:
+    WRITERS["llama"](tmp_path / "split.gguf", replace(TINY, split=8))
+    first, *others = sorted(tmp_path.iterdir())
+    assert first.name.startswith("split-00001-of-")
+    assert others
+    model = LlamaModel.load(Settings(model=str(first), n_ctx=256, n_batch=64, n_seq_max=16, threads=1))
+    try:
+        assert model.info("").n_params == llama.info("").n_params
+        tokens = tokens_of(model)
+        assert np.allclose(compute(model, 0, tokens), compute(llama, 0, tokens))
+    finally:
+        model.close()
+    with pytest.raises(ModelLoadFailed, match="must be loaded with the first split"):
+        LlamaModel.load(Settings(model=str(others[0])))
+    others[-1].unlink()
+    with pytest.raises(ModelLoadFailed, match=others[-1].name):
+        LlamaModel.load(Settings(model=str(first)))
 
 
 def test_an_impossible_context_is_a_load_failure(gguf: Callable[[str], Path]) -> None:

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
-from srb.protocol import ContextShift, Embed, Failed, FinishReason, PromptDone, PromptLogprobs, StateAction
+from srb.engine.request import BranchState
+from srb.protocol import ContextShift, Embed, Failed, FinishReason, GetSlots, PromptDone, PromptLogprobs, StateAction
 from tests.engine_helpers import Driver, parked_bytes, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
@@ -40,6 +41,7 @@ class EngineWalk(RuleBasedStateMachine):
         supports_partial_reuse=st.booleans(),
         cache_cells=st.sampled_from([0, 20, 100, 10**6]),
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
+        max_running=st.sampled_from([0, 0, 1, 3]),
     )
     def begin(
         self,
@@ -50,6 +52,7 @@ class EngineWalk(RuleBasedStateMachine):
         supports_partial_reuse: bool,
         cache_cells: int,
         cache_bytes: int,
+        max_running: int,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -61,7 +64,8 @@ class EngineWalk(RuleBasedStateMachine):
             supports_partial_reuse=supports_partial_reuse,
             n_adapters=1,
         )
-        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
+        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes, max_running=max_running)
+        self.max_running = max_running
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
         self.embedded = self.acted = 0
@@ -75,6 +79,7 @@ class EngineWalk(RuleBasedStateMachine):
         stop=st.sampled_from([(), (" king",), (".", " fox said")]),
         scale=st.sampled_from([0.0, 0.0, 0.5]),
         prompt_logprobs=st.booleans(),
+        id_slot=st.integers(-1, 3),
     )
     def submit(
         self,
@@ -85,11 +90,11 @@ class EngineWalk(RuleBasedStateMachine):
         stop: tuple[str, ...],
         scale: float,
         prompt_logprobs: bool,
+        id_slot: int = -1,
     ) -> None:
         lora = ((0, scale),)
-        request_id = self.driver.submit(
-            prompt, n, seed, max_tokens, stop=stop, lora=lora, prompt_logprobs=prompt_logprobs
-        )
+        options = {"stop": stop, "lora": lora, "prompt_logprobs": prompt_logprobs, "id_slot": id_slot}
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
         self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora)
         if prompt_logprobs:
             self.scored.append(request_id)
@@ -158,6 +163,15 @@ class EngineWalk(RuleBasedStateMachine):
         self.acted += 1
         command = StateAction(f"s{self.acted}", action, "a name", slot)
         self.driver.take(self.driver.engine.submit(self.driver.engine.prepare(command)))
+
+    @rule()
+    def look_at_the_slots(self) -> None:
+        slots = self.driver.engine.serve_query(GetSlots("q"))
+        requests = [request for request in self.driver.engine._requests.values() if not request.is_queued]
+        running = sum(len(request.in_state(BranchState.RUNNING)) for request in requests)
+        busy = [slot for slot in slots if slot["is_processing"]]
+        assert len(busy) == (len(requests) if self.max_running else running)
+        assert len(slots) == (self.max_running or self.driver.model.n_seq_max)
 
     @rule(steps=st.integers(1, 10))
     def step(self, steps: int) -> None:

@@ -97,6 +97,11 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-n", "-1"], {"n_predict": -1, "default_max_tokens": -1}),
         (["--top-nsigma", "-1.5"], {"top_n_sigma": -1.5}),
         (["--alias", "--strange"], {"alias": "--strange"}),
+        (["-a", "first,second", "-a", "third"], {"alias": "first,second,third"}),
+        (["--tags", "small", "--tags", "4 bits"], {"tags": "small,4 bits"}),
+        (["-np", "4"], {"parallel": 4}),
+        (["--parallel", "-1"], {"parallel": -1}),
+        (["-np", "auto"], {"parallel": -1}),
         (["-fa", "-m", "x"], {"flash_attn": "on", "model": "x"}),
         (["-fa", "0"], {"flash_attn": "off"}),
         (["-fa", "auto"], {"flash_attn": "auto"}),
@@ -196,6 +201,22 @@ def test_a_flag_without_effect_is_one_line_and_takes_its_words(
     assert serve(name, *words, "--n", "3", name, *words) == Settings(n=3)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"srb: {name} has no effect: {flag.why}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("--lora-base", "llama.cpp applies adapters to the model that it loads"),
+        ("-R", "after a restart, if `cache` or `state` named it and --slot-save-path is set"),
+    ],
+)
+def test_an_option_of_an_older_server_has_its_own_reason(
+    capsys: pytest.CaptureFixture[str], name: str, reason: str
+) -> None:
+    serve(name, "a.gguf")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"srb: {name} has no effect: ")
+    assert reason in line
 
 
 @pytest.mark.parametrize(

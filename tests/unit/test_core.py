@@ -456,7 +456,7 @@ def test_settings_that_forbid_every_token_end_the_branch_with_an_error() -> None
     assert {(end.reason, end.code, end.length) for end in outcome.ends.values()} == {("error", "grammar_dead_end", 0)}
 
 
-def test_slots_say_what_runs_in_which_sequence() -> None:
+def test_slots_say_which_branch_runs_in_each() -> None:
     driver = Driver()
     request_id = driver.submit(PROMPT, n=3, seed=7, max_tokens=9, ignore_eos=True)
     for _ in range(4):
@@ -464,11 +464,8 @@ def test_slots_say_what_runs_in_which_sequence() -> None:
     slots = driver.engine.serve_query(GetSlots("q"))
     assert [slot["id"] for slot in slots] == list(range(driver.model.n_seq_max))
     busy = [slot for slot in slots if slot["is_processing"]]
-    assert sorted((slot["index"], slot["seed"], slot["n_decoded"], slot["n_remain"]) for slot in busy) == [
-        (0, 7, 4, 5),
-        (1, 8, 4, 5),
-        (2, 9, 4, 5),
-    ]
+    assert [(slot["id"], slot["index"], slot["seed"]) for slot in busy] == [(0, 0, 7), (1, 1, 8), (2, 2, 9)]
+    assert [slot["branches"] for slot in busy] == [[{"has_new_line": False, "n_decoded": 4, "n_remain": 5}]] * 3
     assert {slot["request_id"] for slot in busy} == {request_id}
     driver.run()
     assert not any(slot["is_processing"] for slot in driver.engine.serve_query(GetSlots("q")))

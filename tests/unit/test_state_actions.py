@@ -35,9 +35,9 @@ class Session:
         self._woken = threading.Semaphore(0)
         self.engine.wake = lambda: self._woken.release()
 
-    def generate(self, prompt: tuple[str | int, ...], n: int = 1) -> tuple[list[list[int]], Done]:
+    def generate(self, prompt: tuple[str | int, ...], n: int = 1, **options: Any) -> tuple[list[list[int]], Done]:
         specs = tuple(BranchSpec(seed, 10) for seed in range(n))
-        events: list[Any] = self.engine.submit(self.engine.prepare(Generate("r", prompt, specs)))
+        events: list[Any] = self.engine.submit(self.engine.prepare(Generate("r", prompt, specs, **options)))
         while self.engine.has_work:
             events += self.engine.step()
             self.engine.check_invariants()
@@ -85,7 +85,9 @@ def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, s
     [[*text]], done = second.generate((*tokens, 7))
     assert done.cached_tokens == saved["tokens"]
     assert text == solo((*tokens, 7), seed=0).tokens[0]
-    assert second.act("save", "again")["tokens"] > saved["tokens"]
+    assert second.act("save", "again", slot=1)["tokens"] > saved["tokens"]
+    assert second.act("save", "beginning", slot=0)["tokens"] == saved["tokens"], "within the text of slot 1"
+    assert second.act("restore", "beginning", slot=0)["tokens"] == saved["tokens"]
 
 
 def test_without_a_folder_states_live_in_memory() -> None:
@@ -94,6 +96,31 @@ def test_without_a_folder_states_live_in_memory() -> None:
     saved = session.act("save", "x")
     assert session.act("restore", "x", slot=5)["tokens"] == saved["tokens"]
     assert session.act("save", "y", slot=5)["tokens"] == saved["tokens"]
+
+
+def test_each_conversation_is_saved_from_the_slot_that_it_asked_for() -> None:
+    session = Session(None)
+    fox, hen = ("the fox said",), ("the girl left a letter at the door",)
+    session.generate(fox, id_slot=2)
+    session.generate(hen, id_slot=0)
+    session.generate((PROMPT,), n=3)  # another client's, which has asked for no slot
+    lengths = {}
+    for slot, prompt in ((2, fox), (0, hen)):
+        lengths[slot] = session.act("save", f"slot-{slot}", slot=slot)["tokens"]
+        assert session.act("restore", f"slot-{slot}", slot=slot)["tokens"] == lengths[slot]
+        assert lengths[slot] == len(FakeModel().tokenize(prompt[0], True, True)) + 10 - 1
+    assert lengths[0] != lengths[2]
+    session.generate(fox, id_slot=2, cache_prompt=False)
+    assert "has no text" in session.act("save", "none", slot=2)
+
+
+def test_a_restored_slot_is_left_to_those_who_ask_for_it() -> None:
+    session = Session(None)
+    session.generate((PROMPT,))
+    saved = session.act("save", "x")["tokens"]
+    session.act("restore", "x", slot=1)
+    session.generate(("the girl left",), n=3)
+    assert session.act("save", "y", slot=1)["tokens"] == saved
 
 
 def test_erasing_evicts_the_slots_text_and_no_shared_prefix() -> None:

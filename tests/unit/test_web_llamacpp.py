@@ -452,11 +452,40 @@ def test_fields_of_no_effect_and_unknown_ones_are_accepted() -> None:
         "tfs_z": 0.5,
         "penalize_nl": False,
         "image_data": [],
-        "id_slot": -1,
         "verbose": True,
     }
     assert post(http, **old, **{f"unknown_{i}": [i] for i in range(90)}).status_code == 200
     assert engine.sent[0].branches[0].sampling == SamplingParams()
+
+
+# ---- slots
+
+
+def in_slots_of_their_own(command: Generate) -> Iterable[list[Event]]:
+    """A prompt whose branch i is in slot 7 + i."""
+    request_id, count = command.request_id, len(command.branches)
+    yield [Accepted(request_id, 5), Progress(request_id, 5, 0, 5, 1.0, slot=7)]
+    yield [PromptDone(request_id, 0, 0, 1.0, [7 + index for index in range(count)])]
+    yield [Delta(request_id, index, "a", [1]) for index in range(count)]
+    yield [*(BranchEnded(request_id, index, "eos", 1) for index in range(count)), Done(request_id, 5, 0, 2, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize("said", [{}, {"timings_per_token": True}, {"return_progress": True}])
+def test_an_answer_names_the_slot_of_each_branch(said: dict[str, Any]) -> None:
+    http, engine = serve(in_slots_of_their_own)
+    assert [answer["id_slot"] for answer in post(http, n=2).json] == [7, 8]
+    found = events(post(http, n=2, stream=True, id_slot=7, **said).text)
+    assert all(event["id_slot"] == 7 + event["index"] for event in found)
+    assert {event["index"] for event in found} == {0, 1}
+    assert [command.id_slot for command in engine.sent] == [-1, 7]
+
+
+@pytest.mark.parametrize("slot", [-2, 2**31, "2"])
+def test_a_bad_slot_is_400(slot: Any) -> None:
+    http, engine = serve()
+    response = post(http, id_slot=slot)
+    assert (response.status_code, response.json["error"]["param"]) == (400, "id_slot")
+    assert engine.sent == []
 
 
 # ---- the system prompt of 2024

@@ -21,14 +21,14 @@ from srb.protocol import GetSlots, GetStats, SetAdapters, StateAction
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import ScriptedClient, answer_simply
-from srb.web.dialects.llamacpp.answers import Health, Props, Slot, SlotAction
+from srb.web.dialects.llamacpp.answers import FullSlot, Health, Props, Slot, SlotAction
 from tests.shapes import read
 
 RUNNING = {
     "id": 1, "n_ctx": 8192, "is_processing": True, "request_id": "0123456789abcdef", "index": 2, "n_prompt_tokens": 7,
-    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_decoded": 5,
-    "has_new_line": True, "n_remain": 6, "max_tokens": 11, "seed": 9,
+    "n_prompt_tokens_processed": 3, "n_prompt_tokens_cache": 4, "n_keep": 2, "max_tokens": 11, "seed": 9, "lora": [0.5],
     "sampling": {"temperature": 0.3, "samplers": ["top_k"]},
+    "branches": [{"has_new_line": True, "n_decoded": 5, "n_remain": 6}],
 }  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_props_has_all_that_clients_read() -> None:
     assert found["default_generation_settings"]["params"]["temperature"] == 0.8
     assert found["default_generation_settings"]["temperature"] == 0.8
     assert found["total_slots"] == 256
+    assert serve(parallel=3)[0].get("/props").json["total_slots"] == 3
     assert (found["endpoint_props"], found["endpoint_slots"], found["endpoint_metrics"]) == (True, True, False)
     assert (found["user_name"], found["assistant_name"]) == ("User:", "Assistant:")
     assert (found["bos_token"], found["eos_token"], found["build_info"]) == ("<s>", "</s>", "b1-scripted")
@@ -123,13 +124,59 @@ def test_slots_show_what_runs_under_llama_servers_names() -> None:
     idle = {"id": 0, "n_ctx": 8192, "is_processing": False}
     http, _ = serve([idle, RUNNING])
     response = http.get("/slots")
-    first, second = (read(Slot, orjson.dumps(slot)) for slot in response.json)
-    assert (first["is_processing"], first["state"]) == (False, 0)
-    assert not first.keys() & {"params", "id_task"}
+    first, second = (read(FullSlot, orjson.dumps(slot)) for slot in response.json)
+    assert (first["is_processing"], first["state"], first["id_task"], first["task_id"]) == (False, 0, -1, -1)
     assert (second["is_processing"], second["state"], second["n_prompt_tokens_cache"]) == (True, 1, 4)
+    assert second["id_task"] == second["task_id"] == 0x0123456
     params, token = second["params"], second["next_token"][0]
     assert (params["seed"], params["n_predict"], params["temperature"]) == (9, 11, 0.3)
     assert (token["n_decoded"], token["n_remain"], token["has_new_line"]) == (5, 6, True)
+    assert (params["n_keep"], params["lora"], params["samplers"]) == (2, [{"id": 0, "scale": 0.5}], ("top_k",))
+    for slot in (first, second):
+        assert {name: slot[name] for name in slot["params"]} == slot["params"]
+
+
+IN_THE_DOCUMENT_OF_2024 = """dynatemp_exponent dynatemp_range frequency_penalty grammar id ignore_eos logit_bias min_p
+    mirostat mirostat_eta mirostat_tau model n_ctx n_keep n_predict n_probs next_token penalize_nl penalty_prompt_tokens
+    presence_penalty prompt repeat_last_n repeat_penalty samplers seed state stop stream task_id temperature tfs_z top_k
+    top_p typical_p use_penalty_prompt_tokens"""
+OF_NEXT_TOKEN = "has_next_token n_remain n_decoded stopped_eos stopped_limit stopped_word stopping_word"
+
+
+def test_a_slot_has_every_key_of_2024_also_where_nothing_runs() -> None:
+    http, _ = serve([{"id": 0, "n_ctx": 8192, "is_processing": False}, RUNNING])
+    for slot in http.get("/slots").json:
+        assert slot.keys() >= set(IN_THE_DOCUMENT_OF_2024.split())
+        assert slot["next_token"][0].keys() >= set(OF_NEXT_TOKEN.split())
+        assert slot["model"] == "storyteller"
+
+
+def test_slots_tell_no_text_of_the_settings_or_of_a_request() -> None:
+    http, _ = serve(
+        [{"id": 0, "n_ctx": 8192, "is_processing": False}, RUNNING], grammar='root ::= "secret"', stop="secret"
+    )
+    assert "secret" not in http.get("/slots").text
+
+
+def test_a_poll_of_many_slots_is_small() -> None:
+    idle = [{"id": slot, "n_ctx": 131072, "is_processing": False} for slot in range(256)]
+    http, _ = serve(idle)
+    response = http.get("/slots")
+    assert len(response.data) < 100_000
+    slots = [read(Slot, orjson.dumps(slot)) for slot in response.json]
+    assert [slot["id"] for slot in slots] == list(range(256))
+    assert all(slot["next_token"][0]["n_decoded"] == 0 and slot["model"] for slot in slots)
+    busy = [{**RUNNING, "id": slot} for slot in range(256)]
+    response = serve(busy)[0].get("/slots")
+    assert len(response.data) < 500_000
+    assert all(slot["params"]["temperature"] == 0.3 for slot in response.json)
+
+
+def test_with_a_limit_of_requests_a_slot_has_all_branches_of_its_request() -> None:
+    branches = [{"has_new_line": False, "n_decoded": decoded, "n_remain": -1} for decoded in (5, 7)]
+    http, _ = serve([{**RUNNING, "id": 0, "branches": branches}], parallel=1)
+    [slot] = (read(FullSlot, orjson.dumps(slot)) for slot in http.get("/slots").json)
+    assert [token["n_decoded"] for token in slot["next_token"]] == [5, 7]
 
 
 def test_the_default_settings_are_those_of_an_answer_to_a_bare_prompt() -> None:

@@ -25,6 +25,7 @@ from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
+    changed_settings,
     context_params,
     max_sequence_length,
     memory_kind,
@@ -125,7 +126,10 @@ class LlamaModel:
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
-        return cls(model, context, settings, adapters, embedder, ranker)
+        loaded = cls(model, context, settings, adapters, embedder, ranker)
+        for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
+            log.warning(line)
+        return loaded
 
     # ---- any thread
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,14 @@ NUMA_STRATEGIES = {"distribute": 1, "isolate": 2, "numactl": 3, "mirror": 4}  # 
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
 
 
+def has_gpu() -> bool:
+    """Return whether llama.cpp was built for a GPU and has found one."""
+    return any(kind in (DeviceType.GPU, DeviceType.IGPU) for kind in device_types())
+
+
 def uses_gpu(settings: Settings) -> bool:
     """Return whether the model's layers, and with them the KV store, are in a GPU's memory."""
-    has_gpu = any(kind in (DeviceType.GPU, DeviceType.IGPU) for kind in device_types())
-    return has_gpu and settings.n_gpu_layers != 0
+    return has_gpu() and settings.n_gpu_layers != 0
 
 
 def usable_cores() -> int:
@@ -88,6 +93,25 @@ def context_params(settings: Settings, model: Any) -> Any:
     for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
         setattr(params, name, getattr(settings, name))
     return params
+
+
+def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[str]:
+    """Yield a line for each given setting that has another effect than its number says.
+
+    `n_batch` and `n_ctx_seq`, the longest text, are those of the context.
+    """
+    if settings.n_gpu_layers > 0 and not has_gpu():
+        yield (
+            f"n_gpu_layers {settings.n_gpu_layers} has no effect: llama.cpp has found no GPU, or was built without "
+            "support for one; all layers are on the CPU"
+        )
+    if settings.n_batch < n_batch:
+        yield f"n_batch {settings.n_batch} is raised to {n_batch}, one token for each sequence that a step may advance"
+    if "n_ctx" in settings.model_fields_set and n_ctx_seq < settings.n_ctx:
+        yield (
+            f"n_ctx {settings.n_ctx}: the branches share so many cells, but one text has at most {n_ctx_seq} tokens, for "
+            "which the model was trained; rope_scaling changes that"
+        )
 
 
 def max_sequence_length(settings: Settings, n_ctx_train: int) -> int:

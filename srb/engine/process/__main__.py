@@ -70,6 +70,7 @@ def load_engine(settings: Settings) -> LoadedEngine:
     engine = Engine(
         model,
         max_queue=settings.max_queue,
+        max_running=max(0, settings.parallel),
         queue_timeout=settings.queue_timeout,
         request_timeout=settings.request_timeout,
         clock=time.monotonic,

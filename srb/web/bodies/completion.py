@@ -108,9 +108,10 @@ class CompletionBody(SamplingBody):
     sse_ping_interval: NaturalOrMinusOne | None = None
     verbose: bool = False  # read by the openai dialect
 
-    # Checked, but without effect: the prefix tree finds all reusable text, and all sequences are equivalent.
+    id_slot: NaturalOrMinusOne = -1
+
+    # Checked, but without effect: the prefix tree finds all reusable text.
     n_cache_reuse: Natural | None = None
-    id_slot: Integer | None = None
     backend_sampling: bool = False
 
     @classmethod
@@ -147,6 +148,7 @@ class CompletionBody(SamplingBody):
                 state=self.state,
                 lora=self.lora,
                 report_progress=self.return_progress and bool(self.stream),
+                id_slot=self.id_slot,
                 shift=ContextShift(self.kept(settings), self.n_discard) if settings.context_shift else None,
             )
             for prompt in self.prompt

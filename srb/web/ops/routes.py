@@ -15,7 +15,7 @@ from srb.protocol import ModelInfo
 from srb.web.answers import JSONObject
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
-from srb.web.dialects.llamacpp.server import slot_shape
+from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.metrics import CONTENT_TYPE
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
@@ -57,7 +57,7 @@ def health() -> Response:
     settings = web().settings
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
     if "include_slots" in request.args and settings.slots and not has_keys:
-        body["slots"] = [slot_shape(slot) for slot in web().client.slots()]
+        body["slots"] = shown_slots()
     return json_reply(body, 503 if idle <= 0 and "fail_on_no_slot" in request.args else 200)
 
 
@@ -107,8 +107,7 @@ def one_model(name: str) -> Response:
 
 def _listed(model: ModelInfo) -> dict[str, Any]:
     meta: dict[str, Any] = {
-        name: getattr(model, name)
-        for name in ("vocab_type", "n_vocab", "n_ctx", "n_ctx_train", "n_embd", "n_params", "size")
+        name: getattr(model, name) for name in ("vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size")
     }
     return {
         "id": model.alias,
@@ -117,7 +116,7 @@ def _listed(model: ModelInfo) -> dict[str, Any]:
         "object": "model",
         "created": STARTED,
         "owned_by": "llamacpp",
-        "meta": {**meta, "ftype": model.ftype},
+        "meta": {**meta, "n_ctx": model.n_ctx_seq, "ftype": model.ftype},
     }
 
 

@@ -276,28 +276,58 @@ class TEIRanked(TypedDict):
 
 @shape
 class NextToken(TypedDict):
+    """The state of one branch; a slot with all its keys has those of 2024, by which no branch in it has ended."""
+
     has_next_token: bool
     has_new_line: bool
     n_remain: int
     n_decoded: int
+    stopped_eos: NotRequired[Literal[False]]
+    stopped_limit: NotRequired[Literal[False]]
+    stopped_word: NotRequired[Literal[False]]
+    stopping_word: NotRequired[Literal[""]]
 
 
-@shape
-class Slot(TypedDict):
-    """A sequence that a branch may use; the keys from `id_task` on are present while a branch uses it."""
+class SlotState(TypedDict):
+    """The state of one slot; −1 and 0 where nothing runs."""
 
     id: int
-    n_ctx: int
     speculative: bool
     is_processing: bool
     state: Literal[0, 1]
-    id_task: NotRequired[int]
-    index: NotRequired[int]
-    n_prompt_tokens: NotRequired[int]
-    n_prompt_tokens_processed: NotRequired[int]
-    n_prompt_tokens_cache: NotRequired[int]
-    params: NotRequired[SamplerSettings]
-    next_token: NotRequired[list[NextToken]]
+    id_task: int
+    index: int
+    n_prompt_tokens: int
+    n_prompt_tokens_processed: int
+    n_prompt_tokens_cache: int
+    prompt: Literal[""]
+    next_token: list[NextToken]
+
+
+@shape
+class IdleSlot(SlotState):
+    """A slot far down in the list where nothing runs; its parameters would be those of the first slots."""
+
+    n_ctx: int
+    model: str
+
+
+@shape
+class BusySlot(IdleSlot):
+    """A slot far down in the list, with the parameters of what runs in it."""
+
+    params: GenerationSettings
+
+
+@shape
+class FullSlot(SlotState, GenerationSettings):
+    """A slot with its parameters, under `params` and at the top level as in 2024, when `id_task` was `task_id`."""
+
+    task_id: int
+    params: GenerationSettings
+
+
+Slot = FullSlot | BusySlot | IdleSlot
 
 
 @shape

@@ -15,7 +15,6 @@ from srb.web.dialects.llamacpp.answers import (
     Forms,
     GenerationSettings,
     Plain,
-    SamplerSettings,
     Sampling,
 )
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
@@ -102,11 +101,24 @@ def default_generation_settings(settings: Settings, model: ModelInfo) -> Default
     return {**params, "params": params}
 
 
-def sampling_settings(slot: dict[str, Any]) -> SamplerSettings:
-    """Return the known parameters of a running branch, from the engine's entry of its slot."""
+def slot_settings(settings: Settings, model: ModelInfo) -> GenerationSettings:
+    """Return the parameters that an idle slot shows: the defaults, without those that may hold much text."""
+    default: GenerationSettings = default_generation_settings(settings, model)["params"]
+    return {**default, "stop": (), "grammar": "", "json_schema": "", "logit_bias": [], "dry_sequence_breakers": ()}
+
+
+def running_settings(slot: dict[str, Any], idle: GenerationSettings) -> GenerationSettings:
+    """Return the parameters that run in a slot, from the engine's entry; those that it does not have are `idle`'s."""
     limit = slot["max_tokens"]
-    sampling = SamplingParams(**slot["sampling"])
-    return {**_sampling(sampling), "seed": slot["seed"], "n_predict": limit, "max_tokens": limit}
+    return {
+        **idle,
+        **_sampling(SamplingParams(**{**slot["sampling"], "samplers": tuple(slot["sampling"]["samplers"])})),
+        "seed": slot["seed"],
+        "n_predict": limit,
+        "max_tokens": limit,
+        "n_keep": slot["n_keep"],
+        "lora": [{"id": adapter, "scale": scale} for adapter, scale in enumerate(slot["lora"])],
+    }
 
 
 def _sampling(sampling: SamplingParams) -> Sampling:

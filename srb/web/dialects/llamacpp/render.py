@@ -50,10 +50,14 @@ class _Choice:
     """One branch of the call while its text arrives."""
 
     command: Generate
-    spec: BranchSpec
+    index: int  # in its request
     prompt_text: str
     length: int = 0
     has_new_line: bool = False
+
+    @property
+    def spec(self) -> BranchSpec:
+        return self.command.branches[self.index]
 
 
 class Answers:
@@ -63,12 +67,18 @@ class Answers:
         self.asked = asked
         self.times = PromptTimes()
         self.choices = [
-            _Choice(command, spec, text)
+            _Choice(command, index, text)
             for command, text in zip(call.commands, prompt_texts, strict=True)
-            for spec in command.branches
+            for index in range(len(command.branches))
         ]
         self.prompt_tokens = call.mailbox.prompt_tokens
         self._model = model
+
+    def slot(self, number: int) -> int:
+        """Return the slot of a branch; before its request has one, it is the branch's number."""
+        choice = self.choices[number]
+        slots = self.times.prompt(choice.command.request_id).slots
+        return slots[choice.index] if slots else number
 
     def final(self, number: int, ended: BranchEnded, predicted_ms: float, content: str = "") -> Final:
         """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
@@ -79,7 +89,7 @@ class Answers:
             "index": number,
             "content": content,
             "tokens": [],
-            "id_slot": number,
+            "id_slot": self.slot(number),
             "stop": True,
             "model": self._model.alias,
             "tokens_predicted": length,
@@ -147,9 +157,7 @@ class LlamaRenderer(Renderer):
             len(answers.choices) == 1
         )  # as llama-server's: there were no others when clients relied on it
         self._heads = [b'data: {"index":%d,"content":' % number for number in range(len(answers.choices))]
-        self._middles = [
-            b',"stop":false,"id_slot":%d,"tokens_predicted":' % number for number in range(len(self._heads))
-        ]
+        self._middles = [self._middle(number) for number in range(len(self._heads))]
         self._tails = [
             b',"tokens_evaluated":%d}\n\n' % answers.prompt_tokens[choice.command.request_id]
             for choice in answers.choices
@@ -158,13 +166,20 @@ class LlamaRenderer(Renderer):
     def prompt(self, event: PromptEvent) -> bytes:
         if type(event) is PromptDone:
             self._answers.times.put(event)
+            first = self._firsts[event.request_id]
+            for number in range(first, first + len(event.slots)):
+                self._middles[number] = self._middle(number)
         elif type(event) is Progress:
             return sse(self.progress(event))
         return b""
 
+    def _middle(self, number: int) -> bytes:
+        return b',"stop":false,"id_slot":%d,"tokens_predicted":' % self._answers.slot(number)
+
     def progress(self, event: Progress) -> Partial:
         """Return the object of a prompt's progress, once for all branches that share the prompt."""
         said = self._partial(self._firsts[event.request_id], "", [])
+        said["id_slot"] = event.slot
         said["prompt_progress"] = prompt_progress(event)
         if self._answers.asked.timings_per_token:
             spent_ms = event.time_ms if event.processed > event.cached else 0.0
@@ -199,7 +214,7 @@ class LlamaRenderer(Renderer):
             "content": text,
             "tokens": tokens,
             "stop": False,
-            "id_slot": number,
+            "id_slot": self._answers.slot(number),
             "tokens_predicted": choice.length,
             "tokens_evaluated": self._answers.prompt_tokens[choice.command.request_id],
         }

@@ -14,15 +14,34 @@ from srb.web.bodies.completion import read_body, read_json
 from srb.web.bodies.fields import parse_scales
 from srb.web.chat.template import CHATML, template_capabilities, template_source
 from srb.web.context import web
-from srb.web.dialects.llamacpp.answers import Adapter, Props, Scale, Slot, SlotAction, Success
+from srb.web.dialects.llamacpp.answers import (
+    Adapter,
+    BusySlot,
+    FullSlot,
+    GenerationSettings,
+    IdleSlot,
+    NextToken,
+    Props,
+    Scale,
+    Slot,
+    SlotAction,
+    SlotState,
+    Success,
+)
 from srb.web.dialects.llamacpp.body import SlotBody, SystemPrompt
-from srb.web.dialects.llamacpp.generation_settings import default_generation_settings, sampling_settings
+from srb.web.dialects.llamacpp.generation_settings import (
+    default_generation_settings,
+    running_settings,
+    slot_settings,
+)
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
 routes = Blueprint("server", __name__)
 
 _SUCCESS: Success = {"success": True}
+_FULL_SLOTS = 4  # slots with all parameters; as many as llama-server has by default
+_NONE = {"has_new_line": False, "n_remain": -1, "n_decoded": 0}  # the branch of an idle slot
 STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
@@ -46,7 +65,7 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
     """Return the properties that clients read: model, template, features, defaults of requests."""
     known: Props = {
         "default_generation_settings": default_generation_settings(settings, model),
-        "total_slots": model.n_seq_max,
+        "total_slots": settings.parallel if settings.parallel > 0 else model.n_seq_max,
         "model_alias": model.alias,
         "model_ftype": model.ftype,
         "model_path": model.path,
@@ -76,43 +95,56 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
 @routes.get("/slots")
 @operation(answer=list[Slot], query=("fail_on_no_slot",))
 def get_slots() -> Response:
-    """List the sequences that branches may use, with the branches that use them; prompts use some of the idle ones."""
+    """List the slots, each with the branch that runs in it; with a limit of requests, each with a request."""
     if not web().settings.slots:
         raise NotSupported("This server does not support slots endpoint. Start it with `--slots`")
-    slots = [slot_shape(slot) for slot in web().client.slots()]
+    slots = shown_slots()
     if "fail_on_no_slot" in request.args and web().client.stats()["branches_room"] <= 0:
         raise Unavailable("no slot available")
     return json_reply(slots)
 
 
-def slot_shape(slot: dict[str, Any]) -> Slot:
-    """Return the engine's entry of one slot under llama-server's names."""
-    shown: Slot = {
+def shown_slots() -> list[Slot]:
+    """Return the engine's entries of the slots under llama-server's names; of a long list, only some in full."""
+    slots, model = web().client.slots(), web().client.check_ready()
+    idle = slot_settings(web().settings, model)
+    return [_shown(slot, idle, is_full=place < _FULL_SLOTS) for place, slot in enumerate(slots)]
+
+
+def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slot:
+    runs: bool = slot["is_processing"]
+    state: SlotState = {
         "id": slot["id"],
-        "n_ctx": slot["n_ctx"],
         "speculative": False,
-        "is_processing": slot["is_processing"],
-        "state": 1 if slot["is_processing"] else 0,
+        "is_processing": runs,
+        "state": 1 if runs else 0,
+        "id_task": int(slot["request_id"][:7], 16) if runs else -1,  # a number, as in llama-server
+        "index": slot.get("index", 0),
+        "n_prompt_tokens": slot.get("n_prompt_tokens", 0),
+        "n_prompt_tokens_processed": slot.get("n_prompt_tokens_processed", 0),
+        "n_prompt_tokens_cache": slot.get("n_prompt_tokens_cache", 0),
+        "prompt": "",
+        "next_token": [_next_token(branch, is_full) for branch in slot.get("branches", [_NONE])],
     }
-    if not slot["is_processing"]:
-        return shown
-    return {
-        **shown,
-        "id_task": int(slot["request_id"][:7], 16),  # a number, as in llama-server
-        "index": slot["index"],
-        "n_prompt_tokens": slot["n_prompt_tokens"],
-        "n_prompt_tokens_processed": slot["n_prompt_tokens_processed"],
-        "n_prompt_tokens_cache": slot["n_prompt_tokens_cache"],
-        "params": sampling_settings(slot),
-        "next_token": [
-            {
-                "has_next_token": True,
-                "has_new_line": slot["has_new_line"],
-                "n_remain": slot["n_remain"],
-                "n_decoded": slot["n_decoded"],
-            }
-        ],
+    params = running_settings(slot, idle) if runs else idle
+    if is_full:
+        full: FullSlot = {**params, **state, "task_id": state["id_task"], "params": params}
+        return full
+    brief: IdleSlot = {**state, "n_ctx": slot["n_ctx"], "model": idle["model"]}
+    busy: BusySlot = {**brief, "params": params}
+    return busy if runs else brief
+
+
+def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
+    token: NextToken = {
+        "has_next_token": branch is not _NONE,
+        "has_new_line": branch["has_new_line"],
+        "n_remain": branch["n_remain"],
+        "n_decoded": branch["n_decoded"],
     }
+    if is_full:
+        token |= {"stopped_eos": False, "stopped_limit": False, "stopped_word": False, "stopping_word": ""}
+    return token
 
 
 @routes.post("/slots/<slot>")
@@ -142,9 +174,14 @@ def slot_action(slot: str) -> Response:
 
 
 def _slot_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:9]) < web().client.check_ready().n_seq_max):
+    if not (text.isascii() and text.isdigit() and int(text[:9]) < _slot_numbers()):
         raise InvalidRequest("Invalid slot ID")
     return int(text[:9])
+
+
+def _slot_numbers() -> int:
+    """Return how many slots there are to save texts from; those beyond `total_slots` are further branches'."""
+    return max(web().client.check_ready().n_seq_max, web().settings.parallel)
 
 
 @routes.get("/lora-adapters")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from srb.web.dialects.llamacpp.answers import Final, Health, LlamaEvent, Props, Slot, TokenList
+from srb.web.dialects.llamacpp.answers import Final, FullSlot, Health, LlamaEvent, Props, Slot, TokenList
 from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
@@ -318,6 +318,50 @@ def test_a_slots_text_outlives_the_server_under_the_name_of_a_file(make_server: 
     assert (restored["n_restored"], restored["n_read"]) == (saved["n_saved"], saved["n_written"])
     again = ask(second, prompt=WELL["prompt"] + answer["content"]).json()
     assert again["timings"]["cache_n"] >= answer["tokens_evaluated"]
+
+
+def test_each_conversation_is_saved_from_the_slot_that_it_asked_for(make_server: MakeServer, tmp_path: Path) -> None:
+    def save(server: Server, slot: int) -> dict[str, Any]:
+        saved: dict[str, Any] = server.post(f"/slots/{slot}?action=save", {"filename": f"slot-{slot}"}).json()
+        return saved
+
+    first = make_server(state_dir=tmp_path / "states").start()
+    prompts = {2: "the fox said that the lamp was lost", 0: "the girl opened a letter"}
+    answers = {slot: ask(first, prompt=prompt, id_slot=slot).json() for slot, prompt in prompts.items()}
+    chat = {"messages": [{"role": "user", "content": "a quiet river"}], "max_tokens": 4}
+    assert first.post("/v1/chat/completions", {**chat, "id_slot": 3}).status_code == 200
+    others = ask(first, prompt="another client", n=3).json()
+    assert [answer["id_slot"] for answer in (*answers.values(), *others)] == [2, 0, 1, 4, 5]
+    saved = {slot: save(first, slot)["n_saved"] for slot in (2, 0, 3)}
+    assert all(
+        saved[slot] == answer["tokens_evaluated"] + answer["tokens_predicted"] - 1 for slot, answer in answers.items()
+    )
+    first.stop()
+
+    second = make_server(state_dir=tmp_path / "states").start()
+    assert second.post("/slots/2?action=restore", {"filename": "slot-2"}).json()["n_restored"] == saved[2]
+    again = ask(second, prompt=prompts[2] + answers[2]["content"], id_slot=2, n_predict=1).json()
+    assert (again["id_slot"], again["timings"]["cache_n"]) == (2, saved[2])
+
+
+def test_a_limit_of_requests_is_told_and_kept(make_server: MakeServer) -> None:
+    server = make_server(parallel=2).start()
+    assert server.get("/props").json()["total_slots"] == 2
+    streams = [Stream(server, ENDLESS | {"n": 3}) for _ in range(2)]
+    for stream in streams:
+        stream.until("stream")
+    slots = [read(FullSlot, json.dumps(slot)) for slot in server.get("/slots").json()]
+    assert [(slot["id"], slot["is_processing"], len(slot["next_token"])) for slot in slots] == [
+        (0, True, 3),
+        (1, True, 3),
+    ]
+    assert server.get("/health").json() == {"status": "no slot available", "slots_idle": 0, "slots_processing": 6}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ask, server)
+        wait_for(lambda: server.metric("requests_deferred") == 1, "the third request waits")
+        streams.pop().close()
+        assert waiting.result().json()["id_slot"] in (0, 1)
+    streams.pop().close()
 
 
 def test_a_system_prompt_alone_is_computed_and_holds_for_all(make_server: MakeServer) -> None:

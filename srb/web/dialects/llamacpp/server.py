@@ -40,7 +40,8 @@ from srb.web.replies import json_reply
 routes = Blueprint("server", __name__)
 
 _SUCCESS: Success = {"success": True}
-_FULL_SLOTS = 4  # slots with all parameters; as many as llama-server has by default
+_FEW_SLOTS = 16  # a list of so many has all parameters of each slot
+_FULL_SLOTS = 4  # slots of a longer list that have them; as many as llama-server has by default
 _NONE = {"has_new_line": False, "n_remain": -1, "n_decoded": 0}  # the branch of an idle slot
 STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
@@ -108,7 +109,8 @@ def shown_slots() -> list[Slot]:
     """Return the engine's entries of the slots under llama-server's names; of a long list, only some in full."""
     slots, model = web().client.slots(), web().client.check_ready()
     idle = slot_settings(web().settings, model)
-    return [_shown(slot, idle, is_full=place < _FULL_SLOTS) for place, slot in enumerate(slots)]
+    full = len(slots) if len(slots) <= _FEW_SLOTS else _FULL_SLOTS
+    return [_shown(slot, idle, is_full=place < full) for place, slot in enumerate(slots)]
 
 
 def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slot:

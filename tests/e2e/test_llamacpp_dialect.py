@@ -344,9 +344,19 @@ def test_each_conversation_is_saved_from_the_slot_that_it_asked_for(make_server:
     assert (again["id_slot"], again["timings"]["cache_n"]) == (2, saved[2])
 
 
+def test_answers_have_the_first_of_several_names(make_server: MakeServer) -> None:
+    server = make_server(alias="first,second", tags="small,fake").start()
+    [model] = server.get("/v1/models").json()["data"]
+    assert (model["id"], model["aliases"], model["tags"]) == ("first", ["first", "second"], ["small", "fake"])
+    assert ask(server).json()["model"] == server.get("/props").json()["model_alias"] == "first"
+    assert {slot["model"] for slot in server.get("/slots").json()} == {"first"}
+    chat = {"model": "second", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
+    assert server.post("/v1/chat/completions", chat).json()["model"] == "first"
+
+
 def test_a_limit_of_requests_is_told_and_kept(make_server: MakeServer) -> None:
     server = make_server(parallel=2).start()
-    assert server.get("/props").json()["total_slots"] == 2
+    assert server.get("/props").json()["total_slots"] == len(server.get("/slots").json()) == 2
     streams = [Stream(server, ENDLESS | {"n": 3}) for _ in range(2)]
     for stream in streams:
         stream.until("stream")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,10 +12,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
-from srb.protocol import Rejected
+from srb.protocol import Ready, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
-from srb.web.calls.scripted import ScriptedClient
+from srb.web.calls.scripted import MODEL, ScriptedClient
 
 
 @pytest.fixture
@@ -218,8 +219,23 @@ def test_models_lists_the_one_model_for_openai_and_ollama_clients(http: FlaskCli
     assert model["owned_by"] == "llamacpp"
     assert model["object"] == "model"
     assert isinstance(model["created"], int)
-    assert model["meta"]["n_ctx_train"] == 2048
+    assert model.keys() == {"id", "aliases", "tags", "object", "created", "owned_by", "meta"}
+    assert model["meta"] == {
+        "vocab_type": 1, "n_vocab": 4096, "n_ctx": 8192, "n_ctx_train": 2048, "n_embd": 256, "n_params": 5_000_000,
+        "size": 10_000_000, "ftype": "F16",
+    }  # fmt: skip
+    assert body["models"][0].keys() == {
+        "name", "model", "modified_at", "size", "digest", "type", "description", "tags", "capabilities", "parameters",
+        "details",
+    }  # fmt: skip
     assert body["models"][0]["model"] == "storyteller"
+
+
+def test_the_context_of_a_model_is_that_of_one_text(engine: ScriptedClient) -> None:
+    engine.start()
+    engine.receive([Ready(replace(MODEL, n_ctx_seq=2048).as_dict())])
+    [model] = create_app(Settings(), engine).test_client().get("/v1/models").json["data"]
+    assert model["meta"]["n_ctx"] == 2048
 
 
 def test_models_tells_all_names_and_the_tags(engine: ScriptedClient) -> None:

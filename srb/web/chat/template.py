@@ -376,4 +376,5 @@ def _file_text(path: str) -> str:
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"chat_template_file: cannot read {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"chat_template_file: cannot read {path}: {reason}") from None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, ClassVar, NotRequired, get_args
+from typing import Any, ClassVar, Literal, NotRequired, get_args
 
 import orjson
 from typing_extensions import TypedDict
@@ -21,12 +21,16 @@ from srb.sampling_params import SamplingParams as SamplingParams
 
 VERSION = 4
 
+Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
+MAX_STOP_AFTER = 1000
+
 
 class FinishReason(StrEnum):
     """The reason why a branch ended."""
 
     EOS = "eos"  # the model ended its text
     WORD = "word"  # a stop string was found
+    BOUNDARY = "boundary"  # the end of the word, line, sentence or paragraph that was asked for (stop_at)
     LIMIT = "limit"  # max_tokens, a time limit, or the end of the context (then `truncated`)
     CANCELLED = "cancelled"
     ERROR = "error"
@@ -38,8 +42,9 @@ class BranchSpec:
 
     `t_max_predict_ms` > 0 ends the branch with "limit" at the first line end after that many milliseconds of
     generating. `min_tokens` is the number of tokens before the model may end the text. `n_indent` > 0 ends the branch
-    with "limit" at a line, after the first, that begins with fewer spaces or tabs. `append` (strings and token ids) stands
-    after the shared prompt for this branch alone, and counts as prompt.
+    with "limit" at a line, after the first, that begins with fewer spaces or tabs. `stop_at`, a Boundary or "", ends the
+    branch with "boundary" after that many (`stop_after`) words, lines, sentences or paragraphs. `append` (strings and
+    token ids) stands after the shared prompt for this branch alone, and counts as prompt.
     """
 
     seed: int
@@ -49,6 +54,8 @@ class BranchSpec:
     t_max_predict_ms: int = -1
     min_tokens: int = 0
     n_indent: int = 0
+    stop_at: str = ""
+    stop_after: int = 1
     append: tuple[str | int, ...] = ()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from srb.errors import bad_field
-from srb.protocol import BranchSpec
+from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
-_MINIMUM = {"seed": 0, "max_tokens": -1, "t_max_predict_ms": -1, "min_tokens": 0, "n_indent": 0}
+_MINIMUM = {"seed": 0, "max_tokens": -1, "t_max_predict_ms": -1, "min_tokens": 0, "n_indent": 0, "stop_after": 1}
 _MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
 
 
@@ -27,3 +28,7 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             raise bad_field("stop", "should be strings")
         if not all(type(part) in (str, int) for part in spec.append):
             raise bad_field("append", "should be a string or token ids")
+        if spec.stop_at not in ("", *get_args(Boundary)):
+            raise bad_field("stop_at", f"should be one of {', '.join(get_args(Boundary))}, not {spec.stop_at!r}")
+        if spec.stop_after > MAX_STOP_AFTER:
+            raise bad_field("stop_after", f"should be at most {MAX_STOP_AFTER}, not {spec.stop_after}")

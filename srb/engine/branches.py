@@ -119,6 +119,8 @@ class Branches:
             self._emit(branch, emission, events)
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
+            elif emission.is_boundary:
+                reason = FinishReason.BOUNDARY
         self.return_lease(branch, keep=branch.request.cache_prompt)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
@@ -153,6 +155,8 @@ class Branches:
         self._emit(branch, emission, events)
         if emission.stop:
             self.end(branch, FinishReason.WORD, events, stop=emission.stop)
+        elif emission.is_boundary:
+            self.end(branch, FinishReason.BOUNDARY, events)
         elif (
             emission.is_outdented
             or branch.length == branch.spec.max_tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
+from srb.engine.boundaries import finder
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.text import BranchText
 from srb.engine.tree.node import Node
@@ -90,7 +91,9 @@ class Branch:
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
         self.sampler = sampler
-        self.text = BranchText(spec.stop, spec.n_indent)
+        self.text = BranchText(
+            spec.stop, spec.n_indent, finder(spec.stop_at, spec.stop_after) if spec.stop_at else None
+        )
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0

@@ -71,6 +71,7 @@ FIELDS: list[tuple[str, Any]] = [
     ("repeat_last_n", -2), ("dry_penalty_last_n", -2), ("dry_allowed_length", -1), ("dry_sequence_breakers", []),
     ("adaptive_decay", 1.0), ("min_keep", -1), ("presence_penalty", "1"),
     ("n_keep", -2), ("n_discard", -1), ("n_indent", -1), ("n_cache_reuse", -1),
+    ("stop_at", "page"), ("stop_at", 1), ("stop_after", 0), ("stop_after", 2),
     ("stop", 7), ("stop", [7]), ("stop", ["x"] * 257), ("samplers", 7), ("stream", "yes"), ("ignore_eos", 1),
     ("logit_bias", 7), ("samplers", ["top_k", 3]), ("samplers", ["top_k"] * 33),
     ("logit_bias", [[i, 1] for i in range(1025)]),

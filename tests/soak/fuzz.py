@@ -95,6 +95,8 @@ FIELDS = [
     "n_keep",
     "n_discard",
     "n_indent",
+    "stop_at",
+    "stop_after",
     "t_max_predict_ms",
     "cache_prompt",
     "id_slot",

@@ -28,6 +28,10 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
         ({"branches": (BranchSpec(1, n_indent=-1),)}, "n_indent"),
         ({"branches": (BranchSpec(1, t_max_predict_ms=-2),)}, "t_max_predict_ms"),
         ({"branches": (BranchSpec(1, stop=(7,)),)}, "stop"),  # type: ignore[arg-type]
+        ({"branches": (BranchSpec(1, stop_at="page"),)}, "stop_at"),
+        ({"branches": (BranchSpec(1, stop_at=["word"]),)}, "stop_at"),  # type: ignore[arg-type]
+        ({"branches": (BranchSpec(1, stop_at="word", stop_after=0),)}, "stop_after"),
+        ({"branches": (BranchSpec(1, stop_at="word", stop_after=1001),)}, "stop_after"),
         ({"prompt": (10**9,)}, "prompt"),
         ({"lora": ((3, 1.0),)}, "lora"),
         ({"shift": ContextShift(-2)}, "n_keep"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.engine.boundaries import finder
 from srb.engine.engine import EngineFault
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
@@ -805,3 +806,21 @@ def test_a_beginning_that_does_not_fit_the_context_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="append"):
         driver.engine.prepare(Generate("r", ("the old",), (BranchSpec(1, 8, append=(10**6,)),)))
     assert driver.model.open_samplers == 0
+
+
+@pytest.mark.parametrize("stop_at", ["word", "sentence"])
+def test_each_branch_ends_at_its_own_boundary(stop_at: str) -> None:
+    driver = Driver(FakeModel(n_ctx=2048))
+    likely = driver.model.tokenize(". Ta\n!", add_special=False, parse_special=False)
+    options: dict[str, Any] = {"max_tokens": 60, "ignore_eos": True, "logit_bias": tuple((t, 9.0) for t in likely)}
+    outcome = driver.result(driver.submit(PROMPT, n=8, stop_at=stop_at, stop_after=2, **options))
+    driver.run()
+    ends = [end.reason for end in outcome.ends.values()]
+    assert FinishReason.BOUNDARY in ends
+    for index, end in outcome.ends.items():
+        whole = solo(PROMPT, seed=1 + index, **options).texts[0]
+        found = finder(stop_at, 2).push(whole)
+        assert (end.reason == FinishReason.BOUNDARY) == (found is not None)
+        assert outcome.texts[index] == (whole[: found.end] if found else whole)
+        assert end.stopping_word == ""
+        assert end.length >= len(outcome.tokens[index])

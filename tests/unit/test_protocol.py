@@ -71,6 +71,8 @@ branch_specs = st.builds(
     t_max_predict_ms=small,
     min_tokens=small,
     n_indent=small,
+    stop_at=words,
+    stop_after=small,
 )
 parts = st.lists(words | small, max_size=4).map(tuple)
 scales = st.lists(st.tuples(small, numbers), max_size=3).map(tuple)

@@ -90,6 +90,10 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("json_schema", {"a": "x" * 65536}, "Field 'json_schema': is longer than 65536 bytes"),
         ("t_max_predict_ms", -2, f"Field 't_max_predict_ms': Value must be between -1 <= value <= {2**63 - 1}, but got -2"),
         ("n_indent", -1, f"Field 'n_indent': Value must be between 0 <= value <= {INT32}, but got -1"),
+        ("stop_at", "page", "Field 'stop_at': Input should be 'word', 'line', 'sentence' or 'paragraph', but got \"page\""),
+        ("stop_at", "", "Field 'stop_at': Input should be 'word', 'line', 'sentence' or 'paragraph', but got \"\""),
+        ("stop_after", 0, "Field 'stop_after': Value must be between 1 <= value <= 1000, but got 0"),
+        ("stop_after", 1001, "Field 'stop_after': Value must be between 1 <= value <= 1000, but got 1001"),
         ("n_cache_reuse", -1, f"Field 'n_cache_reuse': Value must be between 0 <= value <= {INT32}, but got -1"),
         ("sse_ping_interval", -2, f"Field 'sse_ping_interval': Value must be between -1 <= value <= {INT32}, but got -2"),
         ("dry_allowed_length", -1, f"Field 'dry_allowed_length': Value must be between 0 <= value <= {INT32}, but got -1"),
@@ -142,6 +146,20 @@ def test_limits_reach_every_branch() -> None:
     (command,) = commands(n=2, t_max_predict_ms=500, n_indent=4, min_tokens=3, n_predict=9)
     for branch in command.branches:
         assert (branch.t_max_predict_ms, branch.n_indent, branch.min_tokens, branch.max_tokens) == (500, 4, 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("body", "stop_at", "stop_after"),
+    [({}, "", 1), ({"stop_at": "line"}, "line", 1), ({"stop_at": "word", "stop_after": 1000}, "word", 1000)],
+)
+def test_the_end_at_a_boundary_reaches_every_branch(body: dict[str, Any], stop_at: str, stop_after: int) -> None:
+    for branch in commands(n=2, **body)[0].branches:
+        assert (branch.stop_at, branch.stop_after) == (stop_at, stop_after)
+
+
+def test_a_number_of_ends_needs_their_kind() -> None:
+    with pytest.raises(InvalidRequest, match="Field 'stop_after': needs stop_at, which is one of word, line"):
+        commands(stop_after=2)
 
 
 def test_the_context_is_shifted_only_where_the_server_does_so() -> None:

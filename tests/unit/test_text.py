@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from srb.engine.boundaries import finder
 from srb.engine.text import BranchText, Emission
 
 
@@ -146,3 +147,71 @@ def test_the_first_line_and_lines_indented_enough_go_on() -> None:
 def test_a_stop_string_before_an_outdented_line_comes_first() -> None:
     assert outdented([b"x END\ny"], 2, ("END",)) == ("x ", False)
     assert outdented([b"x\ny END"], 2, ("END",)) == ("x\n", True)
+
+
+def bounded(pieces: list[str], kind: str, count: int = 1, **options: Any) -> tuple[str, str]:
+    """Return what is shown of `pieces`, and whatever ended it: a boundary, a stop string, an indentation or nothing."""
+    text, shown = BranchText(finder=finder(kind, count), **options), ""
+    for token, piece in enumerate(pieces):
+        emission = text.push(token, piece.encode())
+        shown += emission.text
+        if emission.is_boundary or emission.stop or emission.is_outdented:
+            assert not text.finish()
+            return shown, "boundary" if emission.is_boundary else emission.stop or "outdented"
+    return shown + text.finish().text, ""
+
+
+def test_a_sentence_is_shown_with_its_end_and_without_what_decided() -> None:
+    text = BranchText(finder=finder("sentence", 1))
+    assert text.push(0, b"I saw Mr") == Emission("I saw Mr", [0])
+    assert text.push(1, b". Sm") == Emission(". Sm", [1])
+    assert text.push(2, b"ith!") == Emission("ith!", [2])
+    assert text.push(3, b'" ') == Emission('"')
+    assert text.push(4, b"(") == Emission()
+    assert text.push(5, b"He") == Emission("", [3], is_boundary=True)
+    assert not text.finish()
+
+
+def test_what_is_held_back_is_shown_if_the_text_ends_there() -> None:
+    assert bounded(["Yes. ", "\n", "J"], "sentence", 2) == ("Yes. \nJ", "")
+    assert bounded(["Yes. J. R", ". "], "sentence", 3) == ("Yes. J. R. ", "")
+
+
+def test_a_character_that_is_cut_off_may_decide() -> None:
+    text = BranchText(finder=finder("word", 1))
+    text.push(0, "你".encode())
+    text.push(1, "好".encode()[:2])
+    assert text.finish().text == "\ufffd"  # no letter, so nothing is decided
+
+
+def test_of_stop_string_boundary_and_indentation_the_first_that_is_certain_counts() -> None:
+    for cut in (list, lambda text: [text]):
+        assert bounded(cut("Yes. No\n"), "sentence", stops=["\n"]) == ("Yes.", "boundary")
+        assert bounded(cut("Yes.\nNo"), "sentence", stops=["\n"]) == ("Yes.", "\n")
+        assert bounded(cut("Yes. No"), "sentence", stops=["s. N"]) == ("Ye", "s. N")
+        assert bounded(cut("Yes. No"), "sentence", stops=["s. No"]) == ("Yes.", "boundary")
+        assert bounded(cut("Yes.\nNo"), "sentence", n_indent=2) == ("Yes.", "boundary")
+        assert bounded(cut("B.\nThe end"), "sentence", n_indent=2) == ("B.\n", "outdented")
+        assert bounded(cut("a\nb"), "line", n_indent=2) == ("a\n", "boundary")
+
+
+def test_logprob_tokens_concatenate_to_the_text_before_a_boundary() -> None:
+    text = BranchText(finder=finder("word", 1))
+    first = text.push(0, b" Once up", {"token": " Once up", "bytes": []})
+    assert (first.text, first.tokens, first.is_boundary) == (" Once", [0], True)
+    assert first.probs == [{"token": " Once", "bytes": list(b" Once")}]
+
+
+@given(st.text("aB. \n“”。你3"), st.lists(st.integers(min_value=0)), st.sampled_from(["word", "line", "sentence"]))
+def test_a_branch_that_ends_at_a_boundary_shows_the_beginning_of_the_text(
+    text: str, places: list[int], kind: str
+) -> None:
+    branch, shown = BranchText(["\n“", "aa"], finder=finder(kind, 2)), ""
+    for token, piece in enumerate(pieces_of(text.encode(), places)):
+        emission = branch.push(token, piece)
+        shown += emission.text
+        if emission.is_boundary or emission.stop:
+            break
+    else:
+        assert shown + branch.finish().text == text
+    assert text.startswith(shown)

@@ -89,6 +89,7 @@ def test_generation_settings_are_what_was_sampled_with() -> None:
     said = {
         "temperature": 0.5, "top_k": 3, "samplers": "kt", "logit_bias": [[5, False], ["the", 2]], "n_probs": 4,
         "min_keep": 2, "grammar": "root ::= [a-z]", "lora": [{"id": 1, "scale": 0.5}], "n_keep": 3, "n_indent": 2,
+        "stop_at": "line", "stop_after": 5,
         "timings_per_token": True, "post_sampling_probs": True, "ignore_eos": True, "t_max_predict_ms": 7,
     }  # fmt: skip
     settings = post(http, **said).json["generation_settings"]
@@ -204,7 +205,10 @@ def test_probabilities_after_sampling_are_no_logarithms() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "stop_type", "flag"),
-    [("eos", "eos", "stopped_eos"), ("word", "word", "stopped_word"), ("limit", "limit", "stopped_limit")],
+    [
+        *(("eos", "eos", "stopped_eos"), ("word", "word", "stopped_word"), ("limit", "limit", "stopped_limit")),
+        ("boundary", "word", "stopped_word"),
+    ],
 )
 def test_the_reason_of_an_end_is_said_in_both_ways(reason: str, stop_type: str, flag: str) -> None:
     def end(command: Generate) -> Iterable[list[Event]]:

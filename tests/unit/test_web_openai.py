@@ -107,6 +107,19 @@ def test_the_matched_stop_string_is_reported() -> None:
     assert post(http, stop="END").json["choices"][0]["stop_reason"] == "END"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_end_at_a_boundary_is_a_stop_that_no_string_caused(stream: bool) -> None:
+    def stop_at_a_sentence(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        yield [BranchEnded(command.request_id, 0, "boundary", 2)]
+        yield [Done(command.request_id, 1, 0, 2, 1.0, 1.0)]
+
+    http, _ = serve(stop_at_a_sentence)
+    response = post(http, stop_at="sentence", stream=stream)
+    (choice,) = (chunks(response.text)[-1] if stream else response.json)["choices"]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "boundary")
+
+
 def test_several_prompts_number_their_choices_prompt_by_prompt() -> None:
     http, engine = serve()
     body = post(http, prompt=["x", [1, 2]], n=2).json

@@ -69,11 +69,12 @@ def test_stop_says_whether_the_text_came_to_its_end() -> None:
             BranchEnded(request_id, 2, "limit", 3, truncated=True),
             BranchEnded(request_id, 3, "cancelled", 4),
             BranchEnded(request_id, 4, "error", 5, code="grammar_dead_end", message="no token fits"),
-            Done(request_id, 1, 0, 15, 1.0, 1.0),
+            BranchEnded(request_id, 5, "boundary", 6),
+            Done(request_id, 1, 0, 21, 1.0, 1.0),
         ]
 
     http, _ = serve(end_each_way)
-    found = events(post(http, prompt="x", n=5).text)
+    found = events(post(http, prompt="x", n=6).text)
     assert found[1:-1] == [
         {"event": "stop", "index": 0, "length": 1, "stop": 1, "reason": "eos", "stopping_word": ""},
         {
@@ -87,6 +88,7 @@ def test_stop_says_whether_the_text_came_to_its_end() -> None:
         {"event": "stop", "index": 3, "length": 4, "stop": 0, "reason": "cancelled", "stopping_word": ""},
         {"event": "error", "code": "grammar_dead_end", "message": "no token fits", "index": 4},
         {"event": "stop", "index": 4, "length": 5, "stop": 0, "reason": "error", "stopping_word": ""},
+        {"event": "stop", "index": 5, "length": 6, "stop": 1, "reason": "boundary", "stopping_word": ""},
     ]  # fmt: skip
     assert found[-1]["event"] == "done"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
 from srb.errors import InvalidRequest, bad_field
-from srb.protocol import BranchSpec, SamplingParams
+from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec, SamplingParams
 from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bounds
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
@@ -61,6 +61,8 @@ class BranchFields(_ParametersBody):
     seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = field_alias("seed", "sampler_seed")
     t_max_predict_ms: Milliseconds | None = None
     n_indent: Natural | None = None
+    stop_at: Boundary | None = None
+    stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = None
     min_tokens: Natural | None = None
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
@@ -84,13 +86,17 @@ class BranchFields(_ParametersBody):
         return with_penalties(replace(base, **given))
 
     def spec_from(self, base: BranchSpec) -> BranchSpec:
-        """Return `base` with the lengths and ends that this body has; seed and sampling stay."""
+        """Return `base` with the lengths and ends that this body has; seed and sampling stay. Raise InvalidRequest."""
+        if self.stop_after is not None and not (self.stop_at or base.stop_at):
+            raise bad_field("stop_after", f"needs stop_at, which is one of {', '.join(get_args(Boundary))}")
         given: dict[str, Any] = {
             "max_tokens": self.n_predict,
             "stop": self.stop or None,
             "t_max_predict_ms": self.t_max_predict_ms,
             "min_tokens": self.min_tokens,
             "n_indent": self.n_indent,
+            "stop_at": self.stop_at,
+            "stop_after": self.stop_after,
         }
         return replace(base, **{name: value for name, value in given.items() if value is not None})
 

@@ -117,6 +117,8 @@ class Forms(TypedDict):
 @shape
 class GenerationSettings(RequestSettings, Forms):
     n_indent: int
+    stop_at: str
+    stop_after: int
     t_max_predict_ms: int
     min_tokens: int
     n_ctx: int

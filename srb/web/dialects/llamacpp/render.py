@@ -39,6 +39,7 @@ from srb.web.dialects.llamacpp.generation_settings import generation_settings
 STOP_TYPES: dict[str, Literal["none", "eos", "limit", "word"]] = {
     FinishReason.EOS: "eos",
     FinishReason.WORD: "word",
+    FinishReason.BOUNDARY: "word",  # without a stopping_word
     FinishReason.LIMIT: "limit",
     FinishReason.CANCELLED: "none",
     FinishReason.ERROR: "none",
@@ -105,7 +106,7 @@ class Answers:
             "timings": self.timings(request_id, length, predicted_ms),
             "stopped_eos": ended.reason == FinishReason.EOS,
             "stopped_limit": ended.reason == FinishReason.LIMIT,
-            "stopped_word": ended.reason == FinishReason.WORD,
+            "stopped_word": STOP_TYPES[ended.reason] == "word",
         }
         if (error := error_of(ended)) is not None:
             final["failure"] = error.body()["error"]  # at "error", clients would abandon the other branches

@@ -65,7 +65,9 @@ class Ending(TypedDict):
 
 @shape
 class TextChoice(Ending):
-    """One choice. `stop_reason` comes with finish_reason "stop": the stop string, or "" if the model ended its text."""
+    """One choice. `stop_reason` comes with finish_reason "stop": the stop string, "" if the model ended its
+    text, or "boundary" at the end that `stop_at` asked for.
+    """
 
     index: int
     text: str

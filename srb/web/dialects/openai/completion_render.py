@@ -46,6 +46,7 @@ from srb.web.dialects.openai.frame import DONE, ChunkRenderer, origin, whole
 FINISH_REASONS: dict[str, Literal["stop", "length", "error"]] = {
     FinishReason.EOS: "stop",
     FinishReason.WORD: "stop",
+    FinishReason.BOUNDARY: "stop",
     FinishReason.LIMIT: "length",
     FinishReason.CANCELLED: "length",
     FinishReason.ERROR: "error",
@@ -185,7 +186,7 @@ def ending(event: BranchEnded) -> Ending:
     """Return the keys of a choice that describe its end."""
     choice: Ending = {"finish_reason": FINISH_REASONS[event.reason]}
     if choice["finish_reason"] == "stop":
-        choice["stop_reason"] = event.stopping_word
+        choice["stop_reason"] = "boundary" if event.reason == FinishReason.BOUNDARY else event.stopping_word
     if event.reason == FinishReason.ERROR:
         choice["error"] = from_code(event.code, event.message).body()["error"]
     return choice

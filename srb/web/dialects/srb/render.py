@@ -147,7 +147,7 @@ def ending(event: BranchEnded) -> BranchEnding:
     """Return the keys of this dialect that describe a branch's end."""
     said: BranchEnding = {
         "length": event.length,
-        "stop": 1 if event.reason in (FinishReason.EOS, FinishReason.WORD) else 0,
+        "stop": 1 if event.reason in (FinishReason.EOS, FinishReason.WORD, FinishReason.BOUNDARY) else 0,
         "reason": FinishReason(event.reason),
         "stopping_word": event.stopping_word,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -33,10 +34,6 @@ DIALECTS: dict[str, tuple[str, dict[str, Any], Read, Any]] = {
         "/completion", {},
         lambda answer: (answer["content"], (answer["stop_type"], answer["stopping_word"])), ("word", ""),
     ),
-    "dialogue": (
-        "/completion", {"stream": False, "system_prompt": "A story.", "anti_prompt": "END", "assistant_name": "Tell:"},
-        lambda answer: (answer["content"], (answer["stop_type"], answer["stopping_word"])), ("word", ""),
-    ),
 }  # fmt: skip
 
 
@@ -54,10 +51,27 @@ def test_every_dialect_ends_a_text_where_it_is_asked_to(
     assert read(answer.json()) == (text[: found.end], reason)
 
 
-def test_a_stream_of_one_token_a_line_ends_there_too(storyteller: Server) -> None:
-    body = {"prompt": "Once upon a time,", **WHOLE}
-    whole = storyteller.post("/stream", body).text
-    found = finder("word", 3).push(whole.replace("\n", ""))
-    assert found
-    shown = storyteller.post("/stream", {**body, "stop_at": "word", "stop_after": 3}).text
-    assert shown.replace("\n", "") == whole.replace("\n", "")[: found.end]
+def lines(text: str) -> str:
+    """Return the text of lines that have a token each; the storyteller's text has no line ends here."""
+    return text.replace("\n", "")
+
+
+def events(text: str) -> str:
+    return "".join(json.loads(line.removeprefix("data: "))["content"] for line in text.split("\n\n") if line)
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "read"),
+    [
+        ("/stream", {}, lines),
+        ("/completion", {"system_prompt": "A story.", "anti_prompt": "END", "assistant_name": "Tell:"}, events),
+    ],
+)
+def test_the_streams_of_2023_end_there_too(
+    storyteller: Server, path: str, more: dict[str, Any], read: Callable[[str], str]
+) -> None:
+    body = {"prompt": "Once upon a time,", **WHOLE, **more}
+    whole = read(storyteller.post(path, body).text)
+    found = finder("word", 3).push(whole)
+    assert found, whole
+    assert read(storyteller.post(path, {**body, "stop_at": "word", "stop_after": 3}).text) == whole[: found.end]

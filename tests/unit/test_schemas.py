@@ -157,6 +157,17 @@ def test_the_end_at_a_boundary_reaches_every_branch(body: dict[str, Any], stop_a
         assert (branch.stop_at, branch.stop_after) == (stop_at, stop_after)
 
 
+def test_an_entry_of_branches_may_end_elsewhere_than_the_request_says() -> None:
+    (command,) = commands(stop_at="word", stop_after=3, branches=[{}, {"stop_at": "line"}, {"stop_after": 5}])
+    assert [(branch.stop_at, branch.stop_after) for branch in command.branches] == [
+        ("word", 3),
+        ("line", 3),
+        ("word", 5),
+    ]
+    with pytest.raises(InvalidRequest, match="Field 'stop_after': needs stop_at"):
+        commands(branches=[{"stop_at": "line"}, {"stop_after": 5}])
+
+
 def test_a_number_of_ends_needs_their_kind() -> None:
     with pytest.raises(InvalidRequest, match="Field 'stop_after': needs stop_at, which is one of word, line"):
         commands(stop_after=2)

@@ -1,7 +1,7 @@
 """OpenAI's text completions, rendered as streamed chunks and as one object.
 
-Clients rely on these details: `stop_reason` is the matched stop string, "" or "boundary", an event has one choice, and usage is sent
-once, summed over the branches.
+Clients rely on these details: `stop_reason` is the matched stop string, "" or "boundary", an event has one choice,
+and usage is sent once, summed over the branches.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ class BranchSpec:
     generating. `min_tokens` is the number of tokens before the model may end the text. `n_indent` > 0 ends the branch
     with "limit" at a line, after the first, that begins with fewer spaces or tabs. `stop_at`, a Boundary or "", ends the
     branch with "boundary" after that many (`stop_after`) words, lines, sentences or paragraphs. `append` (strings and
-    token ids) stands after the shared prompt for this branch alone, and counts as prompt.
+    token ids) stands after the shared prompt for this branch alone, and counts as prompt. With `score` the end of the
+    branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1).
     """
 
     seed: int
@@ -57,6 +58,11 @@ class BranchSpec:
     stop_at: str = ""
     stop_after: int = 1
     append: tuple[str | int, ...] = ()
+    score: bool = False
+
+    @property
+    def is_scored(self) -> bool:
+        return self.score or self.sampling.n_probs >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +318,7 @@ class BranchEnded:
     length: int
     stopping_word: str = ""
     truncated: bool = False
-    logprob: float | None = None  # mean log-probability, where asked for
+    logprob: float | None = None  # mean log-probability, of a branch with BranchSpec.is_scored
     code: str = ""  # with reason "error"
     message: str = ""
 

@@ -84,8 +84,10 @@ class Branches:
             self.end(branch, FinishReason.EOS, events)
             return
         prob: Prob | None = None
-        if branch.spec.sampling.n_probs >= 0:
+        if branch.spec.is_scored:
             prob = self._prob(branch, row, token)
+        if branch.spec.sampling.n_probs < 0:
+            prob = None  # scored, but not told
         self._append(branch, token, prob, events)
 
     def pause(self, branch: Branch) -> None:
@@ -127,7 +129,7 @@ class Branches:
         branch.sampler.close()
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
-        logprob = branch.logprob_sum / length if length and branch.spec.sampling.n_probs >= 0 else None
+        logprob = branch.logprob_sum / length if length and branch.spec.is_scored else None
         code, message = (error.code, error.message) if error else ("", "")
         events.append(
             BranchEnded(
@@ -136,15 +138,16 @@ class Branches:
         )
 
     def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
-        """Return the probability of the token that was just sampled, and the likeliest others."""
+        """Return the probability of the token that was just sampled, and the likeliest others; add it to the sum."""
         sampling = branch.spec.sampling
+        n_top = max(0, sampling.n_probs)
         if sampling.post_sampling_probs:
-            prob = chosen_probs(self._model, branch.sampler.candidates, token, sampling.n_probs)
+            prob = chosen_probs(self._model, branch.sampler.candidates, token, n_top)
             branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
         logits = self._model.logits(row) if row is not None else branch.request.prefix.logits
         assert logits is not None
-        prob = token_probs(self._model, logits, token, sampling.n_probs)
+        prob = token_probs(self._model, logits, token, n_top)
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 

@@ -204,6 +204,20 @@ def test_logprobs_are_told_for_every_token() -> None:
     assert outcome.ends[0].logprob == pytest.approx(sum(prob["logprob"] for prob in probs) / 10)
 
 
+def test_a_scored_branch_has_the_mean_logprob_and_tells_no_logprobs() -> None:
+    for options in ({}, {"post_sampling_probs": True}):
+        driver = Driver()
+        scored = driver.result(driver.submit(PROMPT, n=2, score=True, ignore_eos=True, **options))
+        told = driver.result(driver.submit(PROMPT, n=2, n_probs=1, ignore_eos=True, **options))
+        plain = driver.result(driver.submit(PROMPT, n=2, ignore_eos=True, **options))
+        driver.run()
+        assert [end.logprob for end in scored.ends.values()] == [end.logprob for end in told.ends.values()]
+        assert all(end.logprob < 0 for end in scored.ends.values())
+        assert [event.probs for event in of_kind(scored.events, Delta)] == [None] * 20
+        assert scored.texts == plain.texts
+        assert [end.logprob for end in plain.ends.values()] == [None, None]
+
+
 def test_out_of_cells_pauses_the_youngest_and_changes_no_text() -> None:
     driver = Driver(FakeModel(n_ctx=60, n_seq_max=16))
     ids = [driver.submit(PROMPT, n=4, seed=10 * i, max_tokens=30, ignore_eos=True) for i in range(3)]

@@ -61,6 +61,25 @@ class Timings(TypedDict):
 
 
 @shape
+class Diversity(TypedDict):
+    """Distinct words, and pairs of words, of all texts among all of them; the mean distance of two texts. All 0 to 1."""
+
+    distinct_1: float
+    distinct_2: float
+    distance: float
+
+
+@shape
+class Ranking(TypedDict):
+    """Keys of an answer with `rank`: the indices of the branches, best first, and groups of indices of like texts."""
+
+    ranking: NotRequired[list[int]]
+    duplicates: NotRequired[list[list[int]]]
+    near_duplicates: NotRequired[list[list[int]]]  # with rank "near"
+    diversity: NotRequired[Diversity]
+
+
+@shape
 class PromptProgress(TypedDict):
     """Progress of a prompt in tokens: `total`, `cache` (reused) and `processed` (with the reused); `time_ms` so far."""
 

@@ -1,0 +1,190 @@
+"""How likely, how alike and how different the branches of one prompt are: pure functions of their texts and ends.
+
+Texts are compared by their words, in lower case and without punctuation; where a script puts no spaces between words, each
+character is one. The distance of two texts is the Jaccard distance of two sets, each with a text's words and its pairs of
+neighbouring words: 0 for the same words in the same order, 1 if no word is common. It is a metric.
+
+Sources: distinct-n in Li et al., https://arxiv.org/abs/1510.03055 (here each n-gram by the number of n-grams); the greedy
+choice in Ravi et al., "Heuristic and special case algorithms for dispersion problems" (Operations Research, 1994).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, count, pairwise
+from typing import Literal
+
+from srb.web.answers import Diversity, Ranking
+
+Select = Literal["likely", "diverse"]
+
+NEAR = 0.1  # the largest distance of two texts whose words are nearly the same
+MAX_WORDS = 2**18  # of all texts together; of longer ones the first words count, so that memory is bounded
+
+# Thai, Lao, Burmese, Khmer, kana and Han: scripts without spaces between words.
+_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+# Spaces, and the punctuation of ASCII, Latin, Armenian, Arabic, Indian and East Asian scripts.
+_BETWEEN = (
+    r"\s!-/:-@\[-`{-~\u00a1-\u00bf\u0589\u060c\u061b\u061f\u06d4\u0964\u0965\u2000-\u206f\u3000-\u303f"
+    "\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+)
+_WORD = re.compile(f"[{_ALONE}]|[^{_BETWEEN}{_ALONE}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A branch that has ended: its text, and the mean log-probability of its tokens (None without tokens)."""
+
+    text: str
+    logprob: float | None = None
+    failed: bool = False
+
+    @property
+    def likelihood(self) -> tuple[bool, float]:
+        """The order of candidates: those without tokens come after those with tokens, failed ones last."""
+        return not self.failed, -math.inf if self.logprob is None else self.logprob
+
+
+def rank(prompts: Sequence[Mapping[int, Candidate]], near: bool) -> Ranking:
+    """Return the ranking of the branches of each prompt, which are given by their indices in the answer.
+
+    The branches of different prompts are not compared: their rankings follow each other, and the numbers of `diversity` are
+    the means over the prompts.
+    """
+    order = [index for branches in prompts for index in likeliest_first(branches)]
+    alike: list[list[int]] = []
+    nearly: list[list[int]] = []
+    measured: list[Diversity] = []
+    for branches in prompts:
+        kept = [index for index in sorted(branches) if not branches[index].failed]
+        words = WordSets([branches[index].text for index in kept])
+        alike += _named(kept, same([branches[index].text for index in kept]))
+        nearly += _named(kept, words.near()) if near else []
+        measured.append(words.diversity())
+    found: Ranking = {"ranking": order, "duplicates": alike, "diversity": _mean(measured)}
+    if near:
+        found["near_duplicates"] = nearly
+    return found
+
+
+def choose(candidates: Sequence[Candidate], n: int, select: Select) -> list[int]:
+    """Return the places of `n` candidates: the likeliest first, or (`diverse`) it and then each that differs most.
+
+    Failed candidates are chosen only if there are no others left.
+    """
+    order = likeliest_first(dict(enumerate(candidates)))
+    if select == "likely":
+        return order[:n]
+    whole = [place for place in order if not candidates[place].failed]
+    distances = WordSets([candidates[place].text for place in whole]).distances()
+    chosen = [whole[row] for row in spread(distances, n)]
+    return chosen + order[len(whole) :][: n - len(chosen)]
+
+
+def likeliest_first(branches: Mapping[int, Candidate]) -> list[int]:
+    """Return the indices by likelihood; of equal ones the lower index comes first."""
+    return sorted(sorted(branches), key=lambda index: branches[index].likelihood, reverse=True)
+
+
+def spread(distances: Sequence[Sequence[float]], n: int) -> list[int]:
+    """Return `n` rows (or all) that lie far apart: the first, then each time the one farthest from those chosen.
+
+    Of equally far ones the first is taken. For a metric, the least distance within the choice is at least half of what the
+    best choice would reach.
+    """
+    nearest = list(distances[0]) if distances else []  # of each row: its distance to the nearest chosen one
+    chosen = [0] if distances and n else []
+    while len(chosen) < min(n, len(distances)):
+        best = max((row for row in range(len(distances)) if row not in chosen), key=nearest.__getitem__)
+        chosen.append(best)
+        nearest = list(map(min, nearest, distances[best]))
+    return chosen
+
+
+def same(texts: Sequence[str]) -> list[list[int]]:
+    """Return the groups of places whose texts are the same, each with at least two."""
+    groups: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        groups.setdefault(text, []).append(place)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+class WordSets:
+    """The sets of words and of pairs of words of some texts; a set is a whole number with a bit for each member.
+
+    So the members that two sets share are counted by one `&`, and 2,016 pairs of long texts take some milliseconds.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        longest = MAX_WORDS // max(1, len(texts))
+        words = [_WORD.findall(text.casefold())[:longest] for text in texts]
+        numbers: defaultdict[str | tuple[str, str], int] = defaultdict(count().__next__)
+        members = [set(map(numbers.__getitem__, each)) for each in words]
+        self.distinct_1 = _ratio(len(numbers), sum(map(len, words)))
+        singles = len(numbers)
+        for each, own in zip(words, members, strict=True):
+            own.update(map(numbers.__getitem__, pairwise(each)))
+        self.distinct_2 = _ratio(len(numbers) - singles, sum(max(0, len(each) - 1) for each in words))
+        self._sizes = list(map(len, members))
+        self._bits = [_bits(own, len(numbers)) for own in members]
+
+    def distance(self, one: int, other: int) -> float:
+        """Return the Jaccard distance of two texts, by their places; two texts without words have none."""
+        shared = (self._bits[one] & self._bits[other]).bit_count()
+        union = self._sizes[one] + self._sizes[other] - shared
+        return 1 - shared / union if union else 0.0
+
+    def distances(self) -> list[list[float]]:
+        """Return the distance of each text from each."""
+        rows = [[0.0] * len(self._bits) for _ in self._bits]
+        for one, other in combinations(range(len(rows)), 2):
+            rows[one][other] = rows[other][one] = self.distance(one, other)
+        return rows
+
+    def near(self) -> list[list[int]]:
+        """Return the groups of places in which each text is nearly the same as at least one other."""
+        groups = list(range(len(self._bits)))
+        for one, other in combinations(range(len(groups)), 2):
+            if groups[one] != groups[other] and self.distance(one, other) <= NEAR:
+                joined = groups[other]
+                groups = [groups[one] if group == joined else group for group in groups]
+        by_group: dict[int, list[int]] = {}
+        for place, group in enumerate(groups):
+            by_group.setdefault(group, []).append(place)
+        return [group for group in by_group.values() if len(group) > 1]
+
+    def diversity(self) -> Diversity:
+        """Return distinct-1, distinct-2 and the mean distance of two texts; 0 where there is nothing to count."""
+        pairs = list(combinations(range(len(self._bits)), 2))
+        total = math.fsum(self.distance(one, other) for one, other in pairs)
+        return {"distinct_1": self.distinct_1, "distinct_2": self.distinct_2, "distance": _ratio(total, len(pairs))}
+
+
+def _bits(members: set[int], size: int) -> int:
+    data = bytearray(size // 8 + 1)
+    for member in members:
+        data[member >> 3] |= 1 << (member & 7)
+    return int.from_bytes(data, "little")
+
+
+def _named(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:
+    return [[indices[place] for place in group] for group in groups]
+
+
+def _mean(measured: Sequence[Diversity]) -> Diversity:
+    def mean(values: list[float]) -> float:
+        return round(math.fsum(values) / len(values), 4) if values else 0.0
+
+    return {
+        "distinct_1": mean([each["distinct_1"] for each in measured]),
+        "distinct_2": mean([each["distinct_2"] for each in measured]),
+        "distance": mean([each["distance"] for each in measured]),
+    }
+
+
+def _ratio(amount: float, by: int) -> float:
+    return amount / by if by else 0.0

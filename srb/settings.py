@@ -229,8 +229,8 @@ class _RequestSettings(BaseModel):
     max_answer_bytes: int = Field(
         256 * 1024 * 1024,
         ge=1024 * 1024,
-        description="memory for one answer that is not streamed, and for the log-probabilities of a call's prompts, in "
-        "bytes; a log-probability takes 512",
+        description="memory for one answer that is not streamed, for all that a stream with best_of holds back, and for the "
+        "log-probabilities of a call's prompts, in bytes; a log-probability takes 512",
     )
 
     # Defaults of requests

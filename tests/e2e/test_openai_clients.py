@@ -200,6 +200,31 @@ def test_the_best_of_six_are_those_of_the_highest_mean_logprob(client: openai.Op
     assert best.usage.completion_tokens > 24 * 2
 
 
+def test_a_streamed_choice_is_the_choice_of_the_answer(client: openai.OpenAI) -> None:
+    for select in ("likely", "diverse"):
+        options: dict[str, Any] = {**ASK, "n": 2, "extra_body": {"best_of": 6, "select": select}}
+        answer = client.completions.create(**options)
+        collected = Collected(2)
+        seeds = {}
+        with client.completions.create(**options, stream=True) as stream:
+            for chunk in stream:
+                collected.add(chunk)
+                seeds |= {choice.index: choice.seed for choice in chunk.choices if choice.finish_reason}
+        assert collected.texts == [choice.text for choice in answer.choices]
+        assert [seeds[index] for index in range(2)] == [choice.seed for choice in answer.choices]
+
+
+def test_rank_orders_the_choices_as_their_logprobs_do(client: openai.OpenAI) -> None:
+    told = client.completions.create(**ASK, n=6, logprobs=0)
+    means = [mean(choice.logprobs.token_logprobs) for choice in told.choices]  # type: ignore[union-attr,arg-type]
+    answer = client.completions.create(**ASK, n=6, extra_body={"rank": True})
+    found = answer.model_extra or {}
+    assert found["ranking"] == sorted(range(6), key=means.__getitem__, reverse=True)
+    assert found["duplicates"] == []
+    assert 0 < found["diversity"]["distance"] <= 1
+    assert all(choice.logprobs is None for choice in answer.choices)
+
+
 def test_a_suffix_is_led_up_to_by_a_model_that_can(storyteller: Server) -> None:
     with openai.OpenAI(**openai_options(storyteller)) as client:
         [choice] = client.completions.create(**ASK, suffix=" They lived happily ever after.").choices

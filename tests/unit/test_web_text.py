@@ -76,8 +76,7 @@ def test_the_best_of_more_branches_are_answered_best_first() -> None:
     answer = post(http, **OPENAI, n=2, best_of=4).json
     assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [(0, "text 1"), (1, "text 3")]
     assert answer["usage"]["completion_tokens"] == 4  # all that were sampled
-    assert [branch.sampling.n_probs for branch in engine.sent[0].branches] == [0] * 4
-    assert all(choice["logprobs"] is None for choice in answer["choices"])  # they were not asked for
+    assert all(branch.score and branch.sampling.n_probs == -1 for branch in engine.sent[0].branches)
 
 
 def test_ranking_puts_branches_without_tokens_last_and_failed_ones_behind_them() -> None:
@@ -107,8 +106,6 @@ def test_the_srb_dialect_says_the_seeds_of_the_best() -> None:
         ({**OPENAI, "n": 4, "best_of": 2}, "Value must be between 4 <= value <= 64, but got 2"),
         ({**OPENAI, "best_of": 65}, "Value must be between 1 <= value <= 64, but got 65"),
         ({**OPENAI, "best_of": True}, "Input should be a valid integer, but got true"),
-        ({**OPENAI, "best_of": 2, "stream": True}, "cannot be streamed"),
-        ({**SRB, "n": 1, "best_of": 2}, "cannot be streamed"),
         ({**SRB, "best_of": 4, "stream": False}, "but got 4 (n is 8)"),
     ],
 )
@@ -124,7 +121,7 @@ def test_a_best_of_that_makes_no_sense_is_refused(body: dict[str, Any], words: s
 def test_best_of_that_is_n_may_be_streamed_and_ranks_nothing() -> None:
     http, engine = serve()
     assert post(http, **OPENAI, n=2, best_of=2, stream=True).status_code == 200
-    assert engine.sent[0].branches[0].sampling.n_probs == -1
+    assert not engine.sent[0].branches[0].is_scored
 
 
 # ---- echo

@@ -29,6 +29,7 @@ from srb.web.bodies.fields import (
     Natural,
     NaturalOrMinusOne,
     Prompt,
+    Rank,
     check_between,
     field_alias,
     parse_prompts,
@@ -107,6 +108,7 @@ class CompletionBody(SamplingBody):
     return_progress: bool = False
     sse_ping_interval: NaturalOrMinusOne | None = None
     verbose: bool = False  # read by the openai dialect
+    rank: Rank = False
 
     id_slot: NaturalOrMinusOne = -1
 
@@ -169,7 +171,8 @@ class CompletionBody(SamplingBody):
 
     def _specs(self, settings: Settings, n: int, max_tokens: int) -> tuple[BranchSpec, ...]:
         """Return the specifications of a prompt's branches: all alike, or as `branches` describes each."""
-        alike = self.spec_from(BranchSpec(0, max_tokens, stop=default_stop(settings), sampling=self.sampling(settings)))
+        sampling, score = self.sampling(settings), bool(self.rank)
+        alike = self.spec_from(BranchSpec(0, max_tokens, default_stop(settings), sampling, score=score))
         seeds = self.seeds(n, settings.seed)
         if self.branches is None:
             return tuple(replace(alike, seed=seed) for seed in seeds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import (
@@ -178,6 +178,12 @@ def _parse_stop(value: Any) -> tuple[str, ...]:
     return stops
 
 
+def _check_rank(value: Any) -> Any:
+    if value is not True and value is not False and value != "near":
+        raise ValueError(f'must be true, false or "near", but got {short_json(value)}')
+    return value
+
+
 def _parse_breakers(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         text = value if value.lstrip().startswith("[") else f"[{value}]"  # text-generation-webui's has no brackets
@@ -327,6 +333,7 @@ Grammar = Annotated[
 ]
 Schema = Annotated[str, BeforeValidator(schema_text), WithJsonSchema({"type": "object", "description": "JSON Schema"})]
 LoraScales = Annotated[tuple[tuple[int, float], ...], BeforeValidator(parse_scales), WithJsonSchema(_SCALES)]
+Rank = Annotated[bool | Literal["near"], BeforeValidator(_check_rank), WithJsonSchema({"enum": [True, False, "near"]})]
 ResponseFields = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: _string_list(value, MAX_RESPONSE_FIELDS)),

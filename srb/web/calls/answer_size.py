@@ -64,8 +64,13 @@ def check_echo(commands: Sequence[Generate], prompt_tokens: dict[str, int], limi
         )
 
 
-def grown_too_large(limit: int) -> AnswerTooLarge:
-    """Return the error for an answer that exceeds the limit while it is gathered."""
+def grown_too_large(limit: int, held_back: bool = False) -> AnswerTooLarge:
+    """Return the error for an answer that exceeds the limit while it is gathered, or while a stream holds it back."""
+    if held_back:
+        return AnswerTooLarge(
+            f"The branches among which best_of chooses exceed max_answer_bytes ({limit}): ask for fewer of them "
+            "(best_of), fewer tokens (max_tokens) or log-probabilities (logprobs)"
+        )
     return AnswerTooLarge(
         f"The answer exceeds max_answer_bytes ({limit}): ask for fewer branches (n), tokens (max_tokens) or "
         "log-probabilities (logprobs), or for a stream"

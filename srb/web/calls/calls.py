@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -82,6 +83,10 @@ class Call:
     @property
     def max_answer_bytes(self) -> int:
         return self._registry.max_answer_bytes
+
+    def show(self, n: int) -> None:
+        """Let `commands` have as many branches as the answer: `n` of each request, which are chosen when all have ended."""
+        self.commands = tuple(replace(command, branches=command.branches[:n]) for command in self.commands)
 
     def receive(self, mailbox: Mailbox) -> None:
         """Set the mailbox of the call's events; if the call was abandoned before, end it now."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec, TypeVar
+
+import gevent
 
 from srb.errors import SRBError, from_code
 from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptDone, PromptLogprobs, TokenProbs
-from srb.web.answers import Timings, Usage
+from srb.web.answers import Ranking, Timings, Usage
+from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import Mailbox
+from srb.web.calls.ranking import Candidate, Select, choose, rank
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -32,6 +38,16 @@ class BranchOutcome:
         """The error of a failed branch, else None."""
         return error_of(self.ended) if self.ended else None
 
+    @property
+    def candidate(self) -> Candidate:
+        """The branch as a ranking sees it."""
+        return Candidate(self.text, self.ended.logprob if self.ended else None, self.error is not None)
+
+    def add(self, event: Delta) -> None:
+        self.text += event.text
+        self.tokens += event.tokens
+        self.probs += event.probs or ()
+
 
 def error_of(ended: BranchEnded) -> SRBError | None:
     """Return the error of a failed branch, else None."""
@@ -46,6 +62,12 @@ class PromptTimes:
 
     def put(self, event: PromptDone) -> None:
         self._prompts[event.request_id] = (event, time.monotonic())
+
+    def choose(self, request_id: str, slots: list[int]) -> None:
+        """Take the slots of a request's chosen branches for those of its branches."""
+        if request_id in self._prompts:
+            event, at = self._prompts[request_id]
+            self._prompts[request_id] = replace(event, slots=slots), at
 
     def prompt(self, request_id: str) -> PromptDone:
         """Return the event of a request's prompt; it has zeros if the branches ended before the prompt was done."""
@@ -70,24 +92,31 @@ class Outcome:
     prompt_logprobs: dict[str, list[TokenProbs]] = field(default_factory=dict)
     times: PromptTimes = field(default_factory=PromptTimes)
 
-    def best(self, n: int, of: int) -> list[BranchOutcome]:
-        """Return the `n` best of each request's `of` branches, by mean log-probability, the best first.
-
-        Branches without tokens come after those with tokens, failed branches last. If `n` is `of`, all branches are
-        returned in their order.
-        """
+    def best(self, n: int, of: int, select: Select = "likely") -> list[BranchOutcome]:
+        """Return `n` of each request's `of` branches, in the order of their choice, or all in their own if `n` is `of`."""
         if n == of:
             return self.branches
-        return [
-            branch
-            for first in range(0, len(self.branches), of)
-            for branch in sorted(self.branches[first : first + of], key=_rank, reverse=True)[:n]
-        ]
+        chosen: list[BranchOutcome] = []
+        for first in range(0, len(self.branches), of):
+            branches = self.branches[first : first + of]
+            places = in_thread(choose, [branch.candidate for branch in branches], n, select)
+            chosen += [branches[place] for place in places]
+        return chosen
 
 
-def _rank(branch: BranchOutcome) -> tuple[bool, float]:
-    logprob = branch.ended.logprob if branch.ended else None
-    return branch.error is None, -math.inf if logprob is None else logprob
+def ranking(branches: Sequence[BranchOutcome], prompts: int, wanted: Rank) -> Ranking:
+    """Return the keys that `rank` asks for: the ranking of an answer's branches, equally many of each of its prompts."""
+    if not wanted:
+        return {}
+    each = len(branches) // prompts
+    indices = [range(first, first + each) for first in range(0, len(branches), each)]
+    return in_thread(rank, [{index: branches[index].candidate for index in own} for own in indices], wanted == "near")
+
+
+def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the function's value, computed in a thread: the worker's other calls continue meanwhile."""
+    value: T = gevent.get_hub().threadpool.apply(function, args, kwargs)
+    return value
 
 
 def gather(call: Call) -> Outcome:
@@ -108,10 +137,7 @@ def gather(call: Call) -> Outcome:
                 size += weight(event)
                 if size > call.max_answer_bytes:
                     raise grown_too_large(call.max_answer_bytes)
-                branch = branches[firsts[event.request_id] + event.index]
-                branch.text += event.text
-                branch.tokens += event.tokens
-                branch.probs += event.probs or ()
+                branches[firsts[event.request_id] + event.index].add(event)
             elif isinstance(event, BranchEnded):
                 branch = branches[firsts[event.request_id] + event.index]
                 branch.ended, branch.predicted_ms = event, times.since(event.request_id)

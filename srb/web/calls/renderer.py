@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done, Progress, PromptEvent
-from srb.web.answers import PromptProgress
+from srb.protocol import BranchEnded, BranchSpec, Delta, Done, Progress, PromptEvent
+from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import error_of, first_choices
 
@@ -36,13 +37,14 @@ class Renderer(ABC):
     every branch failed, the stream ends with the first error.
     """
 
-    event_end: ClassVar[bytes] = b"\n\n"
+    event_end: bytes = b"\n\n"
     writes_one_by_one = False
 
     def __init__(self, call: Call) -> None:
         self._firsts = first_choices(call)  # by request id: index of its first branch among all branches of the call
         self._specs = [spec for command in call.commands for spec in command.branches]
         self._errors: list[SRBError] = []
+        self.ranking: Callable[[], Ranking] = Ranking  # the keys that `rank` asks for at the end; set by its stage
 
     def start(self) -> bytes:
         return b""
@@ -60,6 +62,15 @@ class Renderer(ABC):
         if error is not None:
             self._errors.append(error)
         return self._branch_ended(event, error)
+
+    def choosing(self, done: int, of: int) -> bytes:
+        """Render how many of the branches have ended among which the answer's are chosen."""
+        return b""
+
+    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
+        """Take the specs and slots of a request's chosen branches for those of the answer's branches."""
+        first = self._firsts[request_id]
+        self._specs[first : first + len(specs)] = specs
 
     def end(self, done: list[Done]) -> bytes:
         """Render the end, after the end of every branch; `done` has one entry per request of the call."""

@@ -106,6 +106,9 @@ class EventStream:
     def _rendered(self) -> list[bytes]:
         try:
             return self._wait_and_render()
+        except SRBError as error:
+            self._finished = True
+            return [self._renderer.failed(error)]
         except Exception:
             log.exception("rendering failed: %r", self)
             self._finished = True
@@ -118,16 +121,20 @@ class EventStream:
             if head:
                 return [head]
         mailbox = self._call.mailbox
+        silent_until = math.inf if self._ping_interval is None else time.monotonic() + self._ping_interval
         while True:
             events = mailbox.take(self._ping_interval)
+            is_done = mailbox.done  # before rendering, during which further events may come
             if not events:
                 return [PING]
             parts = self._render(coalesced(events) if self._renderer.writes_one_by_one else events)
-            if mailbox.done and not self._finished:
+            if is_done and not self._finished:
                 self._finished = True
                 parts.append(self._renderer.end([event for event in mailbox.ended if isinstance(event, Done)]))
             if self._finished or any(parts):
                 return parts
+            if time.monotonic() >= silent_until:
+                return [PING]
 
     def _render(self, events: list[Any]) -> list[bytes]:
         renderer = self._renderer

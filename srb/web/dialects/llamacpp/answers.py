@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from srb.protocol import TokenProbs
 from srb.sampling_params import PARAMETERS
-from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Timings, shape
+from srb.web.answers import ErrorAnswer, ErrorObject, JSONObject, PromptProgress, Ranking, Timings, shape
 
 
 @shape
@@ -126,8 +126,8 @@ class GenerationSettings(RequestSettings, Forms):
 
 
 @shape
-class Final(TypedDict):
-    """The object that ends a branch; in a stream its content is empty."""
+class Final(Ranking):
+    """The object that ends a branch; in a stream its content is empty. The last one has the ranking."""
 
     index: int
     content: str

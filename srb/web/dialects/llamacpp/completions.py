@@ -12,7 +12,8 @@ from srb.protocol import Generate, ModelInfo
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.echo import read_back
-from srb.web.calls.outcome import gather
+from srb.web.calls.outcome import gather, ranking
+from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.legacy import routes as legacy
@@ -86,8 +87,10 @@ def _answer(asked: LlamaCompletionBody, new_system_prompt: SystemPrompt | None =
             web().system_prompt.set(new_system_prompt)
         answers = Answers(call, model, asked, texts)
         if not asked.stream:
-            return json_reply(completion(answers, gather(call)))
-        return stream_response(call, LlamaRenderer(call, answers), asked.ping_interval(settings))
+            outcome = gather(call)
+            return json_reply(completion(answers, outcome, ranking(outcome.branches, len(commands), asked.rank)))
+        renderer = staged(call, lambda: LlamaRenderer(call, answers), asked.rank)
+        return stream_response(call, renderer, asked.ping_interval(settings))
 
 
 def prompt_texts(commands: Sequence[Generate], model: ModelInfo) -> list[str]:

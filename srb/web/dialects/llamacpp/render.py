@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -28,7 +28,7 @@ from srb.protocol import (
     PromptEvent,
     TokenProbs,
 )
-from srb.web.answers import Timings
+from srb.web.answers import Ranking, Timings
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, PromptTimes, error_of, timings
 from srb.web.calls.renderer import Renderer, prompt_progress, sse
@@ -74,6 +74,13 @@ class Answers:
         ]
         self.prompt_tokens = call.mailbox.prompt_tokens
         self._model = model
+
+    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
+        """Take the specs and slots of a request's chosen branches for those of its branches."""
+        self.times.choose(request_id, slots)
+        for choice in self.choices:
+            if choice.command.request_id == request_id:
+                choice.command = replace(choice.command, branches=tuple(specs))
 
     def slot(self, number: int) -> int:
         """Return the slot of a branch; before its request has one, it is the branch's number."""
@@ -132,8 +139,13 @@ class Answers:
         return {path: value for path in self.asked.response_fields if (value := _at(final, path)) is not _NOTHING}
 
 
-def completion(answers: Answers, outcome: Outcome) -> Final | Selection | list[Final | Selection]:
-    """Return the answer of a call that was not streamed: one object, or a list of one object per branch."""
+def completion(
+    answers: Answers, outcome: Outcome, ranking: Ranking | None = None
+) -> Final | Selection | list[Final | Selection]:
+    """Return the answer of a call that was not streamed: one object, or a list of one object per branch.
+
+    The last object has the ranking.
+    """
     finals: list[Final | Selection] = []
     answers.times = outcome.times
     for number, branch in enumerate(outcome.branches):
@@ -144,6 +156,8 @@ def completion(answers: Answers, outcome: Outcome) -> Final | Selection | list[F
             final["tokens"] = branch.tokens
         if branch.probs:
             final["completion_probabilities"] = probabilities(branch.probs)
+        if number == len(outcome.branches) - 1:
+            final = {**final, **(ranking or {})}
         finals.append(answers.fields(final))
     return finals[0] if len(finals) == 1 else finals
 
@@ -154,6 +168,7 @@ class LlamaRenderer(Renderer):
     def __init__(self, call: Call, answers: Answers) -> None:
         super().__init__(call)
         self._answers = answers
+        self._running = len(answers.choices)
         self.writes_one_by_one = (
             len(answers.choices) == 1
         )  # as llama-server's: there were no others when clients relied on it
@@ -163,6 +178,10 @@ class LlamaRenderer(Renderer):
             b',"tokens_evaluated":%d}\n\n' % answers.prompt_tokens[choice.command.request_id]
             for choice in answers.choices
         ]
+
+    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
+        super().choose(request_id, specs, slots)
+        self._answers.choose(request_id, specs, slots)
 
     def prompt(self, event: PromptEvent) -> bytes:
         if type(event) is PromptDone:
@@ -239,6 +258,9 @@ class LlamaRenderer(Renderer):
         """Return the object that ends a branch."""
         number = self._firsts[event.request_id] + event.index
         final = self._answers.final(number, event, self._answers.times.since(event.request_id))
+        self._running -= 1
+        if not self._running:
+            final = {**final, **self.ranking()}
         return self._answers.fields(final)
 
 

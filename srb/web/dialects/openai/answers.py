@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.protocol import TokenProbs
-from srb.web.answers import ErrorObject, PromptProgress, Timings, Usage, shape
+from srb.web.answers import ErrorObject, PromptProgress, Ranking, Timings, Usage, shape
 from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.srb.answers import SRBCompletion, SRBEvent
 
@@ -26,7 +26,7 @@ class Origin(_Verbose):
 
 
 @shape
-class Whole(Origin):
+class Whole(Origin, Ranking):
     """An answer that was not streamed, without its choices."""
 
     usage: Usage
@@ -34,7 +34,7 @@ class Whole(Origin):
 
 
 @shape
-class Chunk(Origin):
+class Chunk(Origin, Ranking):
     """One event of a stream, without its choices."""
 
     usage: NotRequired[Usage | None]
@@ -97,7 +97,7 @@ class TextChunkChoice(TypedDict):
 
 @shape
 class TextCompletionChunk(Chunk):
-    """One event of a stream: one choice, or no choice and the usage, if that was asked for."""
+    """One event of a stream: one choice, or no choice and the usage and ranking that were asked for."""
 
     object: Literal["text_completion"]
     choices: list[TextChunkChoice]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from srb.web.bodies.completion import read_body
-from srb.web.calls.outcome import gather
+from srb.web.calls.outcome import gather, ranking
+from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
@@ -30,10 +31,14 @@ def chat_completions() -> Response:
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)
-            answers = verbose.answers(call, model)
-            return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers))
-        include_usage = body.stream_options.include_usage
-        renderer = ChatRenderer(asked, call, model, include_usage, body.return_tokens, verbose.answers(call, model))
+            answers, found = verbose.answers(call, model), ranking(outcome.branches, 1, body.rank)
+            return json_reply(chat_completion(asked, call, model, outcome, body.return_tokens, answers, found))
+        include_usage, return_tokens = body.stream_options.include_usage, body.return_tokens
+        renderer = staged(
+            call,
+            lambda: ChatRenderer(asked, call, model, include_usage, return_tokens, verbose.answers(call, model)),
+            body.rank,
+        )
         return stream_response(call, renderer, body.ping_interval(settings))
 
 

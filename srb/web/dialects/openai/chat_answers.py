@@ -92,7 +92,7 @@ class ChatChunkChoice(TypedDict):
 
 @shape
 class ChatCompletionChunk(Chunk):
-    """One event of a stream: one choice, or no choice and the usage, if that was asked for."""
+    """One event of a stream: one choice, or no choice and the usage and ranking that were asked for."""
 
     object: Literal["chat.completion.chunk"]
     choices: list[ChatChunkChoice]

@@ -10,7 +10,7 @@ import orjson
 
 from srb.errors import SRBError
 from srb.protocol import BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
-from srb.web.answers import PromptProgress
+from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
@@ -141,13 +141,14 @@ def chat_completion(
     outcome: Outcome,
     return_tokens: bool = False,
     verbose: Answers | None = None,
+    ranking: Ranking | None = None,
 ) -> ChatCompletion:
     """Return the answer of a call that was not streamed."""
     choices = [_choice(asked, index, branch) for index, branch in enumerate(outcome.branches)]
     if return_tokens:
         for choice, branch in zip(choices, outcome.branches, strict=True):
             choice["tokens"] = branch.tokens
-    frame = whole("chatcmpl", call, model, outcome, verbose)
+    frame = whole("chatcmpl", call, model, outcome, verbose, ranking or {})
     return {"object": "chat.completion", "choices": choices, **frame}
 
 

@@ -11,13 +11,16 @@ from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import Integer, check_between
 from srb.web.calls.echo import Echo, read_back
+from srb.web.calls.ranking import Select
+from srb.web.calls.stages import Best
 from srb.web.context import Web
 
 
 class TextCompletionBody(CompletionBody):
-    """The body of a text completion. With `best_of`, that many branches are sampled per prompt and the `n` best returned."""
+    """The body of a text completion. With `best_of`, that many branches are sampled per prompt, and `n` chosen of them."""
 
     best_of: Integer | None = None
+    select: Select | None = None
     echo: bool = False
     suffix: str = ""
 
@@ -30,6 +33,8 @@ class TextCompletionBody(CompletionBody):
         n = self.count(n)
         if self.best_of is not None and self.branches is not None:
             raise bad_field("best_of", "cannot be used together with 'branches'")
+        if self.select is not None and self.best_of is None:
+            raise bad_field("select", "needs best_of, the number of branches to choose from")
         if self.best_of is None:
             commands = super().commands(settings, n, max_tokens)
         else:
@@ -40,8 +45,8 @@ class TextCompletionBody(CompletionBody):
             commands = CompletionBody.commands(
                 self.model_copy(update={"n": self.best_of}), settings, self.best_of, max_tokens
             )
-        if self.ranks(n):
-            commands = [_with_logprobs(command) for command in commands]
+        if self.best(n):
+            commands = [_scored(command) for command in commands]
         if self.echo and self.wanted_probs >= 0:
             if self.suffix:
                 raise bad_field("echo", "cannot be used together with logprobs and suffix")
@@ -52,18 +57,17 @@ class TextCompletionBody(CompletionBody):
         """Return the number of branches per prompt in the answer."""
         return default if self.n is None else self.n
 
-    def ranks(self, default: int) -> bool:
-        """Whether more branches are sampled than returned, which needs a ranking after all have ended."""
-        return self.best_of is not None and self.best_of > self.count(default)
+    def best(self, default: int) -> Best | None:
+        """Return the choice of the answer's branches, if more are sampled than returned."""
+        n = self.count(default)
+        return Best(n, self.select or "likely") if self.best_of is not None and self.best_of > n else None
 
-    def requests(self, web: Web, n: int, max_tokens: int, stream: bool) -> tuple[list[Generate], list[Echo]]:
+    def requests(self, web: Web, n: int, max_tokens: int) -> tuple[list[Generate], list[Echo]]:
         """Return one Generate per prompt and, with `echo`, one Echo per prompt; the engine is asked for texts of tokens.
 
         Raise InvalidRequest or NotSupported for a body that cannot be answered, Unavailable if the engine is not ready.
         """
         commands = self.commands(web.settings, n, max_tokens)
-        if stream and self.ranks(n):
-            raise bad_field("best_of", "cannot be streamed if it is more than n: the best are known only at the end")
         echoes = [read_back(web.client, prompt, commands[0].prompt_logprobs) for prompt in self.prompt if self.echo]
         if self.suffix:
             model = web.client.check_ready()
@@ -82,10 +86,6 @@ def _filling_in(command: Generate, suffix: str, model: ModelInfo, suffix_first: 
     return replace(command, prompt=(*begin, *parts, mid), add_special=False)
 
 
-def _with_logprobs(command: Generate) -> Generate:
-    """Return a command that asks for the tokens' log-probabilities, and so for each branch's mean."""
-    branches = (
-        replace(branch, sampling=replace(branch.sampling, n_probs=max(branch.sampling.n_probs, 0)))
-        for branch in command.branches
-    )
-    return replace(command, branches=tuple(branches))
+def _scored(command: Generate) -> Generate:
+    """Return a command that asks for the mean log-probability of each branch."""
+    return replace(command, branches=tuple(replace(branch, score=True) for branch in command.branches))

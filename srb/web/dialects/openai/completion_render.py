@@ -25,7 +25,7 @@ from srb.protocol import (
     PromptLogprobs,
     TokenProbs,
 )
-from srb.web.answers import PromptProgress
+from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome
@@ -147,6 +147,7 @@ def completion(
     return_tokens: bool = False,
     echoes: Sequence[Echo] = (),
     verbose: Answers | None = None,
+    ranking: Ranking | None = None,
 ) -> TextCompletion:
     """Return the answer of a call that was not streamed.
 
@@ -175,7 +176,8 @@ def completion(
         if return_tokens:
             choice["tokens"] = branch.tokens
         choices.append(choice)
-    return {"object": "text_completion", "choices": choices, **whole("cmpl", call, model, outcome, verbose)}
+    frame = whole("cmpl", call, model, outcome, verbose, ranking or {})
+    return {"object": "text_completion", "choices": choices, **frame}
 
 
 def _empty_choice(index: int) -> TextChunkChoice:

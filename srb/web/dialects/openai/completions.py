@@ -7,7 +7,8 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from srb.web.bodies.completion import read_object, without_nulls
-from srb.web.calls.outcome import gather
+from srb.web.calls.outcome import gather, ranking
+from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai import completion_render
@@ -57,29 +58,31 @@ def answer(body: dict[str, Any], stream: bool = False) -> Response:
     asked, verbose = TextCompletionBody.parse(body), VerboseBody(body)
     last = b"" if asked.stream is None else DONE
     stream = stream if asked.stream is None else asked.stream
-    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict, stream=stream)
+    commands, echoes = asked.requests(web(), n=1, max_tokens=web().settings.n_predict)
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         model = web().client.check_ready()
         if stream:
-            renderer = completion_render.CompletionRenderer(
+            include_usage, return_tokens = asked.stream_options.include_usage, asked.return_tokens
+            renderer = staged(
                 call,
-                model,
-                asked.stream_options.include_usage,
-                asked.return_tokens,
-                echoes,
-                last,
-                verbose.answers(call, model),
+                lambda: completion_render.CompletionRenderer(
+                    call, model, include_usage, return_tokens, echoes, last, verbose.answers(call, model)
+                ),
+                asked.rank,
+                asked.best(1),
             )
             return stream_response(call, renderer, asked.ping_interval(web().settings))
         outcome = gather(call)
+        branches = outcome.best(asked.count(1), len(commands[0].branches), asked.select or "likely")
         completion = completion_render.completion(
             call,
             model,
             outcome,
-            outcome.best(asked.count(1), len(commands[0].branches)),
+            branches,
             logprobs=asked.wanted_probs >= 0,
             return_tokens=asked.return_tokens,
             echoes=echoes,
             verbose=verbose.answers(call, model),
+            ranking=ranking(branches, len(commands), asked.rank),
         )
         return json_reply(completion)

@@ -1,19 +1,20 @@
-"""The frame of OpenAI's answers, for text and chat completions: origin, usage and `__verbose` around the choices.
+"""The frame of OpenAI's answers, for text and chat completions: origin, usage, ranking and `__verbose` around the choices.
 
-A stream's chunk has one choice, and its last chunk the usage. `finish_reason` is null until the end. A failed branch gets a
-last chunk with finish_reason "error" and the error inside its choice, since SDKs abandon the whole stream at a top-level
-`error`; that is sent only if every branch failed.
+A stream's chunk has one choice, and its last chunk the usage and the ranking. `finish_reason` is null until the end. A
+failed branch gets a last chunk with finish_reason "error" and the error inside its choice, since SDKs abandon the whole
+stream at a top-level `error`; that is sent only if every branch failed.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import orjson
 
-from srb.protocol import Done, ModelInfo, PromptEvent
-from srb.web.answers import PromptProgress
+from srb.protocol import BranchSpec, Done, ModelInfo, PromptEvent
+from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
 from srb.web.calls.renderer import Renderer, sse
@@ -38,10 +39,12 @@ def origin(kind: Kind, call: Call, model: ModelInfo) -> Chunk:
     }
 
 
-def whole(kind: Kind, call: Call, model: ModelInfo, outcome: Outcome, verbose: Answers | None) -> Whole:
+def whole(
+    kind: Kind, call: Call, model: ModelInfo, outcome: Outcome, verbose: Answers | None, ranking: Ranking
+) -> Whole:
     """Return an answer without its choices."""
     begin = cast(Origin, origin(kind, call, model))
-    frame: Whole = {**begin, "usage": usage(outcome.done), "timings": timings(outcome.done)}
+    frame: Whole = {**begin, "usage": usage(outcome.done), "timings": timings(outcome.done), **ranking}
     if verbose is not None:
         objects = completion(verbose, outcome)
         frame["__verbose"] = objects[0] if isinstance(objects, list) else objects
@@ -76,6 +79,11 @@ class ChunkRenderer(Renderer):
         self._verbose = LlamaRenderer(call, verbose) if verbose is not None else None
         self._last = last
 
+    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
+        super().choose(request_id, specs, slots)
+        if self._verbose is not None:
+            self._verbose.choose(request_id, specs, slots)
+
     def prompt(self, event: PromptEvent) -> bytes:
         if self._verbose is not None:
             self._verbose.prompt(event)
@@ -103,7 +111,10 @@ class ChunkRenderer(Renderer):
         return sse(chunk)
 
     def _end(self, done: list[Done]) -> bytes:
-        if not self._include_usage:
+        ranking = self.ranking()
+        if not self._include_usage and not ranking:
             return self._last
-        chunk: Chunk = {**self._empty, "usage": usage(done), "timings": timings(done)}
+        chunk: Chunk = {**self._empty, **ranking}
+        if self._include_usage:
+            chunk["usage"], chunk["timings"] = usage(done), timings(done)
         return sse(chunk) + self._last

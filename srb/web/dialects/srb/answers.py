@@ -7,16 +7,28 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.protocol import FinishReason, TokenProbs
-from srb.web.answers import Timings, Usage, shape
+from srb.web.answers import Ranking, Timings, Usage, shape
 
 
 @shape
 class StartEvent(TypedDict):
+    """The begin of a stream; `of` and no seeds if the branches are still to be chosen (best_of)."""
+
     event: Literal["start"]
     count: int
+    of: NotRequired[int]
     id: str
-    seeds: list[int]
+    seeds: NotRequired[list[int]]
     prompt_tokens: int
+
+
+@shape
+class ProgressEvent(TypedDict):
+    """The number of branches that have ended, of those among which the answer's are chosen."""
+
+    event: Literal["progress"]
+    done: int
+    of: int
 
 
 @shape
@@ -47,9 +59,10 @@ class StopEvent(BranchEnding):
 
 
 @shape
-class DoneEvent(TypedDict):
+class DoneEvent(Ranking):
     event: Literal["done"]
     count: int
+    seeds: NotRequired[list[int]]  # of chosen branches (best_of)
     usage: Usage
     timings: Timings
 
@@ -64,7 +77,7 @@ class ErrorEvent(TypedDict):
     index: NotRequired[int]
 
 
-SRBEvent = StartEvent | StreamEvent | StopEvent | DoneEvent | ErrorEvent
+SRBEvent = StartEvent | ProgressEvent | StreamEvent | StopEvent | DoneEvent | ErrorEvent
 
 
 @shape
@@ -83,7 +96,7 @@ class SRBCompletionChoice(BranchEnding):
 
 
 @shape
-class SRBCompletion(TypedDict):
+class SRBCompletion(Ranking):
     id: str
     completions: list[SRBCompletionChoice]
     seeds: list[int]

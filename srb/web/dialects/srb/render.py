@@ -8,6 +8,7 @@ import orjson
 
 from srb.errors import SRBError
 from srb.protocol import BranchEnded, Delta, Done, FinishReason, PromptDone, PromptEvent, PromptLogprobs, TokenProbs
+from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
@@ -16,6 +17,7 @@ from srb.web.dialects.srb.answers import (
     BranchEnding,
     DoneEvent,
     ErrorEvent,
+    ProgressEvent,
     SRBCompletion,
     SRBCompletionChoice,
     StartEvent,
@@ -26,8 +28,12 @@ from srb.web.dialects.srb.answers import (
 class SRBRenderer(Renderer):
     """Events of the srb dialect, with the keys of the project's first version, then newer keys."""
 
-    def __init__(self, call: Call, return_tokens: bool = False, echo: Echo | None = None) -> None:
+    def __init__(
+        self, call: Call, return_tokens: bool = False, echo: Echo | None = None, of: int | None = None
+    ) -> None:
+        """Set `of`, the number of branches among which the answer's are chosen, if they are."""
         super().__init__(call)
+        self._of = of
         (self._command,) = call.commands
         self._call = call
         self._return_tokens = return_tokens
@@ -44,6 +50,9 @@ class SRBRenderer(Renderer):
             "seeds": [branch.seed for branch in command.branches],
             "prompt_tokens": self._call.mailbox.prompt_tokens[command.request_id],
         }
+        if self._of is not None:
+            del start["seeds"]
+            start["of"] = self._of
         return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
 
     def prompt(self, event: PromptEvent) -> bytes:
@@ -79,11 +88,17 @@ class SRBRenderer(Renderer):
         failure: ErrorEvent = {**_error(error), "index": event.index}
         return sse(failure) + sse(stop)
 
+    def choosing(self, done: int, of: int) -> bytes:
+        said: ProgressEvent = {"event": "progress", "done": done, "of": of}
+        return sse(said)
+
     def end(self, done: list[Done]) -> bytes:
         """Render usage and timings, even if every branch failed: each branch's failure has been rendered."""
         count = len(self._command.branches)
         said: DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
-        return sse(said)
+        if self._of is not None:
+            said["seeds"] = [branch.seed for branch in self._specs]
+        return sse({**said, **self.ranking()})
 
     def failed(self, error: SRBError) -> bytes:
         return sse(_error(error))
@@ -97,6 +112,7 @@ def completion(
     logprobs: bool = False,
     return_tokens: bool = False,
     echo: Echo | None = None,
+    ranking: Ranking | None = None,
 ) -> SRBCompletion:
     """Return the answer of a call that was not streamed; `branches` are the outcome's branches to return."""
     (command,) = call.commands
@@ -120,6 +136,7 @@ def completion(
         "seeds": [branch.seed for branch in branches],
         "usage": usage(outcome.done),
         "timings": timings(outcome.done),
+        **(ranking or {}),
     }
 
 

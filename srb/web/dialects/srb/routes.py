@@ -10,7 +10,8 @@ from srb.errors import bad_field
 from srb.web.bodies.completion import read_body
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
-from srb.web.calls.outcome import gather
+from srb.web.calls.outcome import gather, ranking
+from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.openai.completion_body import TextCompletionBody
@@ -36,18 +37,27 @@ def answer(body: dict[str, Any]) -> Response:
     if len(asked.prompt) != 1:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
     stream = asked.stream is not False
-    commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens, stream)
+    commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens)
     echo = echoes[0] if echoes else None
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         if not stream:
             return _complete(call, asked, echo)
-        return stream_response(call, SRBRenderer(call, asked.return_tokens, echo), asked.ping_interval(settings))
+        best = asked.best(settings.n)
+        of = len(call.commands[0].branches) if best else None
+        renderer = staged(call, lambda: SRBRenderer(call, asked.return_tokens, echo, of), asked.rank, best)
+        return stream_response(call, renderer, asked.ping_interval(settings))
 
 
 def _complete(call: Call, asked: TextCompletionBody, echo: Echo | None) -> Response:
     outcome = gather(call)
-    branches = outcome.best(asked.count(web().settings.n), len(call.commands[0].branches))
+    branches = outcome.best(asked.count(web().settings.n), len(call.commands[0].branches), asked.select or "likely")
     answer = completion(
-        call, outcome, branches, logprobs=asked.wanted_probs >= 0, return_tokens=asked.return_tokens, echo=echo
+        call,
+        outcome,
+        branches,
+        logprobs=asked.wanted_probs >= 0,
+        return_tokens=asked.return_tokens,
+        echo=echo,
+        ranking=ranking(branches, 1, asked.rank),
     )
     return json_reply(answer)

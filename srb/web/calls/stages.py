@@ -1,0 +1,169 @@
+"""Stages between the events of a streamed call and the renderer of its dialect: a ranking, and the choice of the best.
+
+A stage is a renderer around a renderer, so a stream needs not know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, BranchSpec, Delta, Done, Generate, PromptDone, PromptEvent
+from srb.web.answers import Ranking
+from srb.web.bodies.fields import Rank
+from srb.web.calls.answer_size import grown_too_large, weight
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import BranchOutcome, first_choices, in_thread
+from srb.web.calls.ranking import Candidate, Select, choose, rank
+from srb.web.calls.renderer import Renderer
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The choice of `n` branches of each request, for the answer, once all of the request's have ended."""
+
+    n: int
+    select: Select = "likely"
+
+
+def staged(call: Call, render: Callable[[], Renderer], wanted: Rank, best: Best | None = None) -> Renderer:
+    """Return the renderer that `render` makes, with the stages that a body asks for around it.
+
+    With `best` the call's commands show only the branches of the answer when `render` is called.
+    """
+    running = call.commands
+    if best is not None:
+        call.show(best.n)
+    renderer = render()
+    if wanted:
+        renderer = RankStage(renderer, Ranker(call, near=wanted == "near"))
+    return renderer if best is None else BestOfStage(renderer, running, best, call.max_answer_bytes)
+
+
+class Ranker:
+    """The texts and ends of the branches of a stream; branches are known by their events, so others may be added later."""
+
+    def __init__(self, call: Call, near: bool) -> None:
+        self._firsts = first_choices(call)
+        self._near = near
+        self._texts: dict[tuple[str, int], str] = {}
+        self._ended: dict[tuple[str, int], BranchEnded] = {}
+
+    def put(self, event: Delta | BranchEnded) -> None:
+        key = event.request_id, event.index
+        if type(event) is Delta:
+            self._texts[key] = self._texts.get(key, "") + event.text
+        elif type(event) is BranchEnded:
+            self._ended[key] = event
+
+    def ranking(self) -> Ranking:
+        """Return the ranking of the branches that have ended."""
+        prompts: dict[str, dict[int, Candidate]] = {request_id: {} for request_id in self._firsts}
+        for key, ended in self._ended.items():
+            branch = BranchOutcome(0, self._texts.get(key, ""), ended=ended)
+            prompts[ended.request_id][self._firsts[ended.request_id] + ended.index] = branch.candidate
+        return in_thread(rank, list(prompts.values()), self._near)
+
+
+class Stage(Renderer):
+    """A renderer that passes everything on to another one."""
+
+    def __init__(self, inner: Renderer) -> None:
+        self._inner = inner
+        self.event_end, self.writes_one_by_one = inner.event_end, inner.writes_one_by_one
+
+    def start(self) -> bytes:
+        return self._inner.start()
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        return self._inner.prompt(event)
+
+    def delta(self, event: Delta) -> bytes:
+        return self._inner.delta(event)
+
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        return self._inner.branch_ended(event)
+
+    def choosing(self, done: int, of: int) -> bytes:
+        return self._inner.choosing(done, of)
+
+    def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
+        self._inner.choose(request_id, specs, slots)
+
+    def end(self, done: list[Done]) -> bytes:
+        return self._inner.end(done)
+
+    def failed(self, error: SRBError) -> bytes:
+        return self._inner.failed(error)
+
+
+class RankStage(Stage):
+    """A stage that lets its renderer say the ranking at the end."""
+
+    def __init__(self, inner: Renderer, ranker: Ranker) -> None:
+        super().__init__(inner)
+        self._ranker = ranker
+        inner.ranking = ranker.ranking
+
+    def delta(self, event: Delta) -> bytes:
+        self._ranker.put(event)
+        return self._inner.delta(event)
+
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        self._ranker.put(event)
+        return self._inner.branch_ended(event)
+
+
+class BestOfStage(Stage):
+    """A stage that holds a request's branches back until all have ended, and passes on those that are chosen.
+
+    The chosen branches get the indices from 0 in the order of the choice. Raise AnswerTooLarge if all that is held back
+    together exceeds `limit` bytes.
+    """
+
+    def __init__(self, inner: Renderer, commands: Sequence[Generate], best: Best, limit: int) -> None:
+        super().__init__(inner)
+        self._best = best
+        self._limit = limit
+        self._size = 0
+        self._slots: dict[str, list[int]] = {}
+        self._branches = {
+            command.request_id: [(spec, BranchOutcome(spec.seed)) for spec in command.branches] for command in commands
+        }
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        if type(event) is PromptDone:
+            self._slots[event.request_id] = event.slots
+            event = replace(event, slots=event.slots[: self._best.n])
+        return self._inner.prompt(event)
+
+    def delta(self, event: Delta) -> bytes:
+        self._size += weight(event)
+        if self._size > self._limit:
+            raise grown_too_large(self._limit, held_back=True)
+        self._branches[event.request_id][event.index][1].add(event)
+        return b""
+
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        branches = self._branches[event.request_id]
+        branches[event.index][1].ended = event
+        done = sum(branch.ended is not None for _, branch in branches)
+        said = self.choosing(done, len(branches))
+        return said + self._chosen(event.request_id) if done == len(branches) else said
+
+    def _chosen(self, request_id: str) -> bytes:
+        branches = self._branches.pop(request_id)
+        candidates = [branch.candidate for _, branch in branches]
+        places = in_thread(choose, candidates, self._best.n, self._best.select)
+        slots = self._slots.get(request_id)
+        chosen = [slots[place] for place in places] if slots else []
+        self.choose(request_id, [branches[place][0] for place in places], chosen)
+        said = b""
+        for index, place in enumerate(places):
+            branch = branches[place][1]
+            assert branch.ended is not None  # all have
+            if branch.text or branch.tokens:
+                said += self._inner.delta(Delta(request_id, index, branch.text, branch.tokens, branch.probs or None))
+            said += self._inner.branch_ended(replace(branch.ended, index=index))
+        return said

@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, count, pairwise
+from itertools import chain, combinations, count
 from typing import Literal
 
 from srb.web.answers import Diversity, Ranking
@@ -120,17 +120,27 @@ class WordSets:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
+        import numpy as np  # here, since most workers never need its 15 MB
+
         longest = MAX_WORDS // max(1, len(texts))
         words = [_WORD.findall(text.casefold())[:longest] for text in texts]
-        numbers: defaultdict[str | tuple[str, str], int] = defaultdict(count().__next__)
-        members = [set(map(numbers.__getitem__, each)) for each in words]
-        self.distinct_1 = _ratio(len(numbers), sum(map(len, words)))
-        singles = len(numbers)
-        for each, own in zip(words, members, strict=True):
-            own.update(map(numbers.__getitem__, pairwise(each)))
-        self.distinct_2 = _ratio(len(numbers) - singles, sum(max(0, len(each) - 1) for each in words))
-        self._sizes = list(map(len, members))
-        self._bits = [_bits(own, len(numbers)) for own in members]
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        lengths = list(map(len, words))
+        singles = np.fromiter(map(numbers.__getitem__, chain.from_iterable(words)), np.int64, sum(lengths))
+        places = np.repeat(np.arange(len(texts)), lengths)
+        neighbours = places[1:] == places[:-1]  # not the last word of a text and the first of the next one
+        found, pairs = np.unique((singles[:-1] * len(numbers) + singles[1:])[neighbours], return_inverse=True)
+        self.distinct_1 = _ratio(len(numbers), len(singles))
+        self.distinct_2 = _ratio(len(found), len(pairs))
+        self._bits: list[int] = []
+        word = pair = 0  # the first ones of the next text
+        for length in lengths:
+            members = np.zeros(len(numbers) + len(found), np.bool_)
+            members[singles[word : word + length]] = True
+            members[len(numbers) + pairs[pair : pair + max(0, length - 1)]] = True
+            word, pair = word + length, pair + max(0, length - 1)
+            self._bits.append(int.from_bytes(np.packbits(members).tobytes()))
+        self._sizes = [bits.bit_count() for bits in self._bits]
 
     def distance(self, one: int, other: int) -> float:
         """Return the Jaccard distance of two texts, by their places; two texts without words have none."""
@@ -162,13 +172,6 @@ class WordSets:
         pairs = list(combinations(range(len(self._bits)), 2))
         total = math.fsum(self.distance(one, other) for one, other in pairs)
         return {"distinct_1": self.distinct_1, "distinct_2": self.distinct_2, "distance": _ratio(total, len(pairs))}
-
-
-def _bits(members: set[int], size: int) -> int:
-    data = bytearray(size // 8 + 1)
-    for member in members:
-        data[member >> 3] |= 1 << (member & 7)
-    return int.from_bytes(data, "little")
 
 
 def _named(indices: Sequence[int], groups: list[list[int]]) -> list[list[int]]:

@@ -79,7 +79,8 @@ FIELDS: list[tuple[str, Any]] = [
     ("grammar", "root ::= ("), ("grammar", "root ::= " + "(" * 200 + '"a"' + ")" * 200),
     ("grammar", 'root ::= "a"{1000000}'), ("grammar", "a" * 70_000), ("grammar", 7), ("grammar", "no-root ::= [a]"),
     ("grammar", 'root ::= root "a"'),
-    ("stream_options", 7), ("best_of", 1), ("cache_prompt", "no"),
+    ("stream_options", 7), ("best_of", 1), ("select", "diverse"), ("rank", "far"),
+    ("cache_prompt", "no"),
 ]  # fmt: skip
 
 

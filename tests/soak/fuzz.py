@@ -105,6 +105,8 @@ FIELDS = [
     "suffix",
     "echo",
     "best_of",
+    "select",
+    "rank",
     "lora",
     "repeat_last_n",
     "repeat_penalty",

@@ -69,6 +69,12 @@ class NotFound(SRBError):
     code, type, http_status = "not_found", "not_found_error", 404
 
 
+class Conflict(SRBError):
+    """A control of a running request that its present state does not allow; carries `state`."""
+
+    code, type, http_status = "conflict", "invalid_request_error", 409
+
+
 class MethodNotAllowed(InvalidRequest):
     code, http_status = "method_not_allowed", 405
 

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 4
+VERSION = 5
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -95,14 +95,23 @@ class Generate:
     shift: ContextShift | None = None  # None: a branch ends at the context's end
     id_slot: int = -1  # slot of the first branch; −1: any
     prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
+    owner: str = ""  # the client, who alone may list and control the request
+    max_owned: int = 0  # most requests that the owner may have at once, resting ones included; 0: any number
+    linger: float = 0.0  # seconds that the request stays after its last branch has ended, or its last reader has left
+    can_grow: bool = False  # AddBranches may add branches
+    base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a request, or one of its branches. Unknown ids are ignored: the request may just have ended."""
+    """Cancel a request, or one of its branches. Unknown ids are ignored: the request may just have ended.
+
+    `leaves` says only that the connection has no reader of the request any more; then it goes on for others, or lingers.
+    """
 
     request_id: str
     index: int | None = None
+    leaves: bool = False
 
 
 # Each of these is answered by one Reply (or Rejected); its docstring begins with the type of the Reply's value.
@@ -189,6 +198,84 @@ class StateAction:
     action: str
     name: str
     slot: int = 0
+
+
+# Controls of a running request, `target`, by its `owner`; an empty owner may control any request whose id it knows.
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequests:
+    """list[dict]: the owner's requests, as GetRequest's without texts."""
+
+    request_id: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """dict: the request and each branch with its text so far; engine/steering.py describes the keys."""
+
+    request_id: str
+    target: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Read the target's events from now on: answered by Attached, then the target's events come as to its first reader."""
+
+    request_id: str
+    target: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopBranches:
+    """dict, as for GetRequest without texts: end branch `index`, or with None all branches and the request."""
+
+    request_id: str
+    target: str
+    owner: str = ""
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBranch:
+    """dict: the changed branch: `more` tokens are added to its limit, `changes` are other fields of BranchSpec.
+
+    A branch that has ended by its limit goes on. `max_tokens` is the limit of all branches together; 0: none.
+    """
+
+    request_id: str
+    target: str
+    index: int
+    owner: str = ""
+    more: int = 0
+    changes: tuple[tuple[str, Any], ...] = ()
+    max_tokens: int = 0
+
+
+# An entry of AddBranches: its seed (None: the next one), `append`, and changed fields of BranchSpec and SamplingParams.
+NewBranch = tuple[int | None, tuple[str | int, ...], tuple[tuple[str, Any], ...], tuple[tuple[str, Any], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AddBranches:
+    """{"indices": [int], "seeds": [int]}: add branches, from the prompt or forked from branch `origin`.
+
+    A fork begins with the first `token` tokens or `character` characters of its origin's text. At most `max_running`
+    branches of the request may run or wait; `max_tokens` is the limit of all branches together, 0: none.
+    """
+
+    request_id: str
+    target: str
+    branches: tuple[NewBranch, ...]
+    owner: str = ""
+    origin: int | None = None
+    token: int | None = None
+    character: int | None = None
+    max_running: int = 0
+    max_tokens: int = 0
 
 
 # Events: engine -> web ------------------------------------------------------------------------------------------
@@ -324,6 +411,52 @@ class BranchEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchAdded:
+    """A branch was added, or (`resumed`) goes on after its end. A fork begins with `text`, its origin's first `token`s."""
+
+    request_id: str
+    index: int
+    seed: int
+    resumed: bool = False
+    origin: int | None = None
+    token: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The answer to Attach; `value` is GetRequest's. The target's later events follow."""
+
+    request_id: str
+    target: str
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """Every branch has ended, and the request stays for `seconds`; the other fields are those of Done."""
+
+    request_id: str
+    seconds: float
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    prompt_ms: float
+    predicted_ms: float
+    restored_tokens: int = 0
+
+    @classmethod
+    def of(cls, done: Done, seconds: float) -> Resting:
+        values = (done.prompt_tokens, done.cached_tokens, done.completion_tokens, done.prompt_ms, done.predicted_ms)
+        return cls(done.request_id, seconds, *values, done.restored_tokens)
+
+    @property
+    def done(self) -> Done:
+        values = (self.prompt_tokens, self.cached_tokens, self.completion_tokens, self.prompt_ms, self.predicted_ms)
+        return Done(self.request_id, *values, self.restored_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Every branch has ended; terminal. Times in milliseconds."""
 
@@ -391,8 +524,9 @@ class ModelInfo:
 
 
 PromptEvent = Progress | PromptLogprobs | PromptDone
-Ask = Tokenize | Detokenize | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction
-Command = Generate | Cancel | Ask
+Control = ListRequests | GetRequest | StopBranches | ChangeBranch | AddBranches
+Ask = Tokenize | Detokenize | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
+Command = Generate | Cancel | Ask | Attach
 Event = (
     Hello
     | Ready
@@ -404,6 +538,9 @@ Event = (
     | PromptLogprobs
     | Delta
     | BranchEnded
+    | BranchAdded
+    | Attached
+    | Resting
     | Done
     | Failed
 )
@@ -413,7 +550,7 @@ TERMINAL = (Rejected, Reply, Done, Failed)
 class _Codec:
     """Codec of messages: classes to arrays and back; the tag is the class's place in the list."""
 
-    commands: ClassVar[tuple[type, ...]] = (Generate, Cancel, *get_args(Ask))
+    commands: ClassVar[tuple[type, ...]] = (Generate, Cancel, Attach, *get_args(Ask))
     classes: ClassVar[tuple[type, ...]] = (*commands, *get_args(Event))
 
     def __init__(self) -> None:
@@ -478,7 +615,7 @@ def _rows(events: Iterable[Event], max_size: int) -> Iterator[bytes]:
             half = len(event.probs) // 2
             halves = (replace(event, probs=event.probs[:half]), replace(event, probs=event.probs[half:]))
             yield from _rows(halves, max_size)
-        elif type(event) is Reply:
+        elif type(event) is Reply or type(event) is Attached:
             error = AnswerTooLarge(f"The answer has {len(row)} bytes; the web server accepts at most {max_size}")
             yield orjson.dumps(_CODEC.row(Rejected(event.request_id, error.code, error.message, error.extra)))
         else:
@@ -522,19 +659,28 @@ def _generate_to_row(command: Generate) -> list[Any]:
             groups[-1][1].append(spec.seed)
         else:
             groups.append((spec, [spec.seed]))
-    rows = [
-        [seeds, _changed(spec, _BRANCH_DEFAULTS), _changed(spec.sampling, _SAMPLING_DEFAULTS)] for spec, seeds in groups
-    ]
-    return [command.request_id, command.prompt, rows, _changed(command, _GENERATE_DEFAULTS)]
+    rows = [_spec_to_row(spec, seeds) for spec, seeds in groups]
+    options = _changed(command, _GENERATE_DEFAULTS)
+    if command.base is not None:
+        options["base"] = _spec_to_row(command.base, [command.base.seed])
+    return [command.request_id, command.prompt, rows, options]
+
+
+def _spec_to_row(spec: BranchSpec, seeds: list[int]) -> list[Any]:
+    return [seeds, _changed(spec, _BRANCH_DEFAULTS), _changed(spec.sampling, _SAMPLING_DEFAULTS)]
+
+
+def _specs_from_row(seeds: list[int], changed: dict[str, Any], sampling: dict[str, Any]) -> list[BranchSpec]:
+    params = SamplingParams(**{name: _frozen(value) for name, value in sampling.items()})
+    given = {name: _frozen(value) for name, value in changed.items()}
+    return [BranchSpec(seed, sampling=params, **given) for seed in seeds]
 
 
 def _generate_from_row(request_id: Any, prompt: Any, rows: Any, options: dict[str, Any]) -> Generate:
-    branches: list[BranchSpec] = []
-    for seeds, changed, sampling in rows:
-        given = {name: _frozen(value) for name, value in sampling.items()}
-        params = SamplingParams(**given)
-        given = {name: _frozen(value) for name, value in changed.items()}
-        branches += [BranchSpec(seed, sampling=params, **given) for seed in seeds]
+    branches = [spec for row in rows for spec in _specs_from_row(*row)]
+    if options.get("base") is not None:
+        [base] = _specs_from_row(*options.pop("base"))
+        options["base"] = base
     given = {name: _frozen(value) for name, value in options.items()}
     if given.get("shift") is not None:
         given["shift"] = ContextShift(**given["shift"])

@@ -151,6 +151,9 @@ class _RequestSettings(BaseModel):
     reuse_port: bool = Field(False, description="allow several servers to listen on the same port (SO_REUSEPORT)")
     workers: int = Field(1, ge=1, le=64, description="web worker processes")
     worker_connections: int = Field(2000, ge=1, description="connections that one worker serves at once")
+    max_linger: int = Field(
+        600, ge=0, description="most seconds that a request may linger after its last branch or reader; 0: none may"
+    )
     graceful_timeout: int = Field(
         30, ge=1, description="seconds that open streams may continue after the server is told to stop"
     )

@@ -10,7 +10,7 @@ from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
 _MINIMUM = {"seed": 0, "max_tokens": -1, "t_max_predict_ms": -1, "min_tokens": 0, "n_indent": 0, "stop_after": 1}
-_MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
+MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
 
 
 def check_branches(branches: Sequence[BranchSpec]) -> None:
@@ -22,8 +22,8 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             value = getattr(spec, name)
             if type(value) is not int or value < minimum:
                 raise bad_field(name, f"should be a whole number of at least {minimum}, not {value!r}")
-        if spec.seed > _MAX_SEED:
-            raise bad_field("seed", f"should be at most {_MAX_SEED}, not {spec.seed}")
+        if spec.seed > MAX_SEED:
+            raise bad_field("seed", f"should be at most {MAX_SEED}, not {spec.seed}")
         if not all(type(word) is str for word in spec.stop):
             raise bad_field("stop", "should be strings")
         if not all(type(part) in (str, int) for part in spec.append):

@@ -126,16 +126,31 @@ class Branches:
         self.return_lease(branch, keep=branch.request.cache_prompt)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
-        branch.sampler.close()
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
         logprob = branch.logprob_sum / length if length and branch.spec.is_scored else None
         code, message = (error.code, error.message) if error else ("", "")
-        events.append(
-            BranchEnded(
-                branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, code, message
-            )
+        branch.ended = BranchEnded(
+            branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, code, message
         )
+        if not branch.can_resume:
+            branch.sampler.close()
+        events.append(branch.ended)
+
+    def share(self, branch: Branch) -> None:
+        """Leave a running branch's computed tokens in the tree, so that forks share them; the branch goes on from there."""
+        if branch.lease is None or not branch.request.cache_prompt or not self._model.supports_partial_reuse:
+            return
+        prompt = branch.request.prefix.node
+        assert prompt is not None
+        self.return_lease(branch, keep=True)
+        branch.lease = self._tree.start(prompt, branch.tokens)
+        branch.num_computed = branch.lease.node.end - branch.start
+
+    def resume(self, branch: Branch) -> None:
+        """Let a branch go on that has ended by its limit."""
+        branch.move(BranchState.WAITING)
+        branch.ended = None
 
     def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
         """Return the probability of the token that was just sampled, and the likeliest others; add it to the sum."""
@@ -191,6 +206,8 @@ class Branches:
 
     def _emit(self, branch: Branch, emission: Emission, events: list[Event]) -> None:
         if emission.text or emission.tokens:
+            branch.shown.append(emission.text)
+            branch.num_shown += len(emission.tokens)
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
             probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
             events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))

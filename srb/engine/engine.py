@@ -22,20 +22,28 @@ from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
+from srb.engine.steering import Growth, Steering, branch_of, describe_branch
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import (
     Cancelled,
+    Conflict,
     DecodeFailed,
     InvalidRequest,
+    NotFound,
     NotSupported,
     QueueFull,
     QueueTimeout,
+    RateLimited,
     SRBError,
 )
 from srb.protocol import (
     Accepted,
+    AddBranches,
     Ask,
+    Attach,
+    BranchAdded,
+    ChangeBranch,
     Done,
     Embed,
     Event,
@@ -43,14 +51,20 @@ from srb.protocol import (
     FinishReason,
     Generate,
     GetAdapters,
+    GetRequest,
     GetSlots,
     GetStats,
+    ListRequests,
     Rejected,
+    Reply,
     Rerank,
+    Resting,
     SetAdapters,
     StateAction,
+    StopBranches,
 )
 
+MAX_RESTING = 256  # requests; each keeps its texts and samplers
 FATAL_WINDOW = 60.0  # seconds; after a second fatal decode within this time the context is not trusted any more
 
 
@@ -112,11 +126,13 @@ class Engine:
         self._slots = Slots(model.n_seq_max, max_running)
         self._state_actions = StateActions(named, self._slots, clock, self._end_save)
         self._prompts = Prompts(model, self._tree, self._residency, named, clock)
+        self._steering = Steering(model, self._preparer, clock)
         self._branches = Branches(
             model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
         )
         self._scheduler = Scheduler(model, self._tree, self._residency, max_running)
         self._requests: dict[str, Request] = {}  # in the order of arrival
+        self._resting: dict[str, Request] = {}  # whose branches have all ended, in the order in which they did
         self._counters = Counters()
         self._last_fatal = float("-inf")
         self._has_skipped_decode = False  # in the previous step
@@ -130,7 +146,9 @@ class Engine:
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         return self._preparer.detokenize(tokens, special)
 
-    def prepare(self, command: Generate | Embed | Rerank | StateAction) -> Request | EmbeddingJob | StateJob:
+    def prepare(
+        self, command: Generate | Embed | Rerank | StateAction | AddBranches
+    ) -> Request | EmbeddingJob | StateJob | Growth:
         """Tokenize and check a command, and build its samplers. The caller must submit or close the result."""
         match command:
             case Generate():
@@ -139,6 +157,15 @@ class Engine:
                 return self._preparer.embedding(command)
             case StateAction():
                 return self._preparer.state_job(command)
+            case AddBranches():
+                return self._steering.growth(command, self.find(command.target, command.owner))
+
+    def find(self, request_id: str, owner: str) -> Request:
+        """Return a request that has not ended; an empty `owner` may be anybody. Raise NotFound."""
+        request = self._requests.get(request_id) or self._resting.get(request_id)
+        if request is None or (owner and request.owner != owner):
+            raise NotFound("no request with this id is running")
+        return request
 
     def _end_save(self, request_id: str, error: SRBError | None) -> None:
         self._saves.append((request_id, error))
@@ -146,7 +173,7 @@ class Engine:
 
     # ---- the decode thread
 
-    def submit(self, request: Request | EmbeddingJob | StateJob) -> list[Event]:
+    def submit(self, request: Request | EmbeddingJob | StateJob | Growth) -> list[Event]:
         """Queue a request; return Accepted, or Rejected if the queue is full or the id is in use.
 
         An accepted job has no event here: `step` returns the Reply of an EmbeddingJob. The Reply of a StateJob is
@@ -154,12 +181,17 @@ class Engine:
         """
         if isinstance(request, StateJob):
             return self._state_actions.act(request)
+        if isinstance(request, Growth):
+            return self._grow(request)
         error: SRBError | None = None
         waiting = sum(other.is_queued for other in self._requests.values()) + len(self._embeddings)
-        if request.request_id in self._requests or request.request_id in self._embeddings:
+        ids = (self._requests, self._resting, self._embeddings)
+        if any(request.request_id in known for known in ids):
             error = InvalidRequest("request_id is in use")
         elif waiting >= self._max_queue:
             error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+        elif isinstance(request, Request) and request.max_owned and self._count_owned(request) >= request.max_owned:
+            error = RateLimited(f"More than {request.max_owned} requests open at once")
         if error:
             request.close()
             return [Rejected(request.request_id, error.code, error.message, error.extra)]
@@ -167,28 +199,106 @@ class Engine:
         if isinstance(request, EmbeddingJob):
             self._embeddings.add(request)
             return []
-        request.arrived_at = self._clock()
+        request.arrived_at = request.resumed_at = self._clock()
         self._requests[request.request_id] = request
         return [Accepted(request.request_id, len(request.prefix.tokens))]
 
     def collect(self) -> list[Event]:
-        """Return the replies to saves of states that other threads have ended."""
+        """Return the replies to saves of states that other threads have ended, and the ends of rests that are over."""
         events: list[Event] = []
+        self._end_rests(self._clock(), events)
         while self._saves:
             events += self._state_actions.end_save(*self._saves.popleft())
         return events
 
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
         """Cancel a request, or the branch `index` of it. Unknown ids are ignored: those requests have ended."""
-        request = self._requests.get(request_id)
+        request = self._requests.get(request_id) or self._resting.get(request_id)
         if request is None:
             return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
+        if index is None:
+            request.linger = 0.0
+            self._end_rests(self._clock(), events)
         for branch in request.branches:
             if branch.state is not BranchState.ENDED and index in (None, branch.index):
                 self._branches.end(branch, FinishReason.CANCELLED, events)
         self._finish_ended(events)
         return events
+
+    def leave(self, request_id: str) -> list[Event]:
+        """Note that nobody reads a request any more: it lingers, or is cancelled."""
+        request = self._requests.get(request_id) or self._resting.get(request_id)
+        if request is None or not request.linger:
+            return self.cancel(request_id)
+        request.alone_since = self._clock()
+        return []
+
+    def attach(self, request_id: str, owner: str) -> dict[str, Any]:
+        """Note that a request has a reader; return its description with all texts. Raise NotFound."""
+        request = self.find(request_id, owner)
+        request.alone_since = None
+        return self._steering.describe(request)
+
+    def control(self, command: StopBranches | ChangeBranch) -> list[Event]:
+        """Stop or change branches; return their events and the Reply to the command.
+
+        Raise NotFound, Conflict or InvalidRequest.
+        """
+        request = self.find(command.target, command.owner)
+        if isinstance(command, StopBranches) and command.index is None:
+            return [*self.cancel(command.target), Reply(command.request_id, {"id": command.target, "state": "ended"})]
+        assert command.index is not None
+        branch = branch_of(request, command.index)
+        events: list[Event] = []
+        if isinstance(command, ChangeBranch):
+            self._steering.change(branch, command)
+            if branch.state is BranchState.ENDED:
+                self._branches.resume(branch)
+                self._resume(request)
+                events.append(BranchAdded(request.request_id, branch.index, branch.spec.seed, resumed=True))
+        elif branch.state is BranchState.ENDED:
+            raise Conflict(f"branch {branch.index} has ended", state="ended")
+        else:
+            self._branches.end(branch, FinishReason.CANCELLED, events)
+            self._finish_ended(events)
+        return [*events, Reply(command.request_id, describe_branch(branch, text=False))]
+
+    def _grow(self, growth: Growth) -> list[Event]:
+        """Add prepared branches to their request; return BranchAdded for each, and the Reply."""
+        command = growth.command
+        try:
+            request = self.find(command.target, command.owner)
+            added = self._steering.grow(request, growth)
+        except SRBError as error:
+            growth.close()
+            return [Rejected(command.request_id, error.code, error.message, error.extra)]
+        if growth.point:
+            self._branches.share(growth.point.origin)
+        self._resume(request)
+        self._slots.assign_added(added, self._requests.values())
+        events: list[Event] = [_added(branch) for branch in added]
+        said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
+        return [*events, Reply(command.request_id, said)]
+
+    def _resume(self, request: Request) -> None:
+        """Let a request go on that rests; nothing otherwise."""
+        if self._resting.pop(request.request_id, None):
+            request.rests_since = None
+            request.resumed_at = self._clock()
+            self._requests[request.request_id] = request
+
+    def _count_owned(self, request: Request) -> int:
+        others = (*self._requests.values(), *self._resting.values())
+        return sum(other.owner == request.owner for other in others)
+
+    @property
+    def seconds_to_rest(self) -> float | None:
+        """Seconds until the first rest is over; None if no request rests."""
+        if not self._resting:
+            return None
+        now = self._clock()
+        return max(0.0, min(_end_of_rest(request) for request in self._resting.values()) - now)
 
     @property
     def has_work(self) -> bool:
@@ -218,16 +328,22 @@ class Engine:
 
     def fail_all(self, error: SRBError) -> list[Event]:
         """Fail every request and job with `error`."""
-        events = [event for request in list(self._requests.values()) for event in self._fail(request, error)]
+        requests = (*self._requests.values(), *self._resting.values())
+        events = [event for request in requests for event in self._fail(request, error)]
         return events + self._embeddings.end_all(error)
 
-    def serve_query(self, command: Ask) -> Any:
+    def serve_query(self, command: Ask | Attach) -> Any:
         """Return a query's value, as the command's docstring describes it. Raise NotSupported for other commands."""
         match command:
             case GetStats():
                 return self.stats()
             case GetSlots():
                 return self._slots.show(self.model, self._requests.values())
+            case ListRequests(_, owner):
+                requests = (*self._requests.values(), *self._resting.values())
+                return [self._steering.describe(each, texts=False) for each in requests if each.owner == owner]
+            case GetRequest(_, target, owner):
+                return self._steering.describe(self.find(target, owner))
             case GetAdapters():
                 return self.adapters()
             case SetAdapters(_, scales):
@@ -248,6 +364,7 @@ class Engine:
         return asdict(self._counters) | {
             "requests_processing": len(self._requests) - queued,
             "requests_deferred": queued,
+            "requests_resting": len(self._resting),
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
             "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
             "branches_room": self._scheduler.room(list(self._requests.values())),
@@ -276,9 +393,10 @@ class Engine:
 
     def close(self) -> None:
         """Free every sampler and the model."""
-        for request in self._requests.values():
+        for request in (*self._requests.values(), *self._resting.values()):
             request.close()
         self._requests.clear()
+        self._resting.clear()
         self.model.close()
 
     # ---- step: admit, make room, decode
@@ -286,8 +404,10 @@ class Engine:
     def _expire(self, now: float, events: list[Event]) -> None:
         """Fail requests that have waited too long, and end those that run too long with the text they have."""
         for request in list(self._requests.values()):
-            seconds = now - request.arrived_at
-            if request.is_queued and seconds > self._queue_timeout:
+            seconds = now - request.resumed_at
+            if request.alone_since is not None and now - request.alone_since > request.linger:
+                events += self.cancel(request.request_id)
+            elif request.is_queued and seconds > self._queue_timeout:
                 events += self._fail(
                     request, QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
                 )
@@ -435,25 +555,25 @@ class Engine:
     # ---- ends
 
     def _finish_ended(self, events: list[Event]) -> None:
-        """Finish each request whose branches have all ended: release its prompt and emit Done."""
+        """Finish each request whose branches have all ended: release its prompt, and emit Done or let it rest."""
         for request in [request for request in self._requests.values() if request.is_over]:
             self._prompts.release(request.prefix)
             del self._requests[request.request_id]
-            now = self._clock()
-            started = now if request.started_at is None else request.started_at
-            prefix_done = now if request.prefix_done_at is None else request.prefix_done_at
-            events.append(
-                Done(
-                    request.request_id,
-                    prompt_tokens=request.prompt_tokens,
-                    cached_tokens=request.cached_tokens,
-                    completion_tokens=sum(branch.length for branch in request.branches),
-                    prompt_ms=(prefix_done - started) * 1000,
-                    predicted_ms=(now - prefix_done) * 1000,
-                    restored_tokens=request.prefix.num_restored,
-                )
-            )
-            request.close()
+            request.rests_since = self._clock()
+            if request.linger:
+                self._resting[request.request_id] = request
+                events.append(Resting.of(_done(request), request.linger))
+            else:
+                events.append(_done(request))
+                request.close()
+
+    def _end_rests(self, now: float, events: list[Event]) -> None:
+        """Finish the requests whose rest is over, and the first ones if too many rest."""
+        for request in list(self._resting.values()):
+            if now >= _end_of_rest(request) or len(self._resting) > MAX_RESTING:
+                del self._resting[request.request_id]
+                events.append(_done(request))
+                request.close()
 
     def _fail(self, request: Request, error: SRBError) -> list[Event]:
         for branch in request.branches:
@@ -470,6 +590,35 @@ class Engine:
         if total:
             self._counters.prompt_seconds_total += seconds * prompt / total
             self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total
+
+
+def _end_of_rest(request: Request) -> float:
+    """Return the time at which a resting request ends: `linger` seconds after its last branch and its last reader."""
+    assert request.rests_since is not None
+    return max(request.rests_since, request.alone_since or 0.0) + request.linger
+
+
+def _added(branch: Branch) -> BranchAdded:
+    origin, token = branch.origin or (None, None)
+    text = "".join(branch.shown)
+    return BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, False, origin, token, text)
+
+
+def _done(request: Request) -> Done:
+    """Return the end of a request whose branches have all ended."""
+    now = request.rests_since
+    assert now is not None
+    started = now if request.started_at is None else request.started_at
+    prefix_done = now if request.prefix_done_at is None else request.prefix_done_at
+    return Done(
+        request.request_id,
+        prompt_tokens=request.prompt_tokens,
+        cached_tokens=request.cached_tokens,
+        completion_tokens=sum(branch.length for branch in request.branches),
+        prompt_ms=(prefix_done - started) * 1000,
+        predicted_ms=(now - prefix_done) * 1000,
+        restored_tokens=request.prefix.num_restored,
+    )
 
 
 def _by_lora(chunks: list[Chunk]) -> list[list[Chunk]]:

@@ -353,6 +353,9 @@ class FakeSampler:
         chosen = np.searchsorted(np.cumsum(weights), self._random.random() * weights.sum(), side="right")
         return self._note(weights, int(chosen))
 
+    def accept_in_grammar(self, tokens: Sequence[int]) -> None:
+        self._in_grammar += len(tokens)
+
     def _note(self, weights: npt.NDArray[np.float64], token: int) -> int:
         if self._params.post_sampling_probs:
             ids = np.flatnonzero(weights).astype(np.int32)

@@ -79,6 +79,10 @@ class Sampler(Protocol):
         """Sample and accept a token from stored logits, as `sample` does."""
         ...
 
+    def accept_in_grammar(self, tokens: Sequence[int]) -> None:
+        """Accept tokens that were sampled under the same grammar; without one do nothing. Raise GrammarDeadEnd."""
+        ...
+
     @property
     def candidates(self) -> Candidates:
         """Candidates of the last sampled token; only with post_sampling_probs."""

@@ -121,6 +121,10 @@ class Preparer:
             return None
         return self._states.load(name)
 
+    def check_fits(self, count: int) -> None:
+        """Raise ContextExceeded if a text of so many tokens leaves no room for an answer."""
+        self._check_fits("", count)
+
     def _check_fits(self, precision: str, count: int) -> None:
         if count >= self._model.n_ctx_seq:
             raise ContextExceeded(
@@ -161,6 +165,22 @@ class Preparer:
                 sampler.close()
             raise
         return samplers
+
+    def sampler(self, spec: BranchSpec, prompt: list[int], given: list[int], in_grammar: Sequence[int]) -> Sampler:
+        """Return a new sampler for a branch that begins with `given`; its grammar has accepted `in_grammar`.
+
+        Raise InvalidRequest.
+        """
+        _check_breakers([spec])
+        self._check_windows([spec])
+        params = self._checked(spec.sampling)
+        sampler = self._model.new_sampler(params, spec.seed, self._past(params, prompt, given), spec.min_tokens)
+        try:
+            sampler.accept_in_grammar(in_grammar)
+        except BaseException:
+            sampler.close()
+            raise
+        return sampler
 
     def _past(self, params: SamplingParams, prompt: list[int], own: list[int]) -> list[int]:
         """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""

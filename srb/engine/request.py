@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
-from srb.engine.boundaries import finder
+from srb.engine.boundaries import Finder, finder
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.text import BranchText
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
-from srb.protocol import BranchSpec, Generate
+from srb.protocol import BranchEnded, BranchSpec, FinishReason, Generate
 
 
 class BranchState(Enum):
@@ -22,8 +22,13 @@ class BranchState(Enum):
 _LEGAL = {
     BranchState.WAITING: {BranchState.RUNNING, BranchState.ENDED},
     BranchState.RUNNING: {BranchState.WAITING, BranchState.ENDED},
-    BranchState.ENDED: set(),
+    BranchState.ENDED: {BranchState.WAITING},  # a branch that ended by its limit and got a later one
 }
+
+
+def finder_of(spec: BranchSpec) -> Finder | None:
+    """Return the finder of the boundary at which a branch ends, if it ends at one."""
+    return finder(spec.stop_at, spec.stop_after) if spec.stop_at else None
 
 
 class Prefix:
@@ -66,14 +71,34 @@ class Prefix:
 class Branch:
     """One continuation of a prompt: its tokens, its sampler and its text.
 
-    The first `num_given` tokens were given with the request, and count as prompt; the branch samples those after them.
+    The first `num_given` tokens were given, and count as prompt; the branch samples those after them. Readers do not see the
+    first `num_hidden` of them (`append`), and see the others (a fork's beginning) as its text.
     """
 
     __slots__ = (
-        "began_at", "has_new_line", "index", "lease", "logprob_sum", "num_cached", "num_computed", "num_given",
+        "began_at",
+        "ended",
+        "grammar_from",
+        "has_new_line",
+        "index",
+        "lease",
+        "logprob_sum",
+        "num_cached",
+        "num_computed",
+        "num_given",
+        "num_hidden",
         "num_shifted",
-        "request", "sampler", "slot", "spec", "start", "state",
-        "text", "tokens",
+        "num_shown",
+        "origin",
+        "request",
+        "sampler",
+        "shown",
+        "slot",
+        "spec",
+        "start",
+        "state",
+        "text",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +108,7 @@ class Branch:
         self.start = len(request.prefix.tokens)  # position of tokens[0]
         self.tokens = list(given)
         self.num_given = len(given)
+        self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_computed = 0
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
@@ -91,13 +117,15 @@ class Branch:
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
         self.sampler = sampler
-        self.text = BranchText(
-            spec.stop, spec.n_indent, finder(spec.stop_at, spec.stop_after) if spec.stop_at else None
-        )
+        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec))
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
         self.has_new_line = False  # whether the emitted text has one
+        self.shown: list[str] = []  # the text that readers have seen, in pieces
+        self.num_shown = 0  # emitted tokens
+        self.origin: tuple[int, int] | None = None  # of a fork: its origin's index, and how many of its tokens it has
+        self.ended: BranchEnded | None = None
 
     def move(self, state: BranchState) -> None:
         """Change the state. Raise AssertionError for an illegal move, which changes nothing."""
@@ -109,6 +137,16 @@ class Branch:
     def length(self) -> int:
         """Number of sampled tokens."""
         return self.num_shifted + len(self.tokens) - self.num_given
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the branch has ended and can go on: by its limit, not by the end of the context."""
+        return self.ended is not None and self.ended.reason == FinishReason.LIMIT and not self.ended.truncated
+
+    @property
+    def num_readable(self) -> int:
+        """Number of tokens that readers have seen: of a fork's beginning, and emitted ones."""
+        return self.num_given - self.num_hidden + self.num_shown
 
     @property
     def end(self) -> int:
@@ -136,8 +174,9 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "arrived_at", "awaits", "branches", "cache_prompt", "id_slot", "lora", "num_prompt", "prefix", "prefix_done_at",
-        "prompt_logprobs", "report_progress", "request_id", "saved", "shift", "started_at", "state_name",
+        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "id_slot", "linger", "lora",
+        "max_owned", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
+        "rests_since", "resumed_at", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +203,14 @@ class Request:
         self.shift = command.shift
         parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
+        self.base = command.base or command.branches[0]  # of branches that are added
+        self.owner = command.owner
+        self.max_owned = command.max_owned
+        self.can_grow = command.can_grow
+        self.linger = command.linger
+        self.alone_since: float | None = None  # time at which the last reader left; None while there are readers
+        self.rests_since: float | None = None  # time at which the last branch ended; None while one runs or waits
+        self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
         self.arrived_at = 0.0  # seconds on the engine's clock
         self.started_at: float | None = None
         self.prefix_done_at: float | None = None

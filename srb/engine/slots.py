@@ -50,6 +50,16 @@ class Slots:
         used.add(first.slot)
         self._take_free(others, range(self.total, self._count) or range(self._count), used)
 
+    def assign_added(self, branches: Collection[Branch], begun: Iterable[Request]) -> None:
+        """Give branches that were added to a running request their slots, free ones as long as there are any."""
+        used = {
+            branch.slot
+            for request in begun
+            for branch in request.branches
+            if branch not in branches and branch.state is not BranchState.ENDED
+        }
+        self._take_free(branches, range(self.total, self._count) or range(self._count), used)
+
     def pin(self, slot: int) -> None:
         self._pinned.add(slot)
 

@@ -63,6 +63,7 @@ class BranchText:
         self._pending: list[_PendingToken] = []
         self._n_indent = n_indent
         self._finder = finder
+        self._finder_start = 0  # position at which the finder's text begins
         self._is_plain = not (self._stops or n_indent or finder)
         self._indent = -1  # of the current line while only spaces and tabs are in it; −1 later, and in the first line
 
@@ -85,8 +86,15 @@ class BranchText:
             return self._cut(edge, is_outdented=True)
         return self._release(len(self._tail) - self._held())
 
+    def change_ends(self, stops: Sequence[str], finder: Finder | None) -> None:
+        """Look for other stop strings and another boundary from here on; text that is held back may begin the stops."""
+        self._stops = tuple(stop for stop in stops if stop)
+        self._longest = max(map(len, self._stops), default=0)
+        self._finder, self._finder_start = finder, self._shown + len(self._tail)
+        self._is_plain = not (self._stops or self._n_indent or finder)
+
     def finish(self) -> Emission:
-        """End the text: emit the rest, or nothing if `push` found the end. Call once."""
+        """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again."""
         broken = self._decoder.decode(b"", final=True)
         if broken and self._pending:
             last = self._pending[-1]
@@ -128,10 +136,11 @@ class BranchText:
         found = self._finder.push(text) if self._finder and text else None
         if not found:
             return stop, at, None
-        decided = found.decided - self._shown
+        start = self._finder_start - self._shown
+        decided = found.decided + start
         if (stop and at + len(stop) <= decided) or (edge is not None and edge < decided - 1):
             return stop, at, None
-        return "", 0, found.end - self._shown
+        return "", 0, found.end + start
 
     def _find_stop(self) -> tuple[str, int]:
         """Return the stop string that ends first in the tail, and its position; ("", 0) if there is none."""

@@ -17,7 +17,7 @@ from werkzeug import Response
 
 from srb.errors import Forbidden, NotFound, RateLimited, SRBError, Unauthorized
 from srb.settings import Settings, split_commas
-from srb.web.limits import CLIENT, RateLimit
+from srb.web.limits import CLIENT, KEY, RateLimit
 from srb.web.replies import json_reply
 from srb.web.static_files import StaticFiles
 
@@ -64,7 +64,7 @@ class Access:
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
             return _refuse(Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), environ, start)
-        client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"key {key}"
+        client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
         if self._rate_limit and method == "POST":
             try:
                 self._rate_limit.take(client)

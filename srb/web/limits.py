@@ -24,6 +24,7 @@ from srb.protocol import Generate
 log = logging.getLogger("srb.web")
 
 CLIENT = "srb.client"  # key of a WSGI environ: the client, set by Access
+KEY = "key "  # the beginning of a client that is an API key, before the key's place in the settings
 
 _SECOND = 10**9  # nanoseconds
 _MINUTE = 60 * _SECOND

@@ -20,7 +20,7 @@ from srb.web.answers import ErrorAnswer
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
-_METHODS = ("GET", "POST", "PUT", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 View = TypeVar("View", bound=Callable[..., Any])
 

@@ -173,7 +173,7 @@ def test_row_42_a_client_that_leaves_its_embedding_cancels_it(
     assert len(calls_of(app)) == 1
     theirs.close()
     assert answering.get(timeout=5).status_code == 499
-    assert busy.sent[1] == Cancel(busy.sent[0].request_id)
+    assert busy.sent[1] == Cancel(busy.sent[0].request_id, leaves=True)
     assert len(calls_of(app)) == 0
 
 

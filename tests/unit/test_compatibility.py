@@ -11,6 +11,7 @@ from srb.launch.flags import FLAGS
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.sampling import BranchBody
 from srb.web.openapi import body_models, field_names
 from tools import compatibility
 
@@ -73,6 +74,9 @@ def known(of_completions: bool) -> set[str]:
     for model in models:
         if (issubclass(model, CompletionBody) or model.__name__ in ("InfillBody", "StreamBody")) == of_completions:
             names |= {name for names in field_names(model).values() for name in names}
+    if not of_completions:  # branches that are added have the fields of an entry of `branches`
+        kept = {"max_tokens", "stop", "stop_at", "stop_after"}  # also of the route that changes a branch
+        names -= {name for names in field_names(BranchBody).values() for name in names} - kept
     return names
 
 

@@ -43,7 +43,7 @@ def test_every_route_is_described_with_a_summary_and_its_errors(document: dict[s
     app = create_app(Settings())
     described = {(method, path) for method, path, _ in bodies(document)}
     for rule in app.url_map.iter_rules():
-        path = rule.rule.replace("<path:", "<").replace("<", "{").replace(">", "}")
+        path = rule.rule.replace("<path:", "<").replace("<int:", "<").replace("<", "{").replace(">", "}")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             assert (method, path) in described
     for method, path, operation in bodies(document):

@@ -167,6 +167,13 @@ class LlamaSampler:
         lib.llama_sampler_accept(self._chain, token)
         return self._count(token)
 
+    def accept_in_grammar(self, tokens: Sequence[int]) -> None:
+        for token in tokens if self._grammar is not None else ():
+            if not self._grammar_allows(token):  # llama.cpp aborts
+                raise GrammarDeadEnd("the text so far does not fit the grammar")
+            lib.llama_sampler_accept(self._grammar, token)
+            self._is_in_grammar = True
+
     def _count(self, token: int) -> int:
         """Count a sampled token, and lift the ban of end-of-text tokens when it is time.
 

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 from srb.engine.process.connection import Connection
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
 from srb.protocol import (
+    AddBranches,
     Ask,
+    Attach,
     Cancel,
     Command,
     Detokenize,
@@ -27,7 +29,8 @@ from srb.protocol import (
 
 log = logging.getLogger("srb.engine")
 
-Prepared = Generate | Embed | Rerank | StateAction  # commands that are prepared before they reach the decode thread
+# Commands that are prepared before they reach the decode thread.
+Prepared = Generate | Embed | Rerank | StateAction | AddBranches
 MAX_WAITING = 64 * 1024 * 1024  # characters of the commands that wait in a lane
 
 
@@ -58,7 +61,7 @@ class CancelItem:
 @dataclass(frozen=True, slots=True)
 class QueryItem:
     connection: Connection
-    command: Ask
+    command: Ask | Attach
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class Intake:
         try:
             requests, texts = self._lanes_of(connection)
             match command:
-                case Generate() | Embed() | Rerank() | StateAction():
+                case Generate() | Embed() | Rerank() | StateAction() | AddBranches():
                     requests.add(command)
                 case Tokenize() | Detokenize():
                     texts.add(command)

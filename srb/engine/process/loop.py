@@ -22,7 +22,21 @@ from srb.engine.process.intake import (
     rejected,
 )
 from srb.errors import InvalidRequest, SRBError
-from srb.protocol import TERMINAL, Ask, Event, Failed, Hello, Ready, Rejected, Reply
+from srb.protocol import (
+    TERMINAL,
+    Ask,
+    Attach,
+    Attached,
+    Cancel,
+    ChangeBranch,
+    Event,
+    Failed,
+    Hello,
+    Ready,
+    Rejected,
+    Reply,
+    StopBranches,
+)
 
 log = logging.getLogger("srb.engine")
 
@@ -40,7 +54,12 @@ class EngineCore(Preparing, Protocol):
     def collect(self) -> list[Event]: ...
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]: ...
     def step(self) -> list[Event]: ...
-    def serve_query(self, command: Ask) -> Any: ...
+    def serve_query(self, command: Ask | Attach) -> Any: ...
+    def leave(self, request_id: str) -> list[Event]: ...
+    def attach(self, request_id: str, owner: str) -> dict[str, Any]: ...
+    def control(self, command: StopBranches | ChangeBranch) -> list[Event]: ...
+    @property
+    def seconds_to_rest(self) -> float | None: ...
     def fail_all(self, error: SRBError) -> list[Event]: ...
 
 
@@ -51,7 +70,7 @@ class DecodeLoop:
         self._engine = engine
         self._inbox = inbox
         engine.wake = lambda: inbox.put(WakeItem())
-        self._owners: dict[str, Connection] = {}  # connection by request_id, from submit to the terminal event
+        self._readers: dict[str, list[Connection]] = {}  # by request_id, from submit to the terminal event
         self.turn_began: float | None = None  # time.monotonic(); None while the loop waits for requests
 
     @property
@@ -63,6 +82,8 @@ class DecodeLoop:
         while self._receive():
             if self._engine.has_work:
                 self._send(self._engine.step())
+            else:
+                self._send(self._engine.collect())  # a rest may be over
 
     def fail_all(self, error: SRBError) -> None:
         """Fail every running request with `error`, and refuse the items in the inbox; called after the loop's end."""
@@ -74,17 +95,21 @@ class DecodeLoop:
     def finish(self, error: SRBError) -> None:
         """Send the events of saves that have ended since, and fail all remaining requests with `error`."""
         self._send(self._engine.collect())
-        for request_id, owner in self._owners.items():
-            owner.send([Failed(request_id, error.code, error.message)])
-        self._owners.clear()
+        for request_id, readers in self._readers.items():
+            for reader in readers:
+                reader.send([Failed(request_id, error.code, error.message)])
+        self._readers.clear()
 
     def _receive(self) -> bool:
-        """Handle all items in the inbox; wait for one only if there is no work. Return False after a StopItem."""
+        """Handle all items in the inbox. Return False after a StopItem.
+
+        If there is no work, wait for an item, or until the first rest of a request is over.
+        """
         wait = not self._engine.has_work
         self.turn_began = None if wait else time.monotonic()
         while True:
             try:
-                item = self._inbox.get(block=wait)
+                item = self._inbox.get(block=wait, timeout=self._engine.seconds_to_rest if wait else None)
             except queue.Empty:
                 return True
             self.turn_began = self.turn_began or time.monotonic()
@@ -96,22 +121,58 @@ class DecodeLoop:
     def _handle(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
         match item:
             case SubmitItem(connection, request_id, request):
-                if request_id in self._owners:  # even another connection's: events would get mixed up
+                if request_id in self._readers:  # even another connection's: events would get mixed up
                     request.close()
                     connection.send([rejected(request_id, InvalidRequest("a request with this id is running"))])
                     return
-                self._owners[request_id] = connection
+                self._readers[request_id] = [connection]
                 self._send(self._engine.submit(request))
             case CancelItem(connection, command):
-                if self._owners.get(command.request_id) is connection:
-                    self._send(self._engine.cancel(command.request_id, command.index))
+                if connection in self._readers.get(command.request_id, ()):
+                    self._cancel(connection, command)
+            case QueryItem(connection, Attach() as command):
+                self._attach(connection, command)
+            case QueryItem(connection, StopBranches() | ChangeBranch() as command):
+                self._readers[command.request_id] = [connection]
+                self._send(self._control(command))
             case QueryItem(connection, command):
                 connection.send([self._serve_query(command)])
             case WakeItem():
                 self._send(self._engine.collect())
             case DisconnectItem(connection):
-                for request_id in [id_ for id_, owner in self._owners.items() if owner is connection]:
-                    self._send(self._engine.cancel(request_id))
+                for request_id in [id_ for id_, readers in self._readers.items() if connection in readers]:
+                    self._leave(connection, request_id)
+
+    def _cancel(self, connection: Connection, command: Cancel) -> None:
+        if command.leaves:
+            self._leave(connection, command.request_id)
+        else:
+            self._send(self._engine.cancel(command.request_id, command.index))
+
+    def _leave(self, connection: Connection, request_id: str) -> None:
+        """Send a connection no more events of a request; without any reader it lingers or is cancelled."""
+        readers = self._readers[request_id]
+        readers.remove(connection)
+        if not readers:
+            self._send(self._engine.leave(request_id))
+
+    def _attach(self, connection: Connection, command: Attach) -> None:
+        """Answer with the request's state, and send the connection all later events of it."""
+        try:
+            value = self._engine.attach(command.target, command.owner)
+        except SRBError as error:
+            connection.send([rejected(command.request_id, error)])
+            return
+        readers = self._readers[command.target]
+        if connection not in readers:
+            readers.append(connection)
+        connection.send([Attached(command.request_id, command.target, value)])
+
+    def _control(self, command: StopBranches | ChangeBranch) -> list[Event]:
+        try:
+            return self._engine.control(command)
+        except SRBError as error:
+            return [rejected(command.request_id, error)]
 
     def _refuse(self, item: Item, error: SRBError) -> None:
         match item:
@@ -121,7 +182,7 @@ class DecodeLoop:
             case QueryItem(connection, command):
                 connection.send([rejected(command.request_id, error)])
 
-    def _serve_query(self, command: Ask) -> Reply | Rejected:
+    def _serve_query(self, command: Ask | Attach) -> Reply | Rejected:
         try:
             return Reply(command.request_id, self._engine.serve_query(command))
         except SRBError as error:
@@ -132,12 +193,13 @@ class DecodeLoop:
         outgoing: dict[Connection, list[Event]] = {}
         for event in events:
             assert not isinstance(event, Hello | Ready)  # the listener's
-            owner = self._owners.get(event.request_id)
-            if owner is None:
+            readers = self._readers.get(event.request_id)
+            if readers is None:
                 log.error("%s for request %s, which is over", type(event).__name__, event.request_id)
                 continue
-            outgoing.setdefault(owner, []).append(event)
+            for reader in readers:
+                outgoing.setdefault(reader, []).append(event)
             if isinstance(event, TERMINAL):
-                del self._owners[event.request_id]
+                del self._readers[event.request_id]
         for connection, batch in outgoing.items():
             connection.send(batch)

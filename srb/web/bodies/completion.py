@@ -22,6 +22,7 @@ from srb.protocol import BranchSpec, ContextShift, Generate
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_stop
 from srb.web.bodies.fields import (
+    INT32_MAX,
     PROMPT_SCHEMA,
     UINT32_MAX,
     Integer,
@@ -30,6 +31,8 @@ from srb.web.bodies.fields import (
     NaturalOrMinusOne,
     Prompt,
     Rank,
+    Real,
+    between,
     check_between,
     field_alias,
     parse_prompts,
@@ -96,6 +99,7 @@ class CompletionBody(SamplingBody):
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: Integer | None = field_alias("n_cmpl", "n")
     branches: list[BranchBody] | None = None
+    linger: Annotated[Real, between(0, INT32_MAX)] | None = None
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     stream: bool | None = None
@@ -145,15 +149,18 @@ class CompletionBody(SamplingBody):
             Generate(
                 request_id=uuid4().hex,
                 prompt=prompt,
-                branches=self._specs(settings, n, max_tokens),
+                branches=tuple(branches),
                 cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
                 state=self.state,
                 lora=self.lora,
                 report_progress=self.return_progress and bool(self.stream),
                 id_slot=self.id_slot,
+                linger=self._linger(settings),
+                base=base if self.branches is not None else None,
                 shift=ContextShift(self.kept(settings), self.n_discard) if settings.context_shift else None,
             )
             for prompt in self.prompt
+            for base, *branches in [self._specs(settings, n, max_tokens)]
         ]
 
     def _check_count(self, n: int, most: int) -> int:
@@ -169,14 +176,23 @@ class CompletionBody(SamplingBody):
             raise bad_field(name, f"{error}{' entries' if name == 'branches' else ''}") from None
         return n
 
+    def _linger(self, settings: Settings) -> float:
+        """Return how long the request stays when nothing runs or nobody reads. Raise InvalidRequest beyond the limit."""
+        if self.linger is not None and self.linger > settings.max_linger:
+            raise bad_field(
+                "linger", f"is {self.linger:g} seconds; at most {settings.max_linger} are allowed (max_linger)"
+            )
+        return self.linger or 0.0
+
     def _specs(self, settings: Settings, n: int, max_tokens: int) -> tuple[BranchSpec, ...]:
-        """Return the specifications of a prompt's branches: all alike, or as `branches` describes each."""
-        sampling, score = self.sampling(settings), bool(self.rank)
-        alike = self.spec_from(BranchSpec(0, max_tokens, default_stop(settings), sampling, score=score))
+        """Return the specification of a branch without fields of its own, then those of a prompt's `n` branches."""
         seeds = self.seeds(n, settings.seed)
+        alike = self.spec_from(
+            BranchSpec(seeds[0], max_tokens, default_stop(settings), self.sampling(settings), score=bool(self.rank))
+        )
         if self.branches is None:
-            return tuple(replace(alike, seed=seed) for seed in seeds)
-        return tuple(
+            return (alike, *(replace(alike, seed=seed) for seed in seeds))
+        own = (
             replace(
                 entry.spec_from(alike),
                 seed=seed if entry.seed is None else first_seed(entry.seed),
@@ -185,6 +201,7 @@ class CompletionBody(SamplingBody):
             )
             for entry, seed in zip(self.branches, seeds, strict=True)
         )
+        return alike, *own
 
     def kept(self, settings: Settings) -> int:
         """Return the number of tokens at a text's beginning that a context shift keeps; -1: the whole prompt."""

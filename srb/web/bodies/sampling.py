@@ -70,8 +70,8 @@ class BranchFields(_ParametersBody):
     dynatemp_low: NotNegative | None = None
     dynatemp_high: NotNegative | None = None
 
-    def sampling_from(self, base: SamplingParams) -> SamplingParams:
-        """Return `base` with the parameters that this body has."""
+    def sampling_changes(self) -> dict[str, Any]:
+        """Return the sampling parameters that this body has. Raise InvalidRequest."""
         fields = (name for name, parameter in PARAMETERS.items() if parameter.is_field)
         given = {name: value for name in fields if (value := getattr(self, name)) is not None}
         if self.grammar:
@@ -83,12 +83,14 @@ class BranchFields(_ParametersBody):
                 given = with_temperature_bounds(given, self.dynatemp_low, self.dynatemp_high)
             except ValueError as error:
                 raise bad_field("dynatemp_low", str(error)) from None
-        return with_penalties(replace(base, **given))
+        return given
 
-    def spec_from(self, base: BranchSpec) -> BranchSpec:
-        """Return `base` with the lengths and ends that this body has; seed and sampling stay. Raise InvalidRequest."""
-        if self.stop_after is not None and not (self.stop_at or base.stop_at):
-            raise bad_field("stop_after", f"needs stop_at, which is one of {', '.join(get_args(Boundary))}")
+    def sampling_from(self, base: SamplingParams) -> SamplingParams:
+        """Return `base` with the parameters that this body has."""
+        return with_penalties(replace(base, **self.sampling_changes()))
+
+    def changes(self) -> dict[str, Any]:
+        """Return the lengths and ends that this body has, as fields of BranchSpec."""
         given: dict[str, Any] = {
             "max_tokens": self.n_predict,
             "stop": self.stop or None,
@@ -98,7 +100,13 @@ class BranchFields(_ParametersBody):
             "stop_at": self.stop_at,
             "stop_after": self.stop_after,
         }
-        return replace(base, **{name: value for name, value in given.items() if value is not None})
+        return {name: value for name, value in given.items() if value is not None}
+
+    def spec_from(self, base: BranchSpec) -> BranchSpec:
+        """Return `base` with the lengths and ends that this body has; seed and sampling stay. Raise InvalidRequest."""
+        if self.stop_after is not None and not (self.stop_at or base.stop_at):
+            raise bad_field("stop_after", f"needs stop_at, which is one of {', '.join(get_args(Boundary))}")
+        return replace(base, **self.changes())
 
 
 class BranchBody(BranchFields):

@@ -19,13 +19,13 @@ import gevent
 from prometheus_client import Gauge
 
 from srb.errors import Cancelled, ShuttingDown, SRBError
-from srb.protocol import Embed, Generate, Rerank
+from srb.protocol import Done, Embed, Generate, Rerank
 from srb.settings import Settings
 from srb.web.calls.answer_size import check_completions, check_echo
 from srb.web.calls.client_watch import ClientWatch
 from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.calls.mailbox import Mailbox
-from srb.web.limits import CLIENT, OpenLimit, cap_max_tokens
+from srb.web.limits import CLIENT, KEY, OpenLimit, cap_max_tokens
 from srb.web.request_log import CallLine
 
 log = logging.getLogger("srb.web")
@@ -53,7 +53,7 @@ class Call:
         self.request_ids = tuple(command.request_id for command in commands)
         self.commands = tuple(command for command in commands if isinstance(command, Generate))
         self.counted = counted
-        self.mailbox = Mailbox(())
+        self.mailbox, self._has_mailbox = Mailbox(()), False
         self._registry = registry
         self._socket = environ.get("gunicorn.socket")
         prompts = registry.log_prompts
@@ -90,15 +90,25 @@ class Call:
 
     def receive(self, mailbox: Mailbox) -> None:
         """Set the mailbox of the call's events; if the call was abandoned before, end it now."""
-        self.mailbox = mailbox
+        self.mailbox, self._has_mailbox = mailbox, True
         if self._abandoned_for is not None:
             self.abandon(self._abandoned_for)
 
+    def read(self, target: str, mailbox: Mailbox) -> None:
+        """Read a request of another call."""
+        self.request_ids = (target,)
+        self.receive(mailbox)
+
     def abandon(self, reason: SRBError) -> None:
-        """Cancel the requests that have not ended; the mailbox gets `reason` as their end."""
+        """Leave the requests that have not ended, which cancels them or lets them linger; the mailbox gets `reason`."""
         self._abandoned_for = reason
         for request_id in self.request_ids:
-            self._registry.client.abandon(request_id, reason)
+            self._registry.client.abandon(request_id, reason, self.mailbox if self._has_mailbox else None)
+
+    def leave_resting(self, done: Done) -> None:
+        """Leave a request that rests, as if it had ended."""
+        self._registry.client.leave(done.request_id, self.mailbox)
+        self.mailbox.put(done)
 
     def lose_client(self) -> None:
         """Cancel the call of a disconnected client; if called again, shut its connection down, since a write may block."""
@@ -161,6 +171,8 @@ class Calls:
         answer, or ShuttingDown after the grace of `shut_down`.
         """
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
+        commands = [replace(command, owner=owner, max_owned=limit) for command in commands]
         call = self._admit(commands, environ)
         try:
             if not streamed:
@@ -171,6 +183,24 @@ class Calls:
             call.close()
             raise
         return call
+
+    def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
+        """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.
+
+        Raise NotFound, or the errors of `open`.
+        """
+        call = self._admit([], environ)
+        try:
+            call.read(target, self.client.attach(target, self.controller(environ)))
+        except BaseException:
+            call.close()
+            raise
+        return call
+
+    def controller(self, environ: MutableMapping[str, Any]) -> str:
+        """Return the client as the one who may control its requests; "" without keys: whoever knows a request's id may."""
+        client: str = environ.get(CLIENT, "")
+        return client if client.startswith(KEY) else ""
 
     def ask(self, command: Embed | Rerank, environ: MutableMapping[str, Any]) -> Any:
         """Return the value of the engine's reply to a command that computes; raise the errors of `open`."""

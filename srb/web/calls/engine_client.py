@@ -10,6 +10,7 @@ import logging
 import math
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
@@ -36,6 +37,8 @@ from srb.protocol import (
     TERMINAL,
     VERSION,
     Ask,
+    Attach,
+    Attached,
     Cancel,
     Command,
     Detokenize,
@@ -119,7 +122,10 @@ class EngineClient:
         self._max_unread = settings.max_unread_bytes
         self._runtime_path = settings.runtime_path
         self._connection: _Connection | None = None  # set while the engine is ready for requests
-        self._mailboxes: dict[str, Mailbox] = {}
+        self._mailboxes: dict[str, list[Mailbox]] = {}  # of each request's readers here
+        self._attaching: Counter[str] = (
+            Counter()
+        )  # readers that wait to be attached, by the request that they want to read
         self._keeper: Any = None
         self._connected = gevent.event.Event()  # set while `_connection` is not None
         self._looked = gevent.event.Event()  # set after the first attempt to connect
@@ -164,7 +170,7 @@ class EngineClient:
             raise
         return mailbox
 
-    def post(self, *commands: Generate | Ask, max_unread: float = math.inf) -> Mailbox:
+    def post(self, *commands: Generate | Ask | Attach, max_unread: float = math.inf) -> Mailbox:
         """Send commands without waiting; return the mailbox of their events, which ends with them or with `abandon`."""
         payloads = [encode([command]) for command in commands]
         if (size := max(map(len, payloads))) > MAX_FRAME:
@@ -174,9 +180,30 @@ class EngineClient:
         connection = self._ready_connection()
         mailbox = Mailbox((command.request_id for command in commands), max_unread)
         for command, payload in zip(commands, payloads, strict=True):
-            self._mailboxes[command.request_id] = mailbox
+            self._mailboxes[command.request_id] = [mailbox]
             connection.send(payload)
         return mailbox
+
+    def attach(self, target: str, owner: str) -> Mailbox:
+        """Return a mailbox of all further events of a running request; its `snapshot` is the request's present state.
+
+        Raise NotFound, or the reason why no engine is ready.
+        """
+        command = Attach(_new_id(), target, owner)
+        self._attaching[target] += 1
+        mailbox: Mailbox | None = None
+        try:
+            mailbox = self.post(command, max_unread=self._max_unread)
+            mailbox.wait_attached(ASK_DEADLINE)
+            return mailbox
+        except BaseException:
+            self._mailboxes.pop(command.request_id, None)
+            if mailbox is not None:
+                self._forget(target, mailbox)
+            raise
+        finally:
+            self._attaching[target] -= 1
+            self._leave_unread(target)
 
     def cancel(self, request_id: str, index: int | None = None) -> None:
         """Cancel a request, or with `index` one branch; the id of an ended request is ignored."""
@@ -185,12 +212,34 @@ class EngineClient:
         elif request_id in self._mailboxes:
             self._send(Cancel(request_id, index))
 
-    def abandon(self, request_id: str, reason: SRBError) -> None:
-        """Cancel a request and put its terminal event, with `reason`, into its mailbox; later events are dropped."""
-        mailbox = self._mailboxes.pop(request_id, None)
-        if mailbox is not None:
-            self._send(Cancel(request_id))
-            mailbox.put(Failed(request_id, reason.code, reason.message))
+    def abandon(self, request_id: str, reason: SRBError, mailbox: Mailbox | None = None) -> None:
+        """Let a reader leave a request, by default all readers here; its mailbox gets a terminal event with `reason`.
+
+        Without readers the engine cancels the request, unless it lingers.
+        """
+        for each in list(self._mailboxes.get(request_id, ())):
+            if mailbox in (None, each):
+                self._forget(request_id, each)
+                each.put(Failed(request_id, reason.code, reason.message))
+        self._leave_unread(request_id)
+
+    def leave(self, request_id: str, mailbox: Mailbox) -> None:
+        """Let a reader leave a request that rests; its mailbox gets nothing more."""
+        self._forget(request_id, mailbox)
+        self._leave_unread(request_id)
+
+    def _forget(self, request_id: str, mailbox: Mailbox) -> None:
+        readers = self._mailboxes.get(request_id, [])
+        if mailbox in readers:
+            readers.remove(mailbox)
+
+    def _leave_unread(self, request_id: str) -> None:
+        """Tell the engine that nobody here reads a request any more, if that is so."""
+        if not self._attaching[request_id]:
+            del self._attaching[request_id]
+            if self._mailboxes.get(request_id) == []:
+                del self._mailboxes[request_id]
+                self._send(Cancel(request_id, leaves=True))
 
     def ask(self, command: Ask, deadline: float = ASK_DEADLINE) -> Any:
         """Send one command and return the value of its reply.
@@ -339,23 +388,35 @@ class EngineClient:
             if type(event) is Ready:
                 self._make_ready(connection, event)
                 continue
-            mailbox = self._mailboxes.get(event.request_id)
-            if mailbox is None:
-                continue  # the request was cancelled meanwhile
-            if mailbox not in checked:  # its unread events are those of earlier frames
-                checked.add(mailbox)
-                is_behind = is_behind or mailbox.unread > _BEHIND
-                if mailbox.is_overfull:
-                    self._end_slow_client(mailbox)
-                    continue
+            if type(event) is Attached:
+                self._attach(event)
+                continue
+            readers = self._mailboxes.get(event.request_id)
+            if readers is None:
+                continue  # they have left meanwhile
+            for mailbox in tuple(readers) if len(readers) > 1 else readers:
+                if mailbox not in checked:  # its unread events are those of earlier frames
+                    checked.add(mailbox)
+                    is_behind = is_behind or mailbox.unread > _BEHIND
+                    if mailbox.is_overfull:
+                        self._end_slow_client(mailbox)
+                        continue
+                mailbox.put(event)
             if isinstance(event, TERMINAL):
-                del self._mailboxes[event.request_id]
-            mailbox.put(event)
+                self._mailboxes.pop(event.request_id, None)
         return is_behind
+
+    def _attach(self, event: Attached) -> None:
+        """Give a reader the later events of its target; if it has left meanwhile, tell the engine."""
+        readers = self._mailboxes.setdefault(event.target, [])
+        for mailbox in self._mailboxes.pop(event.request_id, ()):
+            mailbox.attach(event)
+            readers.append(mailbox)
+        self._leave_unread(event.target)
 
     def _end_slow_client(self, mailbox: Mailbox) -> None:
         for request_id in mailbox.request_ids:
-            self.abandon(request_id, SlowClient("The client reads more slowly than the text is generated"))
+            self.abandon(request_id, SlowClient("The client reads more slowly than the text is generated"), mailbox)
 
     def _make_ready(self, connection: _Connection, event: Ready) -> None:
         try:
@@ -369,7 +430,7 @@ class EngineClient:
 
     def _fail_all(self) -> None:
         mailboxes, self._mailboxes = self._mailboxes, {}
-        for request_id, mailbox in mailboxes.items():
+        for request_id, mailbox in ((id_, each) for id_, readers in mailboxes.items() for each in readers):
             mailbox.put(Failed(request_id, EngineRestarted.code, "The engine was restarted; please try again"))
 
     def _send(self, command: Command) -> None:

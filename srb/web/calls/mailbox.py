@@ -11,7 +11,7 @@ from typing import Any
 import gevent.event
 
 from srb.errors import Unavailable
-from srb.protocol import TERMINAL, Accepted, Delta, Done, Failed, PromptDone, PromptLogprobs, Rejected, Reply
+from srb.protocol import TERMINAL, Accepted, Attached, Delta, Done, Failed, PromptDone, PromptLogprobs, Rejected, Reply
 from srb.web.calls.answer_size import weight
 
 MAX_SEPARATE = 256  # unread events of a call that are kept apart; more deltas are merged by branch
@@ -31,6 +31,7 @@ class Mailbox:
         self.prompts_done: dict[str, tuple[PromptDone, float]] = {}
         self.new_tokens: defaultdict[str, int] = defaultdict(int)
         self.ended: list[Done | Reply | Failed | Rejected] = []
+        self.snapshot: dict[str, Any] = {}  # the state of the request that a reader was attached to
         self.unread = 0  # approximate bytes of memory
         self._max_unread = max_unread
         self._requests = tuple(request_ids)
@@ -55,6 +56,24 @@ class Mailbox:
     @property
     def request_ids(self) -> tuple[str, ...]:
         return self._requests
+
+    def attach(self, event: Attached) -> None:
+        """Become the mailbox of a running request's later events."""
+        self._requests, self.snapshot = (event.target,), event.value
+        self.prompt_tokens[event.target] = event.value["prompt_tokens"]
+        self._wake.set()
+
+    def wait_attached(self, timeout: float) -> None:
+        """Wait until the mailbox is attached. Raise the SRBError of a refusal, Unavailable after `timeout` seconds."""
+        until = time.monotonic() + timeout
+        while not self.snapshot:
+            refusal = next((event for event in self.ended if isinstance(event, Rejected | Failed)), None)
+            if refusal is not None:
+                raise refusal.error
+            if (left := until - time.monotonic()) <= 0:
+                raise Unavailable("The engine did not answer in time")
+            self._wake.clear()
+            self._wake.wait(left)
 
     def put(self, event: Any) -> None:
         if type(event) is Accepted:

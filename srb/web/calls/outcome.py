@@ -10,7 +10,18 @@ from typing import Any, ParamSpec, TypeVar
 import gevent
 
 from srb.errors import SRBError, from_code
-from srb.protocol import BranchEnded, Delta, Done, Failed, FinishReason, PromptDone, PromptLogprobs, TokenProbs
+from srb.protocol import (
+    BranchAdded,
+    BranchEnded,
+    Delta,
+    Done,
+    Failed,
+    FinishReason,
+    PromptDone,
+    PromptLogprobs,
+    Resting,
+    TokenProbs,
+)
 from srb.web.answers import Ranking, Timings, Usage
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
@@ -141,6 +152,13 @@ def gather(call: Call) -> Outcome:
             elif isinstance(event, BranchEnded):
                 branch = branches[firsts[event.request_id] + event.index]
                 branch.ended, branch.predicted_ms = event, times.since(event.request_id)
+            elif isinstance(event, BranchAdded):
+                if event.resumed:
+                    branches[event.index].ended = None
+                else:
+                    branches.append(BranchOutcome(event.seed, event.text))
+            elif isinstance(event, Resting):
+                call.leave_resting(event.done)
             elif isinstance(event, PromptDone):
                 times.put(event)
             elif isinstance(event, PromptLogprobs):

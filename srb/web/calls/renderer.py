@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, BranchSpec, Delta, Done, Progress, PromptEvent
+from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Delta, Done, Progress, PromptEvent, Resting
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import error_of, first_choices
@@ -39,6 +40,7 @@ class Renderer(ABC):
 
     event_end: bytes = b"\n\n"
     writes_one_by_one = False
+    follows_rests: bool = False  # whether the stream goes on while the request rests
 
     def __init__(self, call: Call) -> None:
         self._firsts = first_choices(call)  # by request id: index of its first branch among all branches of the call
@@ -62,6 +64,16 @@ class Renderer(ABC):
         if error is not None:
             self._errors.append(error)
         return self._branch_ended(event, error)
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        """Render a branch that was added, or that goes on after its end; its Deltas follow."""
+        if not event.resumed:
+            self._specs.append(replace(self._specs[0], seed=event.seed))
+        return b""
+
+    def resting(self, event: Resting) -> bytes:
+        """Render the end of the last running branch of a request that lingers; only with `follows_rests`."""
+        return b""
 
     def choosing(self, done: int, of: int) -> bytes:
         """Render how many of the branches have ended among which the answer's are chosen."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, BranchSpec, Delta, Done, Generate, PromptDone, PromptEvent
+from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Delta, Done, Generate, PromptDone, PromptEvent, Resting
 from srb.web.answers import Ranking
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import grown_too_large, weight
@@ -50,12 +50,16 @@ class Ranker:
         self._texts: dict[tuple[str, int], str] = {}
         self._ended: dict[tuple[str, int], BranchEnded] = {}
 
-    def put(self, event: Delta | BranchEnded) -> None:
+    def put(self, event: Delta | BranchEnded | BranchAdded) -> None:
         key = event.request_id, event.index
         if type(event) is Delta:
             self._texts[key] = self._texts.get(key, "") + event.text
         elif type(event) is BranchEnded:
             self._ended[key] = event
+        elif type(event) is BranchAdded:
+            self._ended.pop(key, None)
+            if not event.resumed:
+                self._texts[key] = event.text
 
     def ranking(self) -> Ranking:
         """Return the ranking of the branches that have ended."""
@@ -72,6 +76,7 @@ class Stage(Renderer):
     def __init__(self, inner: Renderer) -> None:
         self._inner = inner
         self.event_end, self.writes_one_by_one = inner.event_end, inner.writes_one_by_one
+        self.follows_rests = inner.follows_rests
 
     def start(self) -> bytes:
         return self._inner.start()
@@ -84,6 +89,12 @@ class Stage(Renderer):
 
     def branch_ended(self, event: BranchEnded) -> bytes:
         return self._inner.branch_ended(event)
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        return self._inner.branch_added(event)
+
+    def resting(self, event: Resting) -> bytes:
+        return self._inner.resting(event)
 
     def choosing(self, done: int, of: int) -> bytes:
         return self._inner.choosing(done, of)
@@ -114,6 +125,10 @@ class RankStage(Stage):
         self._ranker.put(event)
         return self._inner.branch_ended(event)
 
+    def branch_added(self, event: BranchAdded) -> bytes:
+        self._ranker.put(event)
+        return self._inner.branch_added(event)
+
 
 class BestOfStage(Stage):
     """A stage that holds a request's branches back until all have ended, and passes on those that are chosen.
@@ -124,6 +139,7 @@ class BestOfStage(Stage):
 
     def __init__(self, inner: Renderer, commands: Sequence[Generate], best: Best, limit: int) -> None:
         super().__init__(inner)
+        self.follows_rests = False  # the choice is made when all branches have ended
         self._best = best
         self._limit = limit
         self._size = 0

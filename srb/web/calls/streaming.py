@@ -15,7 +15,7 @@ import gevent
 from flask import Response
 
 from srb.errors import SlowClient, SRBError
-from srb.protocol import BranchEnded, Delta, Done, Failed
+from srb.protocol import BranchAdded, BranchEnded, Delta, Done, Failed, Resting
 from srb.web.calls.calls import Call
 from srb.web.calls.mailbox import coalesced
 from srb.web.calls.renderer import Renderer
@@ -145,6 +145,13 @@ class EventStream:
                 parts.append(renderer.delta(event))
             elif kind is BranchEnded:
                 parts.append(renderer.branch_ended(event))
+            elif kind is BranchAdded:
+                parts.append(renderer.branch_added(event))
+            elif kind is Resting:
+                if renderer.follows_rests:
+                    parts.append(renderer.resting(event))
+                else:
+                    self._call.leave_resting(event.done)
             elif kind is Failed:
                 self._finished = True
                 parts.append(renderer.failed(event.error))

@@ -59,6 +59,103 @@ class StopEvent(BranchEnding):
 
 
 @shape
+class SRBErrorObject(TypedDict):
+    code: str
+    message: str
+
+
+@shape
+class BranchOrigin(TypedDict):
+    """The place where a fork begins: after so many tokens of a branch."""
+
+    branch: int
+    token: int
+
+
+# "from" is a keyword of Python, so its TypedDict is made by a call.
+_Fork = TypedDict("_Fork", {"from": NotRequired[BranchOrigin]})
+
+
+@shape
+class BranchEvent(_Fork):
+    """A branch was added, or (`resumed`) goes on after its end; a fork has `from`, and begins with `text`."""
+
+    event: Literal["branch"]
+    index: int
+    seed: int
+    text: NotRequired[str]
+    resumed: NotRequired[Literal[True]]
+
+
+@shape
+class RestEvent(TypedDict):
+    """Every branch has ended, and the request lingers for `seconds`: branches may be added or go on."""
+
+    event: Literal["rest"]
+    seconds: float
+    usage: Usage
+
+
+BranchStateName = Literal["waiting", "running", "ended"]
+
+
+@shape
+class BranchDescription(_Fork):
+    """A branch so far; a fork has `from`, an ended branch the keys of a `stop` event. `max_tokens` -1: no limit."""
+
+    index: int
+    seed: int
+    state: BranchStateName
+    length: int
+    max_tokens: int
+    text: NotRequired[str]
+    tokens: NotRequired[list[int]]
+    stop: NotRequired[Literal[0, 1]]
+    reason: NotRequired[FinishReason]
+    stopping_word: NotRequired[str]
+    truncated: NotRequired[Literal[True]]
+    logprob: NotRequired[float]
+    error: NotRequired[SRBErrorObject]
+
+
+RequestStateName = Literal["queued", "running", "resting", "ended"]
+
+
+@shape
+class RequestDescription(TypedDict):
+    """A request that runs or rests; `age` in seconds."""
+
+    id: str
+    state: RequestStateName
+    age: float
+    prompt_tokens: int
+    linger: float
+    branches: list[BranchDescription]
+
+
+@shape
+class RequestList(TypedDict):
+    completions: list[RequestDescription]
+
+
+@shape
+class SnapshotEvent(RequestDescription):
+    event: Literal["snapshot"]
+
+
+@shape
+class Stopped(TypedDict):
+    id: str
+    state: Literal["ended"]
+
+
+@shape
+class Added(TypedDict):
+    indices: list[int]
+    seeds: list[int]
+
+
+@shape
 class DoneEvent(Ranking):
     event: Literal["done"]
     count: int
@@ -77,13 +174,8 @@ class ErrorEvent(TypedDict):
     index: NotRequired[int]
 
 
-SRBEvent = StartEvent | ProgressEvent | StreamEvent | StopEvent | DoneEvent | ErrorEvent
-
-
-@shape
-class SRBErrorObject(TypedDict):
-    code: str
-    message: str
+SRBEvent = StartEvent | ProgressEvent | StreamEvent | StopEvent | BranchEvent | RestEvent | DoneEvent | ErrorEvent
+AttachedEvent = SnapshotEvent | StreamEvent | StopEvent | BranchEvent | RestEvent | DoneEvent | ErrorEvent
 
 
 @shape

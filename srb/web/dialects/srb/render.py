@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done, FinishReason, PromptDone, PromptEvent, PromptLogprobs, TokenProbs
+from srb.protocol import (
+    BranchAdded,
+    BranchEnded,
+    BranchSpec,
+    Delta,
+    Done,
+    FinishReason,
+    PromptDone,
+    PromptEvent,
+    PromptLogprobs,
+    Resting,
+    TokenProbs,
+)
 from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
-from srb.web.calls.outcome import BranchOutcome, Outcome, timings, usage
+from srb.web.calls.outcome import BranchOutcome, Outcome, error_of, timings, usage
 from srb.web.calls.renderer import Renderer, sse
 from srb.web.dialects.srb.answers import (
+    BranchDescription,
     BranchEnding,
+    BranchEvent,
     DoneEvent,
     ErrorEvent,
     ProgressEvent,
+    RequestDescription,
+    RestEvent,
+    SnapshotEvent,
     SRBCompletion,
     SRBCompletionChoice,
     StartEvent,
@@ -27,6 +45,8 @@ from srb.web.dialects.srb.answers import (
 
 class SRBRenderer(Renderer):
     """Events of the srb dialect, with the keys of the project's first version, then newer keys."""
+
+    follows_rests = True
 
     def __init__(
         self, call: Call, return_tokens: bool = False, echo: Echo | None = None, of: int | None = None
@@ -39,7 +59,7 @@ class SRBRenderer(Renderer):
         self._return_tokens = return_tokens
         self._echo = echo
         self._prompt_logprobs: list[TokenProbs] = []
-        self._heads = [b'data: {"event":"stream","index":%d,"text":' % i for i in range(len(self._command.branches))]
+        self._heads = [_head(index) for index in range(len(self._command.branches))]
 
     def start(self) -> bytes:
         command = self._command
@@ -88,13 +108,28 @@ class SRBRenderer(Renderer):
         failure: ErrorEvent = {**_error(error), "index": event.index}
         return sse(failure) + sse(stop)
 
+    def branch_added(self, event: BranchAdded) -> bytes:
+        super().branch_added(event)
+        self._heads += [_head(index) for index in range(len(self._heads), event.index + 1)]
+        said: BranchEvent = {"event": "branch", "index": event.index, "seed": event.seed}
+        if event.resumed:
+            said["resumed"] = True
+        if event.origin is not None and event.token is not None:
+            said["from"] = {"branch": event.origin, "token": event.token}
+            said["text"] = event.text
+        return sse(said)
+
+    def resting(self, event: Resting) -> bytes:
+        rest: RestEvent = {"event": "rest", "seconds": event.seconds, "usage": usage([event.done])}
+        return sse(rest)
+
     def choosing(self, done: int, of: int) -> bytes:
         said: ProgressEvent = {"event": "progress", "done": done, "of": of}
         return sse(said)
 
     def end(self, done: list[Done]) -> bytes:
         """Render usage and timings, even if every branch failed: each branch's failure has been rendered."""
-        count = len(self._command.branches)
+        count = len(self._heads) if self._of is None else len(self._specs)
         said: DoneEvent = {"event": "done", "count": count, "usage": usage(done), "timings": timings(done)}
         if self._of is not None:
             said["seeds"] = [branch.seed for branch in self._specs]
@@ -102,6 +137,61 @@ class SRBRenderer(Renderer):
 
     def failed(self, error: SRBError) -> bytes:
         return sse(_error(error))
+
+
+class AttachedRenderer(SRBRenderer):
+    """Events of the srb dialect for a reader that joins a running request: first a snapshot, then all later events."""
+
+    def __init__(self, call: Call, return_tokens: bool = False) -> None:
+        Renderer.__init__(self, call)
+        self._of = None
+        self._snapshot = call.mailbox.snapshot
+        self._return_tokens = return_tokens
+        self._heads = [_head(index) for index in range(len(self._snapshot["branches"]))]
+        self._specs = [BranchSpec(branch["seed"]) for branch in self._snapshot["branches"]]
+
+    def start(self) -> bytes:
+        snapshot: SnapshotEvent = {"event": "snapshot", **describe(self._snapshot)}
+        if not self._return_tokens:
+            for branch in snapshot["branches"]:
+                branch.pop("tokens", None)
+        return sse(snapshot)
+
+    def prompt(self, event: PromptEvent) -> bytes:
+        return b""
+
+
+def describe(said: dict[str, Any]) -> RequestDescription:
+    """Return the description of a request, from the engine's (see engine/steering.py)."""
+    return {
+        "id": said["id"],
+        "state": said["state"],
+        "age": round(said["age"], 3),
+        "prompt_tokens": said["prompt_tokens"],
+        "linger": said["linger"],
+        "branches": [describe_branch(branch) for branch in said["branches"]],
+    }
+
+
+def describe_branch(said: dict[str, Any]) -> BranchDescription:
+    """Return the description of a branch, from the engine's."""
+    branch: dict[str, Any] = {
+        name: said[name]
+        for name in ("index", "seed", "state", "length", "max_tokens", "text", "tokens")
+        if name in said
+    }
+    if "origin" in said:
+        branch["from"] = {"branch": said["origin"], "token": said["token"]}
+    if "ended" in said:
+        ended = BranchEnded(**said["ended"])
+        branch |= ending(ended)
+        if error := error_of(ended):
+            branch["error"] = {"code": error.code, "message": error.message}
+    return cast(BranchDescription, branch)
+
+
+def _head(index: int) -> bytes:
+    return b'data: {"event":"stream","index":%d,"text":' % index
 
 
 def completion(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -39,6 +40,7 @@ def answer(body: dict[str, Any]) -> Response:
     stream = asked.stream is not False
     commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens)
     echo = echoes[0] if echoes else None
+    commands = [replace(command, can_grow=asked.best_of is None) for command in commands]
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         if not stream:
             return _complete(call, asked, echo)

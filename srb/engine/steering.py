@@ -1,0 +1,279 @@
+"""Steering: controls of a request while it runs or rests. Branches are described, added, forked and changed.
+
+A fork begins with a part of its origin's text. It gets this text as tokens, like `append`, so the prefix tree
+shares its KV, and its sampler has the past that a new request with the same text would have.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from srb.engine.branch_specs import MAX_SEED, check_branches
+from srb.engine.model import Model, Sampler
+from srb.engine.preparing import Preparer
+from srb.engine.request import Branch, BranchState, Request, finder_of
+from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
+from srb.protocol import AddBranches, BranchSpec, ChangeBranch
+from srb.sampling_params import with_penalties
+
+MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
+
+
+@dataclass(slots=True)
+class ForkPoint:
+    """The place in a branch where another one begins: its tokens up to there, and their text."""
+
+    tokens: list[int]
+    text: str
+    origin: Branch
+
+
+@dataclass(slots=True)
+class Draft:
+    """A branch that is to be added: its sampler is built, its index and request are not known yet."""
+
+    spec: BranchSpec
+    sampler: Sampler
+    has_own_seed: bool
+    given: list[int]
+    num_hidden: int
+    grammar_from: int
+    text: str  # of the given tokens that readers see
+
+
+@dataclass(slots=True)
+class Growth:
+    """An AddBranches command whose samplers are built. The caller must submit or close it."""
+
+    request_id: str
+    command: AddBranches
+    drafts: list[Draft]
+    point: ForkPoint | None
+
+    def close(self) -> None:
+        for draft in self.drafts:
+            draft.sampler.close()
+
+
+class Steering:
+    """Prepares the controls of requests, and applies them."""
+
+    def __init__(self, model: Model, preparer: Preparer, clock: Callable[[], float]) -> None:
+        self._model = model
+        self._preparer = preparer
+        self._clock = clock
+
+    # ---- any thread
+
+    def growth(self, command: AddBranches, request: Request) -> Growth:
+        """Return the branches to add, with their samplers. Raise InvalidRequest, NotFound, Conflict or ContextExceeded."""
+        _check_can_grow(request)
+        if not command.branches:
+            raise bad_field("count", "should be at least 1")
+        point, base = None, request.base
+        if command.origin is not None:
+            source = branch_of(request, command.origin)
+            point, base = self._fork_point(source, command.token, command.character), source.spec
+        drafts: list[Draft] = []
+        try:
+            for entry in command.branches:
+                drafts.append(self._draft(request, base, entry, point, len(request.branches) + len(drafts)))
+        except BaseException:
+            for draft in drafts:
+                draft.sampler.close()
+            raise
+        return Growth(command.request_id, command, drafts, point)
+
+    def _draft(self, request: Request, base: BranchSpec, entry: Any, point: ForkPoint | None, index: int) -> Draft:
+        seed, append, changes, sampling_changes = entry
+        has_own_seed = seed is not None
+        spec = _changed(base, changes, sampling_changes)
+        spec = replace(spec, seed=seed if has_own_seed else next_seed(request, index), append=append)
+        check_branches([spec])
+        added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
+        given = [*(point.tokens if point else ()), *added]
+        self._preparer.check_fits(len(request.prefix.tokens) + len(given))
+        same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
+        grammar_from = point.origin.grammar_from if point and same_grammar else len(given)
+        sampler = self._preparer.sampler(spec, request.prefix.tokens, given, given[grammar_from:])
+        if point is None:
+            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "")
+        text = point.text + _text(self._model, added)[0]
+        return Draft(spec, sampler, has_own_seed, given, point.origin.num_hidden, grammar_from, text)
+
+    def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
+        """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""
+        if source.num_shifted:
+            raise Conflict("the branch has shifted its context, so it cannot be forked", state=state_of(source))
+        num_readable, shown = source.num_readable, "".join(source.shown)
+        hidden, own = source.tokens[: source.num_hidden], source.tokens[source.num_hidden :][:num_readable]
+        if token is not None and not 0 <= token <= len(own):
+            raise bad_field("from", f"branch {source.index} has {len(own)} tokens so far, so there is no token {token}")
+        if character is not None and not 0 <= character <= len(shown):
+            problem = f"branch {source.index} has {len(shown)} characters so far, so there is no character {character}"
+            raise bad_field("from", problem)
+        if token is not None:
+            text, is_whole = _text(self._model, own[:token])
+            if not is_whole:
+                raise bad_field("from", f"token {token} of branch {source.index} ends inside a character")
+            if len(text) <= len(shown):
+                return ForkPoint(hidden + own[:token], text, source)
+        at = len(shown) if character is None else character
+        count, length = _tokens_before(self._model, own, at)
+        rest = self._preparer.tokenize([shown[length:at]], False, False, "from") if length < at else []
+        return ForkPoint(hidden + own[:count] + rest, shown[:at], source)
+
+    # ---- the decode thread
+
+    def grow(self, request: Request, growth: Growth) -> list[Branch]:
+        """Add the prepared branches to their request; return them. Raise InvalidRequest or Conflict, which adds none."""
+        _check_can_grow(request)
+        command, drafts = growth.command, growth.drafts
+        active = sum(branch.state is not BranchState.ENDED for branch in request.branches)
+        if command.max_running and active + len(drafts) > command.max_running:
+            problem = f"{active} branches run already; at most {command.max_running} may run at once (max_n)"
+            raise bad_field("count", problem)
+        if len(request.branches) + len(drafts) > MAX_BRANCHES:
+            raise bad_field("count", f"a request may have {MAX_BRANCHES} branches in its whole life")
+        _check_tokens(request, command.max_tokens, [draft.spec.max_tokens for draft in drafts])
+        first = len(request.branches)
+        for index, draft in enumerate(drafts, first):
+            spec, sampler = draft.spec, draft.sampler
+            seed = spec.seed if draft.has_own_seed else next_seed(request, index)
+            if seed != spec.seed:  # other branches were added meanwhile
+                spec, sampler = replace(spec, seed=seed), sampler.clone(seed, spec.min_tokens)
+                draft.sampler.close()
+            branch = Branch(request, index, spec, sampler, draft.given)
+            branch.num_hidden, branch.grammar_from = draft.num_hidden, draft.grammar_from
+            if growth.point:
+                branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
+                branch.shown = [draft.text] if draft.text else []
+            request.branches.append(branch)
+        return request.branches[first:]
+
+    def change(self, branch: Branch, command: ChangeBranch) -> None:
+        """Give a branch more tokens or other rules. Raise InvalidRequest, or Conflict if it has ended otherwise."""
+        if branch.state is BranchState.ENDED and not branch.can_resume:
+            raise Conflict(f"branch {branch.index} has ended and cannot go on", state=state_of(branch))
+        if command.more < 0:
+            raise bad_field("max_tokens", f"should be at least 0, not {command.more}")
+        if branch.state is BranchState.ENDED and not command.more:
+            problem = "has ended by its limit; give it max_tokens more"
+            raise Conflict(f"branch {branch.index} {problem}", state=state_of(branch))
+        spec = _changed(branch.spec, command.changes, ())
+        if command.more:
+            limit = spec.max_tokens if spec.max_tokens >= 0 and branch.state is not BranchState.ENDED else branch.length
+            spec = replace(spec, max_tokens=limit + command.more)
+        check_branches([spec])
+        _check_tokens(branch.request, command.max_tokens, [spec.max_tokens], instead_of=branch)
+        branch.spec = spec
+        if command.changes:
+            branch.text.change_ends(spec.stop, finder_of(spec))
+
+    def describe(self, request: Request, texts: bool = True) -> dict[str, Any]:
+        """Return id, state (queued, running or resting), age in seconds, prompt_tokens, linger, and branches."""
+        return {
+            "id": request.request_id,
+            "state": _state_of_request(request),
+            "age": self._clock() - request.arrived_at,
+            "prompt_tokens": request.num_prompt,
+            "linger": request.linger,
+            "branches": [describe_branch(branch, texts) for branch in request.branches],
+        }
+
+
+def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
+    """Return index, seed, state (waiting, running or ended), length and max_tokens of a branch.
+
+    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields; with `text` its text so far.
+    """
+    said: dict[str, Any] = {
+        "index": branch.index,
+        "seed": branch.spec.seed,
+        "state": state_of(branch),
+        "length": branch.length,
+        "max_tokens": branch.spec.max_tokens,
+    }
+    if branch.origin is not None:
+        said["origin"], said["token"] = branch.origin
+    if branch.ended is not None:
+        said["ended"] = asdict(branch.ended)
+    if text:
+        said["text"] = "".join(branch.shown)
+        said["tokens"] = branch.tokens[branch.num_hidden :][: branch.num_readable]
+    return said
+
+
+def state_of(branch: Branch) -> str:
+    return branch.state.name.lower()
+
+
+def branch_of(request: Request, index: int) -> Branch:
+    """Return a request's branch by its index. Raise NotFound."""
+    if not 0 <= index < len(request.branches):
+        raise NotFound(f"the request has no branch {index}; it has {len(request.branches)}, from 0 on")
+    return request.branches[index]
+
+
+def next_seed(request: Request, index: int) -> int:
+    """Return the seed of the branch with this index, if it has none of its own."""
+    return (request.base.seed + index) % (MAX_SEED + 1)
+
+
+def _check_can_grow(request: Request) -> None:
+    if not request.can_grow:
+        raise Conflict("branches can be added to requests of the srb dialect only", state=_state_of_request(request))
+    if request.shift is not None:
+        raise Conflict("a request that may shift its context has one branch", state=_state_of_request(request))
+
+
+def _check_tokens(request: Request, limit: int, new: Sequence[int], instead_of: Branch | None = None) -> None:
+    """Raise InvalidRequest if the branches together may get more than `limit` tokens; 0: no limit."""
+    if not limit:
+        return
+    ended = BranchState.ENDED
+    others = (branch for branch in request.branches if branch is not instead_of)
+    counts = [branch.length if branch.state is ended else branch.spec.max_tokens for branch in others]
+    if any(count < 0 for count in new) or sum(counts) + sum(new) > limit:
+        raise bad_field("max_tokens", f"the branches of a request may have {limit} tokens together")
+
+
+def _changed(base: BranchSpec, changes: Any, sampling_changes: Any) -> BranchSpec:
+    try:
+        sampling = with_penalties(replace(base.sampling, **dict(sampling_changes)))
+        return replace(base, **dict(changes), sampling=sampling)
+    except TypeError as error:
+        raise InvalidRequest(f"a branch has no such field: {error}") from None
+
+
+def _grammar(spec: BranchSpec) -> tuple[str, str]:
+    return spec.sampling.grammar, spec.sampling.json_schema
+
+
+def _state_of_request(request: Request) -> str:
+    if request.rests_since is not None:
+        return "resting"
+    return "queued" if request.is_queued else "running"
+
+
+def _text(model: Model, tokens: Sequence[int]) -> tuple[str, bool]:
+    """Return the text of tokens without an incomplete character at the end, and whether there is none."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(b"".join(map(model.piece, tokens)))
+    return text, not decoder.getstate()[0]
+
+
+def _tokens_before(model: Model, tokens: Sequence[int], at: int) -> tuple[int, int]:
+    """Return how many tokens have whole characters before character `at`, as many as possible, and their length."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    best, length = (0, 0), 0
+    for count, token in enumerate(tokens, 1):
+        length += len(decoder.decode(model.piece(token)))
+        if length > at:
+            break
+        if not decoder.getstate()[0]:
+            best = count, length
+    return best

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.tree import PROMPT, TimedEngine
+from srb.engine.tree.host import MAX_LOGITS
 from srb.engine.tree.residency import PARK_TOKENS
 
 
@@ -20,7 +21,10 @@ def test_a_story_of_ten_thousand_turns_goes_on(n: int, cache_cells: int) -> None
     before = desk.engine.stats()["prompt_tokens_total"]
     desk.ask(text, n, 2)
     assert desk.engine.stats()["prompt_tokens_total"] - before <= 2  # the branch's last token and the writer's word
-    assert desk.path_length(text) < len(text) / (PARK_TOKENS / 4) + 200
+    parked = (
+        len(text) / (PARK_TOKENS / 4) if not cache_cells else 0
+    )  # parked in short nodes, which merge once they are back
+    assert desk.path_length(text) < MAX_LOGITS + 40 + parked
 
 
 def test_a_story_can_go_back_to_each_of_its_turns() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.model import Logits
+from srb.engine.tokens import tokens_of
 from srb.engine.tree.match import Match
 from srb.protocol import BranchSpec, Delta, Event, Generate, SamplingParams
 
@@ -77,7 +78,7 @@ class TimedEngine:
 
     def match(self, prompt: list[int]) -> Match:
         tree = self.engine._tree
-        return tree.match(prompt, tree.root(()))
+        return tree.match(tokens_of(prompt), tree.root(()))
 
     def path_length(self, prompt: list[int]) -> int:
         """Return the number of nodes on the path of a cached text."""

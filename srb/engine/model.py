@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.tokens import Tokens
 from srb.errors import SRBError
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -169,7 +170,7 @@ class Model(Protocol):
 class SavedState:
     """A prompt's tokens, their KV, and the logits of the last one."""
 
-    tokens: list[int]
+    tokens: Tokens
     blob: Blob
     logits: Logits
     lora: LoraScales = ()  # scales it was computed with
@@ -182,7 +183,7 @@ class StateStore(Protocol):
     def is_busy(self) -> bool: ...  # too much waits to be written, so nothing more is accepted
     def load(self, name: str) -> SavedState | None: ...  # None if there is no file, or none that can be used
     def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
-    def holds(self, name: str, tokens: Sequence[int], lora: LoraScales) -> bool: ...  # whether the state is this text
+    def holds(self, name: str, tokens: Tokens, lora: LoraScales) -> bool: ...  # whether the state is this text
 
     # `on_saved` is called from any thread, with None when the state is safe, or with the error. Without `on_saved` the
     # state was saved automatically, and the store may remove it to make room.

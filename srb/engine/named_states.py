@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from srb.engine.model import LoraScales, SavedState, StateStore
 from srb.engine.request import Request
+from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
@@ -45,7 +46,7 @@ class NamedStates:
         known = self._tree.match(saved.tokens, root).length
         if len(saved.blob) > self._residency.cache_bytes or known >= len(saved.tokens) - 1:
             return
-        node = Node(root, list(saved.tokens), NodeState.PARKED)
+        node = Node(root, saved.tokens[:], NodeState.PARKED)
         node.logits = saved.logits if len(saved.logits) else None
         self._residency.insert_parked(node, saved.blob)
 
@@ -57,7 +58,7 @@ class NamedStates:
         return self._store is not None
 
     def save(
-        self, name: str, tokens: Sequence[int], lora: LoraScales, on_saved: Callable[[SRBError | None], None]
+        self, name: str, tokens: Tokens, lora: LoraScales, on_saved: Callable[[SRBError | None], None]
     ) -> SavedState | None:
         """Name and store the part of a text that the tree holds; return None if that is empty or cannot be copied.
 
@@ -72,7 +73,7 @@ class NamedStates:
             if blob is None:
                 return None
             logits = at.logits if at.logits is not None else np.empty(0, np.float32)
-            state = SavedState(list(tokens[: at.end]), blob, logits, lora)
+            state = SavedState(tokens[: at.end], blob, logits, lora)
             self._residency.host.set_name(name, at)  # while it is pinned: a node without pins and names may be merged
         finally:
             self._residency.unpin(at)
@@ -88,18 +89,21 @@ class NamedStates:
         """Whether memory has a text of this name. Safe from any thread; may be outdated on return."""
         return self._residency.host.named(name) is not None
 
-    def find(self, name: str) -> tuple[list[int], LoraScales] | None:
+    def find(self, name: str) -> tuple[Tokens, LoraScales] | None:
         """Return the tokens of a named state and the LoRA scales they were computed with, or None."""
         node = self._residency.host.named(name)
         if node is None:
             return None
-        return [token for each in node.path() for token in each.tokens], self._tree.scales(node.root)
+        tokens = tokens_of(())
+        for each in node.path():
+            tokens += each.tokens
+        return tokens, self._tree.scales(node.root)
 
-    def cached_length(self, tokens: Sequence[int], lora: LoraScales) -> int:
+    def cached_length(self, tokens: Tokens, lora: LoraScales) -> int:
         """Return how many tokens of a text the tree holds."""
         return self._match(tokens, lora).length
 
-    def evict(self, tokens: Sequence[int], lora: LoraScales) -> int:
+    def evict(self, tokens: Tokens, lora: LoraScales) -> int:
         """Evict the part of a text that no other text or request needs; return the number of evicted tokens."""
         match, count = self._match(tokens, lora), 0
         node = match.node
@@ -111,5 +115,5 @@ class NamedStates:
             node = parent
         return count
 
-    def _match(self, tokens: Sequence[int], lora: LoraScales) -> Match:
-        return self._tree.match([*tokens, -1], self._tree.root(lora))  # −1 stands for a next token
+    def _match(self, tokens: Tokens, lora: LoraScales) -> Match:
+        return self._tree.match(tokens + tokens_of((-1,)), self._tree.root(lora))  # −1 stands for a next token

@@ -17,6 +17,7 @@ from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.state_actions import StateJob, check_action
+from srb.engine.tokens import tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
@@ -95,7 +96,8 @@ class Preparer:
         _check_breakers(command.branches)
         self._check_windows(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
-        return Request(command, prompt, samplers, saved if saved and saved.lora == lora else None, lora, given)
+        saved = saved if saved and saved.lora == lora else None
+        return Request(command, tokens_of(prompt), samplers, saved, lora, given)
 
     def _given(self, specs: Sequence[BranchSpec], num_prompt: int) -> list[list[int]]:
         """Return the tokens of each branch's `append`. Raise InvalidRequest or ContextExceeded."""

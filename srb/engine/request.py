@@ -8,6 +8,7 @@ from enum import Enum, auto
 from srb.engine.boundaries import Finder, finder
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.text import BranchText
+from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
 from srb.protocol import BranchEnded, BranchSpec, FinishReason, Generate
@@ -38,7 +39,7 @@ class Prefix:
 
     start = 0
 
-    def __init__(self, request: Request, tokens: list[int]) -> None:
+    def __init__(self, request: Request, tokens: Tokens) -> None:
         self.request = request
         self.tokens = tokens
         self.node: Node | None = None  # the tree's node at the prompt's end; None until the request begins
@@ -106,7 +107,7 @@ class Branch:
     ) -> None:
         self.request = request
         self.start = len(request.prefix.tokens)  # position of tokens[0]
-        self.tokens = list(given)
+        self.tokens = tokens_of(given)
         self.num_given = len(given)
         self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
@@ -182,7 +183,7 @@ class Request:
     def __init__(
         self,
         command: Generate,
-        prompt: list[int],
+        prompt: Tokens,
         samplers: Iterable[Sampler],
         saved: SavedState | None = None,
         lora: LoraScales = (),
@@ -253,14 +254,14 @@ class Request:
         [branch] = self.branches
         assert self.shift is not None
         assert self.prefix.node is None
-        tokens = [*self.prefix.tokens, *branch.tokens]
+        tokens = self.prefix.tokens + branch.tokens
         n_keep = self.num_prompt + branch.num_given if self.shift.n_keep < 0 else self.shift.n_keep + n_special
         n_keep = max(0, min(n_keep, len(tokens) - 4))
         n_left = len(tokens) - n_keep
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
         self.prefix.logits = None
-        branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), []
+        branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), tokens_of(())
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
 
@@ -278,7 +279,7 @@ class Request:
         for branch in self.branches:
             branch.sampler.close()
         self.branches = []
-        self.prefix.tokens, self.prefix.logits, self.saved = [], None, None
+        self.prefix.tokens, self.prefix.logits, self.saved = tokens_of(()), None, None
 
     def __repr__(self) -> str:
         return f"<request {self.request_id} {self.prefix!r} {self.branches!r}>"

@@ -10,6 +10,7 @@ from srb.engine.model import LoraScales, SavedState
 from srb.engine.named_states import NamedStates
 from srb.engine.request import Branch
 from srb.engine.slots import Slots
+from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import InvalidRequest, SRBError, bad_field
 from srb.protocol import Event, Rejected, Reply
 
@@ -32,18 +33,18 @@ class StateJob:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of an ended branch: prompt and continuation. The lists are the branch's own, not copies."""
+    """The text of an ended branch: prompt and continuation. The arrays are the branch's own, not copies."""
 
-    prompt: list[int]
-    added: list[int]
+    prompt: Tokens
+    added: Tokens
     lora: LoraScales
 
     @property
-    def tokens(self) -> list[int]:
-        return [*self.prompt, *self.added]
+    def tokens(self) -> Tokens:
+        return self.prompt + self.added
 
 
-_NOTHING = _Text([], [], ())
+_NOTHING = _Text(tokens_of(()), tokens_of(()), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class StateActions:
         if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = found
-        self._texts[job.slot] = _Text(tokens, [], lora)
+        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora)
         self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 

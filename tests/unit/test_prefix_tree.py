@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.tokens import tokens_of
+from srb.engine.tree.host import MAX_LOGITS
 from srb.engine.tree.match import CROWD, common_length
+from srb.engine.tree.residency import PARK_TOKENS
 from srb.protocol import Done
 from tests.engine_helpers import Driver, Outcome, parked_bytes, solo
 
@@ -139,6 +142,35 @@ def test_parking_a_long_text_takes_many_steps_of_bounded_work() -> None:
     assert most <= 512
 
 
+@pytest.mark.parametrize("cache_bytes", [0, 10**6])
+def test_cells_that_are_needed_take_the_end_of_a_long_text_not_all_of_it(cache_bytes: int) -> None:
+    driver = Driver(FakeModel(n_ctx=4096, n_batch=4096, n_ubatch=4096), cache_bytes=cache_bytes)
+    driver.submit([7, 8, 9] * 1000, max_tokens=1)
+    driver.run()
+    driver.submit([4, 5, 6] * 400, max_tokens=1)
+    driver.run()
+    before = computed(driver)
+    driver.submit([7, 8, 9] * 900, max_tokens=1)
+    driver.run()
+    assert computed(driver) - before == 1
+
+
+def test_nodes_of_a_continued_text_merge_into_few_long_ones() -> None:
+    driver = Driver(FakeModel(n_ctx=20_000, n_batch=4096, n_ubatch=4096))
+    tokens = [7] * 20
+    for turn in range(500):
+        request = driver.submit(tokens, n=2, seed=turn, max_tokens=10, ignore_eos=True)
+        while driver.engine.has_work:  # `run` checks all of the tree after every step
+            driver.outcomes[request].events += driver.engine.step()
+        tokens = [*tokens, *[11, 12, 13 + turn % 9]]
+    driver.engine.check_invariants()
+    tree = driver.engine._tree
+    path = tree.match(tokens_of([*tokens, 5]), tree.root(())).node.path()
+    assert sum(len(node.tokens) for node in path) >= 20 + 3 * 499
+    assert len(path) <= MAX_LOGITS + 10
+    assert max(len(node.tokens) for node in path) > 2 * PARK_TOKENS
+
+
 def test_without_host_memory_the_least_recently_used_node_is_evicted() -> None:
     driver = Driver(cache_cells=40, cache_bytes=0)
     for prompt in ("a fox", PROMPT):
@@ -194,7 +226,7 @@ def test_memory_that_cannot_be_cut_is_reused_at_exact_ends() -> None:
     ],
 )
 def test_common_length(a: list[int], b: list[int], offset: int, length: int) -> None:
-    assert common_length(a, b, offset) == length
+    assert common_length(tokens_of(a), tokens_of(b), offset) == length
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -61,7 +61,7 @@ def test_a_text_without_a_beginning_begins_with_bos_though_the_vocabulary_puts_i
 ) -> None:
     monkeypatch.setattr(model, "tokenize", lambda *_: [])
     request = Preparer(model, None).request(Generate("a", ("",), (BranchSpec(1),)))
-    assert request.prefix.tokens == [model.bos_id] == [0]
+    assert list(request.prefix.tokens) == [model.bos_id] == [0]
     request.close()
 
 

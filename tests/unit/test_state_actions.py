@@ -175,7 +175,7 @@ def test_row_44_a_failed_save_is_reported_and_the_name_keeps_its_older_text(
     assert {path.name for path in (tmp_path / "states").iterdir()} == {"x.srbstate", "z.srbstate"}
     z = StateFolder(tmp_path / "states", "model-a").load("z")
     assert z is not None
-    assert z.tokens == [*FakeModel().tokenize(PROMPT, True, True), *texts[0]][:-1]
+    assert list(z.tokens) == [*FakeModel().tokenize(PROMPT, True, True), *texts[0]][:-1]
 
 
 def test_a_save_waits_for_the_disk_and_nothing_waits_for_the_save(

@@ -24,6 +24,7 @@ from srb.engine.model import SavedState
 from srb.engine.process import state_folder
 from srb.engine.process.state_file import StateError, header_of, model_fingerprint, read_state, write_state
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
 from srb.protocol import BranchSpec, Done, Generate, SetAdapters, StateAction
 from tests.engine_helpers import parked_bytes, solo
@@ -107,7 +108,7 @@ def test_a_state_of_another_prompt_is_replaced(folder: StateFolder, tmp_path: Pa
     folder.close()
     state = StateFolder(tmp_path / "states", "model-a").load("x")
     assert state is not None
-    assert state.tokens == FakeModel().tokenize("a fox", True, True)
+    assert list(state.tokens) == FakeModel().tokenize("a fox", True, True)
 
 
 def test_a_named_prompt_is_the_last_to_be_dropped() -> None:
@@ -139,7 +140,7 @@ def test_the_fingerprint_tells_models_and_cell_types_apart(tmp_path: Path) -> No
 @pytest.mark.parametrize("sizes", [(3, 7, 100), (2, 0, 0), (1, 0, 5)])
 def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> None:
     tokens, logits, blob = (np.arange(size) for size in sizes)
-    state = SavedState(tokens.tolist(), blob.astype(np.uint8), logits.astype(np.float32), (0.5, 1.0))
+    state = SavedState(tokens_of(tokens.tolist()), blob.astype(np.uint8), logits.astype(np.float32), (0.5, 1.0))
     file, header = io.BytesIO(), header_of(state, "m")
     write_state(file, header, state)
     data = file.getvalue()
@@ -157,7 +158,7 @@ def test_a_changed_or_truncated_file_is_refused(sizes: tuple[int, int, int]) -> 
 
 @pytest.mark.parametrize("counts", [{"tokens": -1, "bytes": 4}, {"logits": 1.0}, {"bytes": "0"}, {"tokens": True}])
 def test_a_header_that_lies_about_sizes_is_refused(counts: dict[str, Any]) -> None:
-    state = SavedState([], np.empty(0, np.uint8), np.empty(0, np.float32))
+    state = SavedState(tokens_of(()), np.empty(0, np.uint8), np.empty(0, np.float32))
     header = orjson.loads(header_of(state, "m")[12:]) | counts
     packed = orjson.dumps(header)
     with pytest.raises(StateError, match="header is damaged"):
@@ -211,7 +212,7 @@ def test_a_state_is_written_again_only_with_another_text(
     folder.close()
     last = StateFolder(tmp_path / "states", "model-a").load("x")
     assert last is not None
-    assert last.tokens == FakeModel().tokenize(PROMPT, True, True)
+    assert list(last.tokens) == FakeModel().tokenize(PROMPT, True, True)
 
 
 def test_a_state_that_could_not_be_written_is_tried_again(
@@ -240,7 +241,7 @@ def fail_with(number: int) -> Callable[..., Any]:
 
 
 def a_state(size: int = 1000, token: int = 5) -> SavedState:
-    return SavedState([token] * 9, np.full(size, token, np.uint8), np.ones(4, np.float32))
+    return SavedState(tokens_of([token] * 9), np.full(size, token, np.uint8), np.ones(4, np.float32))
 
 
 def save(folder: StateFolder, name: str, state: SavedState) -> SRBError | None:
@@ -306,9 +307,9 @@ def test_row_44_a_save_that_fails_says_why_and_the_older_file_is_whole(
     assert error.message == f"The state x was not saved: {reason}; an older one of its name is unchanged"
     assert names(tmp_path) == {"x.srbstate"}
     assert folder.load("x") is not None
-    assert folder.load("x").tokens == [1] * 9  # type: ignore[union-attr]
+    assert folder.load("x").tokens == tokens_of([1] * 9)  # type: ignore[union-attr]
     assert save(folder, "x", a_state(token=3)) is None
-    assert folder.load("x").tokens == [3] * 9  # type: ignore[union-attr]
+    assert folder.load("x").tokens == tokens_of([3] * 9)  # type: ignore[union-attr]
 
 
 def test_row_44_a_file_beyond_the_processs_file_size_limit_is_no_state(folder: StateFolder, tmp_path: Path) -> None:
@@ -382,7 +383,7 @@ def test_only_the_last_waiting_state_of_a_name_is_written(folder: StateFolder, t
     folder.close()
     assert told == [None]
     assert names(tmp_path) == {"first.srbstate", "x.srbstate", "y.srbstate"}
-    assert folder.load("x").tokens == [2] * 9  # type: ignore[union-attr]
+    assert folder.load("x").tokens == tokens_of([2] * 9)  # type: ignore[union-attr]
 
 
 def test_the_bytes_that_wait_to_be_written_are_limited(
@@ -505,7 +506,7 @@ def test_random_saves_keep_every_confirmed_state_within_the_limit(
         for name, last in confirmed.items():
             read = folder.load(name)
             assert read is not None
-            assert read.tokens == [last] * 9
+            assert read.tokens == tokens_of([last] * 9)
     folder.close()
     assert confirmed
     assert sum(path.stat().st_size for path in (tmp_path / "states").iterdir()) <= 60_000

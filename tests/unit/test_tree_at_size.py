@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.tree import PROMPT, TimedEngine
+from srb.engine.tree.host import MAX_LOGITS
 from srb.engine.tree.residency import PARK_TOKENS
 
 
@@ -20,7 +21,10 @@ def test_a_story_of_ten_thousand_turns_goes_on(n: int, cache_cells: int) -> None
     before = desk.engine.stats()["prompt_tokens_total"]
     desk.ask(text, n, 2)
     assert desk.engine.stats()["prompt_tokens_total"] - before <= 2  # the branch's last token and the writer's word
-    assert desk.path_length(text) < len(text) / (PARK_TOKENS / 4) + 200
+    parked = (
+        len(text) / (PARK_TOKENS / 4) if not cache_cells else 0
+    )  # parked in short nodes, which merge once they are back
+    assert desk.path_length(text) < MAX_LOGITS + 40 + parked
 
 
 def test_a_story_can_go_back_to_each_of_its_turns() -> None:
@@ -48,7 +52,7 @@ def test_a_prompt_of_five_hundred_thousand_tokens_is_kept_and_found(cache_cells:
 
 
 def test_very_many_nodes_are_kept_in_order_and_forgotten_one_by_one() -> None:
-    desk = TimedEngine(cache_bytes=7 * 10**7)
+    desk = TimedEngine(cache_bytes=6 * 10**7)
     desk.fill(50_000)
     desk.engine.check_invariants()
     stats = desk.engine.stats()
@@ -56,5 +60,5 @@ def test_very_many_nodes_are_kept_in_order_and_forgotten_one_by_one() -> None:
     while desk.engine.stats()["nodes_dropped_total"] < 1000:
         desk.ask([*PROMPT, *([400 + desk.nodes % 4000] * 3)], 64)
     stats = desk.engine.stats()
-    assert stats["tree_parked_bytes"] <= 7 * 10**7
+    assert stats["tree_parked_bytes"] <= 6 * 10**7
     desk.engine.check_invariants()

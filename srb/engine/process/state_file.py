@@ -17,6 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from srb.engine.model import SavedState
+from srb.engine.tokens import tokens_of
 
 MAGIC = b"SRBSTATE"
 VERSION = 1
@@ -107,7 +108,7 @@ def read_state(file: BinaryIO, fingerprint: str) -> SavedState:
         raise damaged  # another process has truncated it since
     if _checksum(iter(parts)) != header["checksum"]:
         raise damaged
-    return SavedState(tokens.tolist(), blob, logits, header["lora"])
+    return SavedState(tokens_of(tokens.tolist()), blob, logits, header["lora"])
 
 
 def _parts(state: SavedState) -> Iterator[Bytes]:

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from srb.engine.model import LoraScales, SavedState
 from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, write_state
+from srb.engine.tokens import Tokens
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
 
 log = logging.getLogger("srb.states")
@@ -106,7 +107,7 @@ class StateFolder:
         except OSError as error:
             log.warning("cannot update the time of state %s: %s", name, error)
 
-    def holds(self, name: str, tokens: Sequence[int], lora: LoraScales) -> bool:
+    def holds(self, name: str, tokens: Tokens, lora: LoraScales) -> bool:
         """Whether the file of a name has, or will have, this text. False if that is unknown without reading it."""
         with self._changed:
             known = self._texts.get(name)
@@ -251,7 +252,7 @@ class StateFolder:
         return self._folder / f"{name}{_SUFFIX}"
 
 
-def _text(tokens: Sequence[int], lora: LoraScales) -> bytes:
+def _text(tokens: Tokens, lora: LoraScales) -> bytes:
     """Return a hash of a text and its LoRA scales."""
     digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
     digest.update(np.asarray(tokens, np.int32).data)

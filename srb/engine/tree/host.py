@@ -11,7 +11,7 @@ from srb.engine.tree.node import Node, NodeState
 MAX_NAMES = 256
 MAX_LOGITS = 64  # idle nodes that keep their logits; recomputing them costs one decoded token
 NODE_BYTES = 1024  # per parked node: the object, its dicts and lists, its entries in other dicts
-TOKEN_BYTES = 36  # per token of a parked node: a reference and an int
+TOKEN_BYTES = 5  # per token of a parked node: 4, and the spare room of an array that has changed its length
 LOGITS_SHARE = 8  # logits may take 1/8 of the budget
 
 

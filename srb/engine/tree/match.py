@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
+from srb.engine.tokens import Tokens
 from srb.engine.tree.node import Node, NodeState, Siblings
 
 WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
@@ -32,7 +32,7 @@ class Match:
         return self.into.start + self.cut if self.into is not None else self.node.end
 
 
-def longest_match(tokens: Sequence[int], start: Node, usable: int) -> Match:
+def longest_match(tokens: Tokens, start: Node, usable: int) -> Match:
     """Match `tokens`, which follow `start`, with the nodes below `start`; return the longest match.
 
     At most `usable` tokens match, or all of them if the logits of the last one are known. The cost depends on the
@@ -40,13 +40,9 @@ def longest_match(tokens: Sequence[int], start: Node, usable: int) -> Match:
     """
     found, children, done = Match(start), start.children, 0
     while done < len(tokens):
-        siblings = children.get(tokens[done], ())
-        if len(siblings) == 1:  # the common case in a long text
-            [node] = siblings
-            end = done + len(node.tokens)
-            if end <= usable and node.state is not NodeState.COMPUTING and tokens[done:end] == node.tokens:
-                found, children, done = Match(node), node.children, end
-                continue
+        whole, done = _whole_nodes(children, tokens, done, usable)
+        if whole is not None:
+            found, children = Match(whole), whole.children
         child, common = best_child(children, tokens, done)
         if child is None:
             break
@@ -68,6 +64,21 @@ def longest_match(tokens: Sequence[int], start: Node, usable: int) -> Match:
     return found
 
 
+def _whole_nodes(children: Siblings, tokens: Tokens, done: int, usable: int) -> tuple[Node | None, int]:
+    """Follow `tokens[done:]` through nodes without siblings that match whole: most of a long text, so it is quick.
+
+    Return the last of them, None if there is none, and the number of tokens that match up to its end.
+    """
+    last: Node | None = None
+    while done < usable and (siblings := children.get(tokens[done])) is not None and len(siblings) == 1:
+        [node] = siblings
+        end = done + len(node.tokens)
+        if end > usable or node.state is NodeState.COMPUTING or tokens[done:end] != node.tokens:
+            break
+        last, children, done = node, node.children, end
+    return last, done
+
+
 def _part(found: Match, child: Node, cut: int, awaits: Node | None) -> Match:
     """Return the match that ends `cut` tokens into `child`, or `found` if `cut` is 0."""
     if not cut:
@@ -76,7 +87,7 @@ def _part(found: Match, child: Node, cut: int, awaits: Node | None) -> Match:
     return Match(child.parent, child, cut, awaits)
 
 
-def _parted(node: Node, tokens: Sequence[int], done: int, common: int) -> int | None:
+def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
     """Return the position of inner children that match more of `tokens[done:]` than the node does, or None."""
     for shared in range(common, max(0, common - WORTH_SHARING), -1) if node.inner else ():
         children = node.inner.get(node.start + shared)
@@ -85,7 +96,7 @@ def _parted(node: Node, tokens: Sequence[int], done: int, common: int) -> int | 
     return None
 
 
-def best_child(children: Siblings, tokens: Sequence[int], offset: int) -> tuple[Node | None, int]:
+def best_child(children: Siblings, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
     Return (None, 0) if no child shares enough tokens to be worth sharing.
@@ -100,7 +111,7 @@ def best_child(children: Siblings, tokens: Sequence[int], offset: int) -> tuple[
     return best, most
 
 
-def common_length(a: Sequence[int], b: Sequence[int], offset: int) -> int:
+def common_length(a: Tokens, b: Tokens, offset: int) -> int:
     """Return the length of the longest common prefix of `a` and `b[offset:]`."""
     most = min(len(a), len(b) - offset)
     if most <= 0 or a[0] != b[offset]:
@@ -112,7 +123,7 @@ def common_length(a: Sequence[int], b: Sequence[int], offset: int) -> int:
     return most
 
 
-def _first_difference(a: Sequence[int], b: Sequence[int], offset: int, low: int, high: int) -> int:
+def _first_difference(a: Tokens, b: Tokens, offset: int, low: int, high: int) -> int:
     """Return the first index at which `a` and `b[offset:]` differ: at or after `low`, and before `high`."""
     while high - low > 1:
         middle = (low + high) // 2

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from srb.engine.model import Blob, Logits
+from srb.engine.tokens import Tokens, tokens_of
 
 
 class NodeState(Enum):
@@ -19,7 +20,7 @@ Siblings = dict[int, list["Node"]]
 
 
 class Node:
-    """A span of tokens at positions `start` … `end`, after its parent's. The list of tokens is the node's own.
+    """A span of tokens at positions `start` … `end`, after its parent's. The array of tokens is the node's own.
 
     Children begin at its end. After short nodes were merged, other children (`inner`) begin within its span. The
     methods of Node alone change the shape of the tree; Residency writes a node's state, sequence and pins.
@@ -33,7 +34,7 @@ class Node:
     def __init__(
         self,
         parent: Node | None,
-        tokens: list[int],
+        tokens: Tokens,
         state: NodeState,
         seq_id: int | None = None,
         num_computed: int | None = None,
@@ -202,7 +203,7 @@ class Node:
             upper.inner[upper.start + upper.num_computed] = upper.children
         for position, children in upper.inner.items():
             self._adopt(position, children, upper)
-        upper.state, upper.tokens = NodeState.EVICTED, []
+        upper.state, upper.tokens = NodeState.EVICTED, tokens_of(())
         upper.children, upper.inner, upper.live_children = {}, {}, {}
         return upper
 

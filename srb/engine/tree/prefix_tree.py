@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from srb.engine.model import Logits, LoraScales, Model
+from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.match import Match, best_child, longest_match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.residency import Residency
@@ -60,14 +61,14 @@ class PrefixTree:
             if len(self._roots) >= MAX_ROOTS:
                 for key in [key for key, root in self._roots.items() if not (root.children or root.is_needed)]:
                     del self._roots[key]
-            self._roots[lora] = Node(None, [], NodeState.RESIDENT)
+            self._roots[lora] = Node(None, tokens_of(()), NodeState.RESIDENT)
         return self._roots[lora]
 
     def scales(self, root: Node) -> LoraScales:
         """Return the LoRA scales of the texts under a root."""
         return next(lora for lora, other in self._roots.items() if other is root)
 
-    def match(self, tokens: Sequence[int], root: Node) -> Match:
+    def match(self, tokens: Tokens, root: Node) -> Match:
         """Match a text with the tree. All of it matches only if the logits of its last token are known."""
         usable = len(tokens) - 1
         if self._partial_reuse:
@@ -86,7 +87,7 @@ class PrefixTree:
 
     # ---- a prompt
 
-    def begin(self, tokens: list[int], lora: LoraScales, keep: bool, match: Match | None) -> Begun:
+    def begin(self, tokens: Tokens, lora: LoraScales, keep: bool, match: Match | None) -> Begun:
         """Begin a prompt: make its `match` resident and insert a node for the remaining tokens.
 
         With `match` None all of the prompt is computed. With `keep` other requests may find the new node. The caller
@@ -143,7 +144,7 @@ class PrefixTree:
 
     # ---- a branch
 
-    def start(self, prompt: Node, tokens: Sequence[int]) -> Lease:
+    def start(self, prompt: Node, tokens: Tokens) -> Lease:
         """Lend a branch a sequence that holds its prompt and the part of its earlier `tokens` that the tree still has.
 
         The last of `tokens` is always left to compute, since its logits are needed.
@@ -162,7 +163,7 @@ class PrefixTree:
         residency.touch(at)
         return Lease(at, residency.lend(at))
 
-    def end(self, lease: Lease, own: list[int], keep: bool) -> None:
+    def end(self, lease: Lease, own: Tokens, keep: bool) -> None:
         """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become a node."""
         base, residency = lease.node, self._residency
         anchor, tokens = base, own
@@ -170,7 +171,7 @@ class PrefixTree:
             keep = keep and residency.make_room(len(base.tokens), 0)
         if not self._partial_reuse or base.is_private:  # no child of its own: the whole span goes below its parent
             assert base.parent is not None
-            anchor, tokens = base.parent, [*base.tokens, *own]
+            anchor, tokens = base.parent, base.tokens + own
         if keep and tokens:
             residency.unpin(self._insert(anchor, tokens, lease.seq_id))
         else:
@@ -178,7 +179,7 @@ class PrefixTree:
         residency.record_branch(-len(own))
         residency.unpin(base)
 
-    def _insert(self, anchor: Node, tokens: list[int], seq_id: int) -> Node:
+    def _insert(self, anchor: Node, tokens: Tokens, seq_id: int) -> Node:
         """Insert `tokens`, computed in `seq_id` after `anchor`; return the node where they end, pinned.
 
         Tokens that the tree already holds are shared, unless their node is being computed or cannot be restored now.
@@ -207,7 +208,7 @@ class PrefixTree:
         residency.insert(node)
         return residency.move_pin(at, node)
 
-    def _child(self, node: Node, tokens: Sequence[int], offset: int) -> tuple[Node | None, int]:
+    def _child(self, node: Node, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
         """Return the child that shares enough of `tokens[offset:]`, and the number of shared tokens."""
         if self._partial_reuse:
             return best_child(node.children, tokens, offset)

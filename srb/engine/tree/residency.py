@@ -20,7 +20,7 @@ from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.whole import Lengths, text_key
 
-MAX_INNER = 512  # children within a node's span; a merge or a split handles all of them at once
+MAX_INNER = 2048  # children within a node's span; a merge or a split handles all of them at once
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
 PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
 
@@ -269,7 +269,7 @@ class Residency:
 
     def park_one(self) -> bool:
         """Park the least recently used idle leaf; return False if nothing is idle."""
-        victim = self._idle.oldest_leaf
+        victim = self._victim()
         if victim is not None:
             self._park(victim)
         return victim is not None
@@ -278,13 +278,18 @@ class Residency:
         """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call."""
         tokens = nodes = 0
         while self.is_over_budget and tokens < PARK_TOKENS and nodes < PARK_NODES:
-            victim = self._idle.oldest_leaf
+            victim = self._victim()
             if victim is None:
                 return
-            if self._partial_reuse and len(victim.tokens) > PARK_TOKENS:
-                self.split(victim, len(victim.tokens) - PARK_TOKENS)
             tokens, nodes = tokens + len(victim.tokens), nodes + 1
             self._park(victim)
+
+    def _victim(self) -> Node | None:
+        """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens."""
+        victim = self._idle.oldest_leaf
+        if victim is not None and self._partial_reuse and len(victim.tokens) > PARK_TOKENS:
+            self.split(victim, len(victim.tokens) - PARK_TOKENS)
+        return victim
 
     def _park(self, node: Node) -> None:
         """Park an idle leaf, or evict it if it does not fit into host memory."""
@@ -359,9 +364,9 @@ class Residency:
     def _absorb_above(self, node: Node) -> None:
         """Merge the nodes above into this one while they are not pinned, end no prompt and have no name.
 
-        A merged node has at most PARK_TOKENS tokens, so a merge costs the same for a text of any length. Texts that
-        part at the upper node's end become inner children. A long story is therefore few nodes, with any number of
-        unused branches beside it.
+        Beyond PARK_TOKENS tokens an upper node waits until this one is at least half as long, so a token or an inner
+        child changes its node as many times as the logarithm of the text's length. Texts that part at the upper node's
+        end become inner children. A long story is therefore few nodes, with any number of unused branches beside it.
         """
         while self._partial_reuse and node.state is NodeState.RESIDENT and not node.is_private:
             upper = node.parent
@@ -369,8 +374,9 @@ class Residency:
             is_plain = upper.state is NodeState.RESIDENT and not (upper.pins or upper.names)
             if not is_plain or upper.logits is not None or upper.parent is None or node.is_inner:
                 return
-            if len(upper.tokens) + len(node.tokens) > PARK_TOKENS or upper.needed_children > node.is_needed:
-                return  # too long, or another child is needed
+            is_short = len(upper.tokens) + len(node.tokens) <= PARK_TOKENS
+            if not (is_short or len(upper.tokens) <= 2 * len(node.tokens)) or upper.needed_children > node.is_needed:
+                return  # too short yet, or another child is needed
             if upper.num_child_keys + node.num_child_keys - len(node.children) > MAX_INNER:
                 return
             assert upper.seq_id is None, f"{upper!r} has a child in the KV store"

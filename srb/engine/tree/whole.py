@@ -6,28 +6,27 @@ it for every i, so a prompt can be looked up at each length that any text has. E
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.tokens import Tokens
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that its powers never vanish
 
 
-def prefix_hashes(tokens: Sequence[int]) -> npt.NDArray[np.uint64]:
+def prefix_hashes(tokens: Tokens) -> npt.NDArray[np.uint64]:
     """Return the hashes of the first 1, 2, … tokens, shape (len(tokens),)."""
-    values = np.frombuffer(array("q", tokens), np.uint64) + np.uint64(2)
+    values = np.asarray(tokens).astype(np.uint64) + np.uint64(2)
     powers = np.full(len(values), _FACTOR, np.uint64)
     return np.cumsum(values * np.cumprod(powers, dtype=np.uint64), dtype=np.uint64)
 
 
-def text_key(tokens: Sequence[int]) -> int:
+def text_key(tokens: Tokens) -> int:
     """Return the hash of a whole text, which is its node's key; 0 for no tokens."""
     return int(prefix_hashes(tokens)[-1]) if tokens else 0
 
@@ -55,7 +54,7 @@ class Lengths:
         return self._sorted[: bisect_right(self._sorted, limit)][::-1]
 
 
-def longest_whole_match(tokens: Sequence[int], root: Node, lengths: Lengths, usable: int) -> Match:
+def longest_whole_match(tokens: Tokens, root: Node, lengths: Lengths, usable: int) -> Match:
     """Match `tokens` with the texts under `root`; return the longest text that `tokens` begin with.
 
     A text longer than `usable` tokens matches only if the logits of its last token are known.
@@ -75,6 +74,6 @@ def longest_whole_match(tokens: Sequence[int], root: Node, lengths: Lengths, usa
     return Match(root, awaits=awaits)
 
 
-def find_text(tokens: Sequence[int], root: Node, key: int) -> Node | None:
+def find_text(tokens: Tokens, root: Node, key: int) -> Node | None:
     """Return the node of exactly this text, whose hash is `key`, or None."""
     return next((node for node in root.children.get(key, ()) if node.tokens == tokens), None)

@@ -1,0 +1,82 @@
+"""Differences between two answers: the places where keys, types, statuses or texts are not the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bench.differential.answers import Answer, kind_of
+
+_CLOSE = 2e-3  # of numbers that are sums of floating-point numbers, whose order differs
+_MOST_SHOWN = 110  # characters of a value
+
+# Values that differ from run to run, or name the machine, the build or the file: only their types are compared.
+_BY_TYPE = re.compile(
+    r"created|.*_ms|.*_per_second|t_.*|time|date|modified_at|id_task|cache_n|prompt_n|cached_tokens|n_decoded|n_prompt_.*"
+    r"|model|name|model_path|path|build_info|system_fingerprint|digest|n_erased|n_saved|n_written|n_restored|n_read"
+)
+_NAMES_BY_TYPE = {"id"}  # as above where they are strings: a number is a token's id, an adapter's or a slot's
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place and the two values there; `place` is the dotted path of keys and indices, or `status` or `type`."""
+
+    place: str
+    what: str
+
+    @property
+    def key(self) -> str:
+        """The place without indices: further differences at it say no more than the first."""
+        return re.sub(r"\.\d+(?=\.|$)", "", self.place)
+
+
+def differences(a: Answer, b: Answer) -> list[Difference]:
+    """Return all differences, of several at the elements of one list the first."""
+    found = {}
+    if a.status != b.status:
+        found["status"] = Difference("status", f"A {a.status}, B {b.status}")
+    if a.type != b.type:
+        found["type"] = Difference("type", f"A {a.type or 'none'}, B {b.type or 'none'}")
+    for each in _compare("", a.value, b.value):
+        found.setdefault(each.key, each)
+    return list(found.values())
+
+
+def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
+    if kind_of(a) != kind_of(b):
+        yield Difference(place or "body", f"A is {kind_of(a)} {shown(a)}, B is {kind_of(b)} {shown(b)}")
+    elif isinstance(a, dict):
+        for name in dict.fromkeys([*a, *b]):
+            inner = f"{place}.{name}".removeprefix(".")
+            if name not in b:
+                yield Difference(inner, f"only A has it: {shown(a[name])}")
+            elif name not in a:
+                yield Difference(inner, f"only B has it: {shown(b[name])}")
+            else:
+                yield from _compare(inner, a[name], b[name])
+    elif isinstance(a, list):
+        if len(a) != len(b):
+            yield Difference(f"{place}.length", f"A {len(a)}, B {len(b)}: A {shown(a)}, B {shown(b)}")
+        for index, (one, other) in enumerate(zip(a, b, strict=False)):
+            yield from _compare(f"{place}.{index}".removeprefix("."), one, other)
+    elif not _same(place.rpartition(".")[2], a, b):
+        yield Difference(place or "body", f"A {shown(a)}, B {shown(b)}")
+
+
+def _same(name: str, a: Any, b: Any) -> bool:
+    if _BY_TYPE.fullmatch(name) or (name in _NAMES_BY_TYPE and isinstance(a, str)):
+        return True
+    if kind_of(a) == "number":
+        return a == b or math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
+    return bool(a == b)
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON on one line, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text)} characters)"

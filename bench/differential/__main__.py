@@ -30,25 +30,24 @@ def compare(url_a: str, url_b: str, chosen: Sequence[Case], told: Sequence[Told]
     Raise requests.RequestException if a server does not come back after a request that it did not answer.
     """
     counts = {True: 0, False: 0}
-    with requests.Session() as session:
-        for case in chosen:
-            lines = []
-            answers = []
-            for name, url in (("A", url_a), ("B", url_b)):
-                try:
-                    answers.append(ask(session, url, case))
-                except requests.RequestException as error:
-                    lines.append((False, f"{name} gave no answer: {type(error).__name__}"))
-                    _wait_for(url)
-            if len(answers) == 2:
-                for each in differences(*answers):
-                    is_told = any(one.tells(case.name, each.key) for one in told)
-                    lines.append((is_told, f"{each.place}: {each.what}"))
-            if lines:
-                print(case.name, file=out)
-            for is_told, line in lines:
-                counts[is_told] += 1
-                print(f"  {'told' if is_told else '    '}  {line}", file=out)
+    for case in chosen:
+        lines = []
+        answers = []
+        for name, url in (("A", url_a), ("B", url_b)):
+            try:
+                answers.append(ask(url, case))
+            except requests.RequestException as error:
+                lines.append((False, f"{name} gave no answer: {type(error).__name__}"))
+                _wait_for(url)
+        if len(answers) == 2:
+            for each in differences(*answers):
+                is_told = any(one.tells(case.name, each.key) for one in told)
+                lines.append((is_told, f"{each.place}: {each.what}"))
+        if lines:
+            print(case.name, file=out)
+        for is_told, line in lines:
+            counts[is_told] += 1
+            print(f"  {'told' if is_told else '    '}  {line}", file=out)
     return counts[True], counts[False]
 
 

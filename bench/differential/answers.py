@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -25,13 +26,15 @@ class Answer:
     value: Any
 
 
-def ask(session: requests.Session, url: str, case: Case) -> Answer:
+def ask(url: str, case: Case) -> Answer:
     """Send a case to the server at `url` and return its answer; raise requests.RequestException without one."""
-    response = session.request(
-        case.method, url + case.path, data=case.data, timeout=TIMEOUT_SECONDS, headers={"Content-Type": case.type}
-    )
+    headers = {"Content-Type": case.type, "Connection": "close"}  # a refused body may end a connection that is kept
+    response = requests.request(case.method, url + case.path, data=case.data, timeout=TIMEOUT_SECONDS, headers=headers)
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    return Answer(response.status_code, kind, value(kind, response.content))
+    content = response.content
+    if kind == "text/html":  # a page may tell its own address
+        content = content.replace(b":%d" % (urlsplit(url).port or 80), b":PORT")
+    return Answer(response.status_code, kind, value(kind, content))
 
 
 def value(kind: str, content: bytes) -> Any:

@@ -12,11 +12,12 @@ from typing import Any
 from bench.differential.answers import Answer, kind_of
 
 _CLOSE = 2e-3  # of numbers that are sums of floating-point numbers, whose order differs
+_INDEX = re.compile(r"(?<!^events)(?:\.|^)\d+(?=\.|$)")
 _MOST_SHOWN = 110  # characters of a value
 
 # Values that differ from run to run, or name the machine, the build or the file: only their types are compared.
 _BY_TYPE = re.compile(
-    r"created|.*_ms|.*_per_second|t_.*|time|date|modified_at|id_task|cache_n|prompt_n|cached_tokens|n_decoded|n_prompt_.*"
+    r"created|id_slot|.*_ms|.*_per_second|t_.*|time|date|modified_at|id_task|cache_n|prompt_n|cached_tokens|n_decoded|n_prompt_.*"
     r"|model|name|model_path|path|build_info|system_fingerprint|digest|n_erased|n_saved|n_written|n_restored|n_read"
 )
 _NAMES_BY_TYPE = {"id"}  # as above where they are strings: a number is a token's id, an adapter's or a slot's
@@ -31,20 +32,26 @@ class Difference:
 
     @property
     def key(self) -> str:
-        """The place without indices: further differences at it say no more than the first."""
-        return re.sub(r"\.\d+(?=\.|$)", "", self.place)
+        """The place without indices, except of events: further differences at it say no more than the first."""
+        return _INDEX.sub("", self.place).removeprefix(".")
 
 
 def differences(a: Answer, b: Answer) -> list[Difference]:
-    """Return all differences, of several at the elements of one list the first."""
-    found = {}
+    """Return all differences, of several at the elements of one list the first; of two statuses nothing but these."""
     if a.status != b.status:
-        found["status"] = Difference("status", f"A {a.status}, B {b.status}")
+        return [Difference("status", f"A {a.status}{_reason(a)}, B {b.status}{_reason(b)}")]
+    found = {}
     if a.type != b.type:
         found["type"] = Difference("type", f"A {a.type or 'none'}, B {b.type or 'none'}")
     for each in _compare("", a.value, b.value):
         found.setdefault(each.key, each)
     return list(found.values())
+
+
+def _reason(answer: Answer) -> str:
+    """Return the message of an error."""
+    error = answer.value.get("error") if isinstance(answer.value, dict) else None
+    return f" ({error.get('message')})" if isinstance(error, dict) else ""
 
 
 def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
@@ -65,7 +72,8 @@ def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
         for index, (one, other) in enumerate(zip(a, b, strict=False)):
             yield from _compare(f"{place}.{index}".removeprefix("."), one, other)
     elif not _same(place.rpartition(".")[2], a, b):
-        yield Difference(place or "body", f"A {shown(a)}, B {shown(b)}")
+        start = _first_difference(a, b) if isinstance(a, str) else 0
+        yield Difference(place or "body", f"A {shown(a, start)}, B {shown(b, start)}")
 
 
 def _same(name: str, a: Any, b: Any) -> bool:
@@ -76,7 +84,15 @@ def _same(name: str, a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def shown(value: Any) -> str:
-    """Return a value as JSON on one line, cut where it is long."""
+def _first_difference(a: str, b: str) -> int:
+    return next(
+        (place for place, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b))
+    )
+
+
+def shown(value: Any, start: int = 0) -> str:
+    """Return a value as JSON on one line, cut where it is long; of a long text show what surrounds `start`."""
+    if isinstance(value, str) and len(value) > _MOST_SHOWN and start > _MOST_SHOWN // 2:
+        value = "…" + value[start - _MOST_SHOWN // 2 :]
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text)} characters)"

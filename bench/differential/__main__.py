@@ -41,7 +41,7 @@ def compare(url_a: str, url_b: str, chosen: Sequence[Case], told: Sequence[Told]
                 _wait_for(url)
         if len(answers) == 2:
             for each in differences(*answers):
-                is_told = any(one.tells(case.name, each.key) for one in told)
+                is_told = any(one.tells(case.name, each) for one in told)
                 lines.append((is_told, f"{each.place}: {each.what}"))
         if lines:
             print(case.name, file=out)

@@ -59,7 +59,10 @@ def stream(text: str) -> dict[str, Any]:
 
 
 def fold(events: list[Any]) -> list[Any]:
-    """Join successive events of the same shape and branch: a server may put several tokens into an event."""
+    """Join successive events of the same shape and branch: a server may put several tokens into an event.
+
+    `timings` do not count for the shape, since only some events have them.
+    """
     folded: list[Any] = []
     for event in sorted(events, key=_branch):
         if folded and _shape(folded[-1]) == _shape(event):
@@ -80,7 +83,7 @@ def _branch(event: Any) -> float:
 
 def _shape(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return tuple(sorted((name, _shape(inner, name)) for name, inner in value.items()))
+        return tuple(sorted((name, _shape(inner, name)) for name, inner in value.items() if name != "timings"))
     if isinstance(value, list):
         return ("list", *(_shape(inner) for inner in value)) if key in _ALIGNED else ("list",)
     return ("index", value) if key == "index" else (kind_of(value),)
@@ -89,7 +92,9 @@ def _shape(value: Any, key: str = "") -> Any:
 def _joined(key: str, before: Any, after: Any) -> Any:
     """Return one value for two successive ones of the same shape: texts and lists joined, else the later one."""
     if isinstance(before, dict):
-        return {name: _joined(name, inner, after[name]) for name, inner in before.items()}
+        return {name: _joined(name, inner, after.get(name, inner)) for name, inner in before.items()} | {
+            name: inner for name, inner in after.items() if name not in before
+        }
     if isinstance(before, list):
         if key in _ALIGNED:
             return [_joined("", one, other) for one, other in zip(before, after, strict=True)]

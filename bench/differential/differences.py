@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ _MOST_SHOWN = 110  # characters of a value
 # Values that differ from run to run, or name the machine, the build or the file: only their types are compared.
 _BY_TYPE = re.compile(
     r"created|id_slot|.*_ms|.*_per_second|t_.*|time|date|modified_at|id_task|cache_n|prompt_n|cached_tokens|n_decoded|n_prompt_.*"
-    r"|model|name|model_path|path|build_info|system_fingerprint|digest|n_erased|n_saved|n_written|n_restored|n_read"
+    r"|model|model_alias|aliases|media_marker|name|model_path|path|build_info|system_fingerprint|digest|n_erased|n_saved|n_written|n_restored|n_read"
 )
 _NAMES_BY_TYPE = {"id"}  # as above where they are strings: a number is a token's id, an adapter's or a slot's
 
@@ -51,7 +53,7 @@ def differences(a: Answer, b: Answer) -> list[Difference]:
 def _reason(answer: Answer) -> str:
     """Return the message of an error."""
     error = answer.value.get("error") if isinstance(answer.value, dict) else None
-    return f" ({error.get('message')})" if isinstance(error, dict) else ""
+    return f" ({shown(error.get('message'))[1:-1]})" if isinstance(error, dict) else ""
 
 
 def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
@@ -79,6 +81,9 @@ def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
 def _same(name: str, a: Any, b: Any) -> bool:
     if _BY_TYPE.fullmatch(name) or (name in _NAMES_BY_TYPE and isinstance(a, str)):
         return True
+    if name == "embedding" and isinstance(a, str):
+        a, b = (struct.unpack(f"<{len(data) // 4}f", data) for data in map(base64.b64decode, (a, b)))
+        return len(a) == len(b) and all(_same("", one, other) for one, other in zip(a, b, strict=True))
     if kind_of(a) == "number":
         return a == b or math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
     return bool(a == b)

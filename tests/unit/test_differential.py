@@ -11,7 +11,7 @@ import pytest
 from bench.differential import __main__ as program
 from bench.differential.answers import Answer, fold, stream, value
 from bench.differential.cases import cases
-from bench.differential.differences import differences
+from bench.differential.differences import Difference, differences
 from bench.differential.told import TOLD, Told
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -68,7 +68,10 @@ def test_a_content_type_is_compared() -> None:
 
 
 def test_another_status_is_one_difference_with_the_reason() -> None:
-    a, b = Answer(200, "text/event-stream", {"events": []}), Answer(400, "application/json", {"error": {"message": "no"}})
+    a, b = (
+        Answer(200, "text/event-stream", {"events": []}),
+        Answer(400, "application/json", {"error": {"message": "no"}}),
+    )
     [difference] = differences(a, b)
     assert (difference.place, difference.what) == ("status", "A 200, B 400 (no)")
 
@@ -128,11 +131,16 @@ def test_metrics_are_their_names_and_types_and_other_text_is_itself() -> None:
 
 
 def test_a_difference_is_told_only_of_its_cases_and_at_its_places() -> None:
-    told = Told("Ids begin with `cmpl-`.", ("error.*",), ("POST /completion: *", "GET /x"))
-    assert told.tells("POST /completion: plain", "error.message")
-    assert told.tells("GET /x", "error.param")
-    assert not told.tells("POST /completions: plain", "error.message")
-    assert not told.tells("GET /x", "status")
+    told = Told(
+        "Ids begin with `cmpl-`.", ("error.*", "*choices.seed"), ("POST /completion: plain", "GET /x"), ("A 3*",)
+    )
+    message = Difference("error.message", "A 3, B 4")
+    assert told.tells("POST /completion: plain", message)
+    assert told.tells("POST /completion: plain, streamed", message)
+    assert told.tells("GET /x", Difference("events.0.choices.1.seed", "A 3"))
+    assert not told.tells("POST /completions: plain", message)
+    assert not told.tells("GET /x", Difference("status", "A 3"))
+    assert not told.tells("GET /x", Difference("error.message", "A 4"))
 
 
 def test_each_sentence_of_the_table_stands_in_the_page() -> None:

@@ -113,8 +113,13 @@ def test_arguments_of_a_call_are_joined() -> None:
 
 
 def test_an_event_of_another_shape_is_kept_apart() -> None:
-    events = [{"index": 0, "content": "a"}, {"index": 0, "content": "b", "timings": {}}, {"index": 0, "content": "c"}]
+    events = [{"index": 0, "content": "a"}, {"index": 0, "content": "b", "more": {}}, {"index": 0, "content": "c"}]
     assert fold(events) == events
+
+
+def test_timings_are_those_of_the_last_event_that_has_them() -> None:
+    events = [{"content": "a"}, {"content": "b", "timings": {"prompt_n": 1}}, {"content": "c"}]
+    assert fold(events) == [{"content": "abc", "timings": {"prompt_n": 1}}]
 
 
 def test_a_stream_is_its_events_and_its_end() -> None:

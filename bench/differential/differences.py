@@ -39,12 +39,12 @@ class Difference:
 
 
 def differences(a: Answer, b: Answer) -> list[Difference]:
-    """Return all differences, of several at the elements of one list the first; of two statuses nothing but these."""
+    """Return all differences, of several at the elements of one list the first; of two statuses or types nothing but these."""
     if a.status != b.status:
         return [Difference("status", f"A {a.status}{_reason(a)}, B {b.status}{_reason(b)}")]
     found = {}
     if a.type != b.type:
-        found["type"] = Difference("type", f"A {a.type or 'none'}, B {b.type or 'none'}")
+        return [Difference("type", f"A {a.type or 'none'}, B {b.type or 'none'}")]
     for each in _compare("", a.value, b.value):
         found.setdefault(each.key, each)
     return list(found.values())
@@ -73,7 +73,7 @@ def _compare(place: str, a: Any, b: Any) -> Iterator[Difference]:
             yield Difference(f"{place}.length", f"A {len(a)}, B {len(b)}: A {shown(a)}, B {shown(b)}")
         for index, (one, other) in enumerate(zip(a, b, strict=False)):
             yield from _compare(f"{place}.{index}".removeprefix("."), one, other)
-    elif not _same(place.rpartition(".")[2], a, b):
+    elif not _same(re.sub(r"(\.\d+)+$", "", place).rpartition(".")[2], a, b):
         start = _first_difference(a, b) if isinstance(a, str) else 0
         yield Difference(place or "body", f"A {shown(a, start)}, B {shown(b, start)}")
 

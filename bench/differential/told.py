@@ -65,6 +65,21 @@ NOT_THERE = (
     *("* /v1/stream*", "* /tools", "* /cors-proxy", "POST /audio/*", "POST /v1/audio/*"),
 )
 
+# Places that a text decides: all that differs if one token does.
+_TEXTS = tuple(
+    prefix + place
+    for prefix in ("", "events.*.", "choices.", "events.*.choices.")
+    for place in (
+        *("content", "text", "message.content", "delta.content", "tokens*", "tokens_predicted", "tokens_cached"),
+        *("has_new_line", "stop_type", "timings.predicted_n", "finish_reason", "stopped_*", "stop"),
+    )
+) + ("usage.*", "events.*.usage.*")
+_LEGACY_LOGPROBS = tuple(
+    f"*choices.logprobs.{name}" for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+)
+_PROBABILITIES = ("*completion_probabilities*", "*choices.logprobs*")
+_APPLIED = tuple(f"POST /v1/completions: {name}" for name in ("suffix", "best_of"))
+
 TOLD: tuple[Told, ...] = (
     # Errors
     Told("Errors have `param` besides `code`, `message` and `type` if one field is at fault", ("error.param",)),
@@ -73,7 +88,7 @@ TOLD: tuple[Told, ...] = (
     Told("A known field with a bad value is 400", ("status",), BAD_VALUES, ("A 200*, B 400*",)),
     Told("A body that is no JSON object is 400", ("status",), whats=("A *, B 400 (The body must be a*",)),
     Told("a known path with another method is 405", ("status",), whats=("A 404*, B 405*",)),
-    Told("slashes too many or at the end of a path are ignored", ("status",), ("GET //health", "GET /health/")),
+    Told("Repeated slashes in a path, and one at its end, are ignored", ("status",), ("GET //health", "GET /health/")),
     Told("such an endpoint is 404", ("status",), NOT_THERE, ("A *, B 404*",)),
     # Health, metrics, properties
     Told("also has the keys of 2024; `slots_idle`", ("slots_idle", "slots_processing"), ("GET */health*",), ONLY_SRB),
@@ -93,5 +108,56 @@ TOLD: tuple[Told, ...] = (
         whats=ONLY_SRB,
     ),
     Told("`generation_settings` also has", ("*generation_settings.*",), whats=ONLY_SRB),
+    Told("not the one that a schema becomes", ("*generation_settings.grammar",), ("*json_schema*",)),
+    Told(
+        "its `logit_bias` has texts and ids as they were sent",
+        ("*generation_settings.logit_bias*",),
+        ("*: logit_bias *",),
+    ),
+    Told("all branches sample on the CPU", ("*generation_settings.backend_sampling",), ("*: backend_sampling",)),
     Told("every branch's seed is reported", ("*choices.seed",), whats=ONLY_SRB),
+    Told("0 computes the prompt and makes no token", ("*",), ("*: n_predict 0", "*: echo and no tokens")),
+    Told("an empty one is ignored", ("*",), ("*: stop empty text",)),
+    Told("vocabularies that put a space before a text", ("prompt", "events.*.prompt", "prompt.*"), GENERATING),
+    Told("a space between values, never a line break", _TEXTS, ("*json_schema*", "*response_format json_*")),
+    Told(
+        "the room for `input_extra` counts the request's",
+        (*_TEXTS, "*prompt", "*tokens_evaluated"),
+        ("POST /infill: extra",),
+    ),
+    Told("the server of today streams only if `stream` is true", ("type",), ("POST /infill: without stream",)),
+    Told(
+        "llama-server's last piece of a text that a stop string ends has them",
+        ("events.*.timings",),
+        whats=("only A has it*",),
+    ),
+    Told("KV that was computed with other LoRA scales is never used", _TEXTS, ("POST /completion: with adapters *",)),
+    # OpenAI's answers
+    Told(
+        "Choices of chats have `logprobs`",
+        ("*choices.logprobs",),
+        ("POST /v1/chat/completions: *",),
+        ("only B has it: null",),
+    ),
+    Told("ended have `stop_reason`", ("*choices.stop_reason",), whats=ONLY_SRB),
+    Told(
+        "Streams of `/v1/completions` have `usage` only with `include_usage`",
+        ("events.*.usage",),
+        ("POST /v1/completions: *",),
+    ),
+    Told("it is null in all other chunks", ("events.*.usage",), ("*: include_usage",), ("only B has it: null",)),
+    Told("in a chunk of its own", ("events.length", "events.*.timings"), ("POST /v1/completions: include_usage",)),
+    Told("`usage` is summed over the branches", ("*usage.*",), ("*: prompts*", "*: n 2", "*: best_of")),
+    Told("OpenAI's arrays of log-probabilities", _LEGACY_LOGPROBS, ("POST /v1/completions: *",), ONLY_SRB),
+    Told("`echo` and `suffix` of `/v1/completions` are applied", ("*",), ("POST /v1/completions: echo", *_APPLIED)),
+    Told("where 0 means the chosen tokens' own", ("*choices.logprobs",), ("POST /v1/completions: logprobs 0",)),
+    Told("without llama-server's count of the stop string's tokens", _PROBABILITIES, ("*: n_probs with a stop",)),
+    Told("also in the other dialects", ("*choices.tokens",), ("*: return_tokens",), ONLY_SRB),
+    # Embeddings and rankings
+    Told(
+        "A model that ranks documents makes no embeddings",
+        ("status",),
+        ("POST *embedding*",),
+        ("A 200, B 501 (This model ranks*",),
+    ),
 )

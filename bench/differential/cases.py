@@ -126,11 +126,6 @@ GENERAL: dict[str, dict[str, Any]] = {
     "n_discard -1": {"n_discard": -1},
     "n_indent": {"n_indent": 2},
     "n_indent text": {"n_indent": "x"},
-    "lora none": {"lora": []},
-    "lora scaled": {"lora": [{"id": 0, "scale": 0.5}]},
-    "lora unknown": {"lora": [{"id": 7, "scale": 1.0}]},
-    "lora text": {"lora": "x"},
-    "lora without id": {"lora": [{"scale": 1.0}]},
     "verbose": {"verbose": True},
     "sse_ping_interval": {"sse_ping_interval": 1},
     "sse_ping_interval -2": {"sse_ping_interval": -2},
@@ -142,6 +137,14 @@ GENERAL: dict[str, dict[str, Any]] = {
     "include_usage": {"stream_options": {"include_usage": True}},
     "stream_options text": {"stream_options": "x"},
     "stream_options null": {"stream_options": None},
+}
+# Last of all, and computed anew: llama-server goes on with the KV of other scales.
+LORA: dict[str, dict[str, Any]] = {
+    "lora none": {"lora": []},
+    "lora scaled": {"lora": [{"id": 0, "scale": 0.5}]},
+    "lora unknown": {"lora": [{"id": 7, "scale": 1.0}]},
+    "lora text": {"lora": "x"},
+    "lora without id": {"lora": [{"scale": 1.0}]},
 }
 PROBABILITIES: dict[str, dict[str, Any]] = {
     "n_probs": {"n_probs": 3},
@@ -431,10 +434,10 @@ def cases(n_ctx: int) -> list[Case]:
           for name, body in (EMBEDDINGS | {"too long": {"input": too_long}}).items()),
         *(_post(path, name, body) for path in ("/rerank", "/v1/rerank")
           for name, body in (RANKINGS | {"too long": {"query": "x", "documents": [too_long]}}).items()),
+        Case("POST /completion as text", "POST", "/completion", json.dumps(COMPLETION).encode(), "text/plain"),
         *(Case(f"POST {path}: {name}", "POST", path, data) for path in POSTS for name, data in NO_BODIES.items()),
         *(Case(f"POST {path} as a form", "POST", path, b"prompt=x", "application/x-www-form-urlencoded")
           for path in ("/completion", "/v1/chat/completions")),
-        Case("POST /completion as text", "POST", "/completion", json.dumps(COMPLETION).encode(), "text/plain"),
         *(Case(f"GET {path}", "GET", path) for path in POSTS if path not in GETS),
         *(Case(f"POST {path}", "POST", path, b"{}") for path in GETS if path not in POSTS),
         *(Case(f"{method} {path}", method, path, b"{}" if method == "POST" else b"") for method, path in ELSEWHERE),
@@ -444,6 +447,9 @@ def cases(n_ctx: int) -> list[Case]:
         _post("/slots/x?action=erase", "plain", {}),
         _post("/slots/0?action=save", "bad name", {"filename": "../s.bin"}),
         _post("/slots/0?action=save", "no name", {}),
+        *_bodies("/completion", COMPLETION | {"cache_prompt": False}, LORA),
+        *_bodies("/v1/completions", TEXT | {"cache_prompt": False}, LORA),
+        *_bodies("/v1/chat/completions", CHAT | {"cache_prompt": False}, LORA),
         *_adapters(),
     ]  # fmt: skip
 
@@ -473,4 +479,4 @@ def _adapters() -> Iterator[Case]:
     ):  # fmt: skip
         yield _post("/lora-adapters", name, body)
         yield Case(f"GET /lora-adapters after {name}", "GET", "/lora-adapters")
-        yield _post("/completion", f"with adapters {name}", COMPLETION)
+        yield _post("/completion", f"with adapters {name}", COMPLETION | {"cache_prompt": False})

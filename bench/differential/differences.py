@@ -39,11 +39,11 @@ class Difference:
 
 
 def differences(a: Answer, b: Answer) -> list[Difference]:
-    """Return all differences, of several at the elements of one list the first; of two statuses or types nothing but these."""
+    """Return all differences, of several at the elements of one list the first; of two statuses or types nothing else."""
     if a.status != b.status:
         return [Difference("status", f"A {a.status}{_reason(a)}, B {b.status}{_reason(b)}")]
     found = {}
-    if a.type != b.type:
+    if a.type != b.type and (a.value, b.value) != ("", ""):
         return [Difference("type", f"A {a.type or 'none'}, B {b.type or 'none'}")]
     for each in _compare("", a.value, b.value):
         found.setdefault(each.key, each)

@@ -66,14 +66,21 @@ NOT_THERE = (
 )
 
 # Places that a text decides: all that differs if one token does.
-_TEXTS = tuple(
-    prefix + place
-    for prefix in ("", "events.*.", "choices.", "events.*.choices.")
-    for place in (
-        *("content", "text", "message.content", "delta.content", "tokens*", "tokens_predicted", "tokens_cached"),
-        *("has_new_line", "stop_type", "timings.predicted_n", "finish_reason", "stopped_*", "stop"),
-    )
-) + ("usage.*", "events.*.usage.*")
+_TEXTS = (
+    *("usage.*", "events.*.usage.*", "prompt", "input_tokens"),
+    *(
+        prefix + place
+        for prefix in ("", "events.*.", "choices.", "events.*.choices.")
+        for place in (
+            *("content", "text", "message.content", "delta.content", "tokens*", "tokens_predicted", "tokens_cached"),
+            *("has_new_line", "stop_type", "timings.predicted_n", "finish_reason", "stopped_*", "stop"),
+        )
+    ),
+)
+_ENDS = ("events.*.content", "events.*.choices.text", "events.*.choices.delta.content")
+_COUNTS = tuple(
+    prefix + name for prefix in ("", "events.*.") for name in ("tokens_predicted", "timings.predicted_n", "usage.*")
+)
 _LEGACY_LOGPROBS = tuple(
     f"*choices.logprobs.{name}" for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 )
@@ -85,6 +92,7 @@ TOLD: tuple[Told, ...] = (
     Told("Errors have `param` besides `code`, `message` and `type` if one field is at fault", ("error.param",)),
     Told("The words of a message are SRB's own", ("error.message",)),
     Told("where llama-server often answers 500", ("status",), whats=("A 500*, B 400*", "A 500*, B 501*")),
+    Told("A field that is null counts as absent", ("status",), ("*: null",), ("A 500*, B 200",)),
     Told("A known field with a bad value is 400", ("status",), BAD_VALUES, ("A 200*, B 400*",)),
     Told("A body that is no JSON object is 400", ("status",), whats=("A *, B 400 (The body must be a*",)),
     Told("a known path with another method is 405", ("status",), whats=("A 404*, B 405*",)),
@@ -95,6 +103,8 @@ TOLD: tuple[Told, ...] = (
     Told("SRB's own page", ("status", "type", "body"), ("GET /", "GET /?*")),
     Told("`n_tokens_max` is a gauge", ("llamacpp:n_tokens_max",)),
     Told("also has metrics of its own", ("srb:*", "llamacpp:kv_cache_*"), ("GET /metrics",), ONLY_SRB),
+    Told("also has the keys of 2023", ("system_prompt", "user_name", "assistant_name"), ("GET /props*",), ONLY_SRB),
+    Told("SRB's form of ChatML", ("chat_template",), ("GET /props*",)),
     # Tokens
     Told(
         "also has `count`, `length` and `max_model_len`", ("count", "length", "max_model_len"), ("POST /tokenize: *",)
@@ -118,7 +128,7 @@ TOLD: tuple[Told, ...] = (
     Told("every branch's seed is reported", ("*choices.seed",), whats=ONLY_SRB),
     Told("0 computes the prompt and makes no token", ("*",), ("*: n_predict 0", "*: echo and no tokens")),
     Told("an empty one is ignored", ("*",), ("*: stop empty text",)),
-    Told("vocabularies that put a space before a text", ("prompt", "events.*.prompt", "prompt.*"), GENERATING),
+    Told("vocabularies that put a space before a text", ("prompt", "*.prompt"), ("POST /*completion*",)),
     Told("a space between values, never a line break", _TEXTS, ("*json_schema*", "*response_format json_*")),
     Told(
         "the room for `input_extra` counts the request's",
@@ -131,7 +141,29 @@ TOLD: tuple[Told, ...] = (
         ("events.*.timings",),
         whats=("only A has it*",),
     ),
-    Told("KV that was computed with other LoRA scales is never used", _TEXTS, ("POST /completion: with adapters *",)),
+    Told("an empty list switches all adapters off", _TEXTS, ("*: lora none",)),
+    Told("has `timings` once, for all of them", ("*timings.predicted_n",), ("*: n 2", "*: prompts*", "*: best_of")),
+    Told("described in the system message of a template without tools", _TEXTS, ("*: tool*", "*: parallel_tool_calls")),
+    Told("begins a new reply", ("*",), ("*: continued without content",)),
+    Told("do not count the token that ends a text", _COUNTS, ("*: grammar",)),
+    Told(
+        "-1 is the context, as in llama-server of 2024, and refused by that of today",
+        ("status",),
+        ("*: repeat_last_n -1",),
+    ),
+    Told("A token that has no text has no event", ("events.*",), ("*: n_predict null",)),
+    Told(
+        "begins with an event that is `null`", ("events*",), ("POST *completion*: prompts*", "POST *completion*: n 2")
+    ),
+    Told("of tokens that end within a character", ("events.*.tokens*", "events.*.tokens_predicted")),
+    Told("of tokens that end within a character", _ENDS, whats=('*\N{REPLACEMENT CHARACTER}"',)),
+    Told("llama-server leaves it out if the first token has no text", ("events*",), ("*chat/completions: parts",)),
+    Told("the role is sent once", ("events.*",), ("*: return_progress",)),
+    Told(
+        "an answer has only the new text, where llama-server's begins with the text",
+        _TEXTS,
+        ("*chat/completions: *continue*",),
+    ),
     # OpenAI's answers
     Told(
         "Choices of chats have `logprobs`",
@@ -153,6 +185,8 @@ TOLD: tuple[Told, ...] = (
     Told("where 0 means the chosen tokens' own", ("*choices.logprobs",), ("POST /v1/completions: logprobs 0",)),
     Told("without llama-server's count of the stop string's tokens", _PROBABILITIES, ("*: n_probs with a stop",)),
     Told("also in the other dialects", ("*choices.tokens",), ("*: return_tokens",), ONLY_SRB),
+    Told("and `true` as well", _PROBABILITIES, ("POST /v1/completions: logprobs true*", "POST /v1/completions: echo*")),
+    Told("name no parser of chats", ("*__verbose.generation_settings.*",), ("*: verbose",)),
     # Embeddings and rankings
     Told(
         "A model that ranks documents makes no embeddings",

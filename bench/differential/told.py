@@ -91,7 +91,7 @@ TOLD: tuple[Told, ...] = (
     # Errors
     Told("Errors have `param` besides `code`, `message` and `type` if one field is at fault", ("error.param",)),
     Told("The words of a message are SRB's own", ("error.message",)),
-    Told("where llama-server often answers 500", ("status",), whats=("A 500*, B 400*", "A 500*, B 501*")),
+    Told("where llama-server often answers 500", ("status",), whats=("A 500*, B 400*", "A [45]0?*, B 501*")),
     Told("A field that is null counts as absent", ("status",), ("*: null",), ("A 500*, B 200",)),
     Told("A known field with a bad value is 400", ("status",), BAD_VALUES, ("A 200*, B 400*",)),
     Told("A body that is no JSON object is 400", ("status",), whats=("A *, B 400 (The body must be a*",)),
@@ -105,6 +105,16 @@ TOLD: tuple[Told, ...] = (
     Told("also has metrics of its own", ("srb:*", "llamacpp:kv_cache_*"), ("GET /metrics",), ONLY_SRB),
     Told("also has the keys of 2023", ("system_prompt", "user_name", "assistant_name"), ("GET /props*",), ONLY_SRB),
     Told("SRB's form of ChatML", ("chat_template",), ("GET /props*",)),
+    Told("llama-server's keys, with values also where it has none", ("models.*",), ("GET */models",)),
+    Told("an idle slot has the default parameters", ("params.*", "next_token.*"), ("GET /slots*",)),
+    Told("a slot that does not exist is 400", ("status",), ("POST /slots/99*",)),
+    Told(
+        "and so is a save without any text",
+        ("status",),
+        ("POST /slots/0?action=save: plain",),
+        ("A 200, B 400 (Slot*",),
+    ),
+    Told("have all the keys of 2024", ("*",), ("GET /slots*",), ONLY_SRB),
     # Tokens
     Told(
         "also has `count`, `length` and `max_model_len`", ("count", "length", "max_model_len"), ("POST /tokenize: *",)
@@ -129,7 +139,9 @@ TOLD: tuple[Told, ...] = (
     Told("0 computes the prompt and makes no token", ("*",), ("*: n_predict 0", "*: echo and no tokens")),
     Told("an empty one is ignored", ("*",), ("*: stop empty text",)),
     Told("vocabularies that put a space before a text", ("prompt", "*.prompt"), ("POST /*completion*",)),
-    Told("a space between values, never a line break", _TEXTS, ("*json_schema*", "*response_format json_*")),
+    Told(
+        "a space between values, never a line break", (*_TEXTS, "events*"), ("*json_schema*", "*response_format json_*")
+    ),
     Told(
         "the room for `input_extra` counts the request's",
         (*_TEXTS, "*prompt", "*tokens_evaluated"),
@@ -156,8 +168,13 @@ TOLD: tuple[Told, ...] = (
         "begins with an event that is `null`", ("events*",), ("POST *completion*: prompts*", "POST *completion*: n 2")
     ),
     Told("of tokens that end within a character", ("events.*.tokens*", "events.*.tokens_predicted")),
-    Told("of tokens that end within a character", _ENDS, whats=('*\N{REPLACEMENT CHARACTER}"',)),
-    Told("llama-server leaves it out if the first token has no text", ("events*",), ("*chat/completions: parts",)),
+    Told("of tokens that end within a character", _ENDS, whats=("A *, B *\N{REPLACEMENT CHARACTER}*",)),
+    Told(
+        "llama-server leaves it out if the first token has no text",
+        ("events*",),
+        ("*chat/completions: parts", "*chat/completions: lora none"),
+    ),
+    Told("llama-server leaves it out if the first token has no text", ("events.*.choices.delta.role",), whats=ONLY_SRB),
     Told("the role is sent once", ("events.*",), ("*: return_progress",)),
     Told(
         "an answer has only the new text, where llama-server's begins with the text",

@@ -3,7 +3,8 @@
     python -m bench.differential URL_A URL_B
 
 A is a llama-server and B an SRB, with the same model and the same options. Sums must not depend on what else is computed:
-give both `-np 4 -kvu -fa off -ctk f32 -ctv f32 -t 1`, the same `-c`, `--metrics`, `--props` and a folder as `--slot-save-path`.
+give both `-np 4 -kvu -fa off -ctk f32 -ctv f32 -t 1`, the same `-c`, `--metrics`, `--props` and a
+folder as `--slot-save-path`.
 
 Each difference is a line below its request, with "told" before it if docs/compatibility.md tells it. The exit status is 1 if
 there are others, and 2 without an answer.

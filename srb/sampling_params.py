@@ -216,7 +216,9 @@ class SamplingParams:
     json_schema: str = _parameter(
         "", "JSON schema that constrains the text", form="object, at most 64 KiB, nested at most 64 deep",
         note="`{}`: any object; `grammar` has precedence",
-        differs="at most 64 KiB, nested at most 64 deep, 100 properties of an object", flags="-j --json-schema",
+        differs="at most 64 KiB, nested at most 64 deep, 100 properties of an object; a space between values, never a line "
+        "break",
+        flags="-j --json-schema",
     )  # fmt: skip
     n_probs: int = _parameter(
         -1, "number of most likely tokens whose log-probabilities are reported", is_setting=False, is_field=False

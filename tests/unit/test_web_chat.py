@@ -559,6 +559,14 @@ def test_parts_that_are_no_text_are_not_supported_by_name(kind: str) -> None:
     assert kind in response.json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "part", [{"type": "nonsense", "text": "x"}, {"text": "x"}, "x", {"type": "text"}, {"type": ["text"]}]
+)
+def test_parts_of_no_known_type_are_bad_requests(part: Any) -> None:
+    response = post(serve()[0], messages=[{"role": "user", "content": [part]}])
+    assert (response.status_code, response.json["error"]["param"]) == (400, "messages")
+
+
 @pytest.mark.parametrize("depth", [300, 900])
 @pytest.mark.parametrize(
     "body",

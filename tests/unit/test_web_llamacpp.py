@@ -84,6 +84,20 @@ def test_one_branch_is_an_object_with_all_that_llama_server_says(path: str) -> N
     assert (timings["cache_n"], timings["prompt_n"], timings["prompt_ms"], timings["predicted_n"]) == (4, 3, 12.0, 2)
 
 
+@pytest.mark.parametrize(
+    ("setting", "said", "told"),
+    [
+        ("auto", {}, "deepseek"),
+        ("none", {}, "none"),
+        ("auto", {"reasoning_format": "deepseek-legacy"}, "deepseek-legacy"),
+    ],
+)
+def test_generation_settings_have_the_format_of_reasoning(setting: str, said: dict[str, Any], told: str) -> None:
+    http, _ = serve(reasoning_format=setting)
+    assert post(http, **said).json["generation_settings"]["reasoning_format"] == told
+    assert post(http, reasoning_format="nonsense").json["error"]["param"] == "reasoning_format"
+
+
 def test_generation_settings_are_what_was_sampled_with() -> None:
     http, engine = serve()
     said = {

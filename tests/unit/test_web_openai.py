@@ -10,7 +10,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Ready
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Failed, Generate, Ready
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import MODEL, Script, ScriptedClient, count_to_three
@@ -95,6 +95,30 @@ def test_usage_is_sent_once_and_only_where_asked_for() -> None:
     assert last["choices"] == []
     assert last["usage"]["completion_tokens"] == 6
     assert [chunk["usage"] for chunk in rest] == [None] * len(rest)
+
+
+def test_the_last_chunk_has_the_timings() -> None:
+    http, _ = serve()
+    *rest, last = chunks(post(http, n=2, stream=True).text)
+    assert not any("timings" in chunk for chunk in rest)
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert last["timings"]["predicted_n"] == 6
+    *rest, last = chunks(post(http, n=2, stream=True, stream_options={"include_usage": True}).text)
+    assert not any("timings" in chunk for chunk in rest)
+    assert last["timings"]["predicted_n"] == 6
+
+
+def test_an_end_that_waits_for_the_timings_is_sent_before_an_error() -> None:
+    def fail_after_the_end(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 1)]
+        yield [BranchEnded(command.request_id, 0, "eos", 2)]
+        yield [Failed(command.request_id, "decode_failed", "the engine ended")]
+
+    http, _ = serve(fail_after_the_end)
+    events = post(http, stream=True).text.removesuffix("\n\n").split("\n\n")
+    end, error = (orjson.loads(event.removeprefix("data: ")) for event in events)
+    assert end["choices"][0]["finish_reason"] == "stop"
+    assert error["error"]["message"] == "the engine ended"
 
 
 def test_the_matched_stop_string_is_reported() -> None:

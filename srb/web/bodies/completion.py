@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
 
 import gevent
@@ -113,6 +113,7 @@ class CompletionBody(SamplingBody):
     sse_ping_interval: NaturalOrMinusOne | None = None
     verbose: bool = False  # read by the openai dialect
     rank: Rank = False
+    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = None  # only chats have reasoning
 
     id_slot: NaturalOrMinusOne = -1
 

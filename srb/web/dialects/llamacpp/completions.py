@@ -79,6 +79,9 @@ def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
 def _answer(asked: LlamaCompletionBody, new_system_prompt: SystemPrompt | None = None) -> Response:
     """Answer a body with complete prompts; once the engine accepts it, set `new_system_prompt` for all clients."""
     settings = web().settings
+    if asked.reasoning_format is None:  # llama-server tells its default
+        default = "deepseek" if settings.reasoning_format == "auto" else settings.reasoning_format
+        asked = asked.model_copy(update={"reasoning_format": default})
     commands = asked.commands(settings, n=1, max_tokens=settings.n_predict)
     model = web().client.check_ready()
     texts = prompt_texts(commands, model)

@@ -39,6 +39,7 @@ def generation_settings(
     sampling = spec.sampling
     return {
         **_sampling(sampling),
+        "reasoning_format": asked.reasoning_format or _CONSTANT["reasoning_format"],
         "seed": spec.seed,
         **_forms(sampling, model),
         "stop": spec.stop,

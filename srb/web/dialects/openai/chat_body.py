@@ -86,11 +86,17 @@ def _message(place: int, message: Any) -> dict[str, Any]:
     return kept
 
 
+_MEDIA = (
+    *("image", "image_url", "input_image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video"),
+    *("file", "input_file"),
+)
+
+
 def _text_part(where: str, part: Any) -> dict[str, str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    if isinstance(kind, str) and kind not in ("text", "input_text", "output_text"):
+    if kind in _MEDIA:
         raise NotSupported(
             f"Field 'messages': {where} has a part of type {short_json(kind)}; only text is supported",
             param="messages",
@@ -200,7 +206,6 @@ class ChatBody(CompletionBody):
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     add_generation_prompt: bool = True
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
-    reasoning_format: Literal["auto", "deepseek", "deepseek-legacy", "none"] | None = None
     reasoning_effort: str | None = None
     reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
 

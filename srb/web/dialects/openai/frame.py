@@ -1,8 +1,9 @@
 """The frame of OpenAI's answers, for text and chat completions: origin, usage, ranking and `__verbose` around the choices.
 
-A stream's chunk has one choice, and its last chunk the usage and the ranking. `finish_reason` is null until the end. A
-failed branch gets a last chunk with finish_reason "error" and the error inside its choice, since SDKs abandon the whole
-stream at a top-level `error`; that is sent only if every branch failed.
+A stream's chunk has one choice, and its last chunk the usage and the ranking; without `include_usage`, the chunk that ends
+the last choice has the timings, as in llama-server, and waits for the end of the call. `finish_reason` is null until the
+end. A failed branch gets a last chunk with finish_reason "error" and the error inside its choice, since SDKs abandon the
+whole stream at a top-level `error`; that is sent only if every branch failed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, Literal, cast
 
 import orjson
 
-from srb.protocol import BranchSpec, Done, ModelInfo, PromptEvent
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, BranchSpec, Done, ModelInfo, PromptEvent
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
@@ -78,6 +80,8 @@ class ChunkRenderer(Renderer):
         self._include_usage = include_usage
         self._verbose = LlamaRenderer(call, verbose) if verbose is not None else None
         self._last = last
+        self._running = len(self._specs)
+        self._waiting = b""  # the chunks at the end of the last branch, for the timings
 
     def choose(self, request_id: str, specs: Sequence[BranchSpec], slots: list[int]) -> None:
         super().choose(request_id, specs, slots)
@@ -110,11 +114,29 @@ class ChunkRenderer(Renderer):
             chunk["usage"] = None
         return sse(chunk)
 
+    def branch_ended(self, event: BranchEnded) -> bytes:
+        chunks = super().branch_ended(event)
+        self._running -= 1
+        if self._running or self._include_usage:
+            return chunks
+        self._waiting = chunks
+        return b""
+
+    def failed(self, error: SRBError) -> bytes:
+        return self._take_waiting() + super().failed(error)
+
+    def _take_waiting(self) -> bytes:
+        chunks, self._waiting = self._waiting, b""
+        return chunks
+
     def _end(self, done: list[Done]) -> bytes:
+        waiting = self._take_waiting()
+        if waiting:
+            waiting = waiting.removesuffix(b"}\n\n") + b',"timings":' + orjson.dumps(timings(done)) + b"}\n\n"
         ranking = self.ranking()
         if not self._include_usage and not ranking:
-            return self._last
+            return waiting + self._last
         chunk: Chunk = {**self._empty, **ranking}
         if self._include_usage:
             chunk["usage"], chunk["timings"] = usage(done), timings(done)
-        return sse(chunk) + self._last
+        return waiting + sse(chunk) + self._last

@@ -449,8 +449,11 @@ class Engine:
             self._residency.make_room(sum(chunk.count for chunk in alive), 0)
             self._compute(alive, events)
 
-    def _compute(self, chunks: list[Chunk], events: list[Event]) -> None:
-        """Decode `chunks` in one batch and commit them; retry with less if llama.cpp refuses the batch."""
+    def _compute(self, chunks: list[Chunk], events: list[Event], parked: int = 0) -> None:
+        """Decode `chunks` in one batch and commit them; retry with less if llama.cpp refuses the batch.
+
+        `parked` idle nodes have been parked for this batch already.
+        """
         if not chunks:
             return
         batch = Batch(chunks[0].span.request.lora)
@@ -461,13 +464,13 @@ class Engine:
             case DecodeStatus.OK:
                 self._commit(chunks, rows, events)
             case DecodeStatus.NO_ROOM:
-                self._compute_less(chunks, events)
+                self._compute_less(chunks, events, parked)
             case DecodeStatus.INVALID:
                 self._compute_apart(chunks, events)
             case DecodeStatus.FATAL:
                 self._recover(events)
 
-    def _compute_less(self, chunks: list[Chunk], events: list[Event]) -> None:
+    def _compute_less(self, chunks: list[Chunk], events: list[Event], parked: int) -> None:
         """Retry a batch that found no cells: without prompts, then with fewer branches, fewer tokens, fewer nodes."""
         decodes = [chunk for chunk in chunks if isinstance(chunk.span, Branch) and chunk.count == 1]
         first = chunks[0]
@@ -481,8 +484,8 @@ class Engine:
             self._compute(decodes[:kept], events)
         elif len(chunks) > 1 or first.count > 1:
             self._compute([Chunk(first.span, max(1, first.count // 2))], events)
-        elif self._residency.park_one():
-            self._compute(chunks, events)
+        elif more := self._residency.park_some(parked + 1):  # twice as many each time, so that retries are few
+            self._compute(chunks, events, parked + more)
         elif isinstance(first.span, Branch):
             self._branches.end(first.span, FinishReason.LIMIT, events, truncated=True)
         else:

@@ -3,6 +3,10 @@
 The next token's logits are a hash of all that the sequence can see, so a wrong fork, position or eviction changes the
 text. Calls on which llama.cpp would abort raise here. Forks share cells, which are counted as llama.cpp does. The cost
 of an operation does not depend on the length of sequences or on the number of used cells.
+
+No operation releases the interpreter's lock. Another thread asks for the lock only if it has seen no release for a whole
+switch interval, so short releases (numpy's random arrays, argmax, searchsorted) in every step would keep readers and
+writers waiting for a tenth of a second. llama.cpp's decode releases it for as long as it computes.
 """
 
 from __future__ import annotations
@@ -272,7 +276,8 @@ class FakeModel:
         self.is_closed = True
 
     def _next_logits(self, visible: bytes) -> Logits:
-        noise = np.random.default_rng(list(visible)).random(self.n_vocab, dtype=np.float32) * 4
+        bits = hashlib.shake_128(visible).digest(4 * self.n_vocab)
+        noise = (np.frombuffer(bits, np.uint32) * (4 / 2**32)).astype(np.float32)
         noise[2:_FIRST_BYTE] += 4.0  # words are likelier than bytes
         noise[[BOS, NO_ROOM, INVALID, FATAL]] = -np.inf
         return noise
@@ -347,11 +352,11 @@ class FakeSampler:
         self._sampled += 1
         self._in_grammar += 1
         if self._params.temperature <= 0:
-            weights = (scores == scores.max()).astype(np.float64)
-            return self._note(weights, int(scores.argmax()))
+            is_best = scores == scores.max()
+            return self._note(is_best.astype(np.float64), int(is_best.nonzero()[0][0]))
         weights = np.exp((scores - scores.max()) / self._params.temperature)
-        chosen = np.searchsorted(np.cumsum(weights), self._random.random() * weights.sum(), side="right")
-        return self._note(weights, int(chosen))
+        sums = weights.cumsum()
+        return self._note(weights, int((sums <= self._random.random() * sums[-1]).sum()))
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         self._in_grammar += len(tokens)

@@ -168,7 +168,9 @@ class Preparer:
             raise
         return samplers
 
-    def sampler(self, spec: BranchSpec, prompt: list[int], given: list[int], in_grammar: Sequence[int]) -> Sampler:
+    def sampler(
+        self, spec: BranchSpec, prompt: Sequence[int], given: Sequence[int], in_grammar: Sequence[int]
+    ) -> Sampler:
         """Return a new sampler for a branch that begins with `given`; its grammar has accepted `in_grammar`.
 
         Raise InvalidRequest.
@@ -184,7 +186,7 @@ class Preparer:
             raise
         return sampler
 
-    def _past(self, params: SamplingParams, prompt: list[int], own: list[int]) -> list[int]:
+    def _past(self, params: SamplingParams, prompt: Sequence[int], own: Sequence[int]) -> Sequence[int]:
         """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""
         if params.penalty_prompt is None:
             return [*prompt, *own] if own else prompt

@@ -275,11 +275,16 @@ class Request:
         return self.started_at is None
 
     def close(self) -> None:
-        """Free the samplers and drop large data: request and prefix refer to each other, so Python frees them late."""
+        """Free the samplers, and part from prefix and branches: with no cycle left, Python frees all of them at once.
+
+        Cycles would stay until the collector runs, which is after thousands of requests. May be called again.
+        """
         for branch in self.branches:
             branch.sampler.close()
         self.branches = []
-        self.prefix.tokens, self.prefix.logits, self.saved = tokens_of(()), None, None
+        self.saved = None
+        if hasattr(self, "prefix"):
+            del self.prefix
 
     def __repr__(self) -> str:
-        return f"<request {self.request_id} {self.prefix!r} {self.branches!r}>"
+        return f"<request {self.request_id} {getattr(self, 'prefix', 'closed')!r} {self.branches!r}>"

@@ -15,6 +15,7 @@ from srb.engine.branch_specs import MAX_SEED, check_branches
 from srb.engine.model import Model, Sampler
 from srb.engine.preparing import Preparer
 from srb.engine.request import Branch, BranchState, Request, finder_of
+from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
 from srb.protocol import AddBranches, BranchSpec, ChangeBranch
 from srb.sampling_params import with_penalties
@@ -26,7 +27,7 @@ MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
 class ForkPoint:
     """The place in a branch where another one begins: its tokens up to there, and their text."""
 
-    tokens: list[int]
+    tokens: Tokens
     text: str
     origin: Branch
 
@@ -38,7 +39,7 @@ class Draft:
     spec: BranchSpec
     sampler: Sampler
     has_own_seed: bool
-    given: list[int]
+    given: Tokens
     num_hidden: int
     grammar_from: int
     text: str  # of the given tokens that readers see
@@ -73,6 +74,9 @@ class Steering:
         _check_can_grow(request)
         if not command.branches:
             raise bad_field("count", "should be at least 1")
+        prefix = getattr(request, "prefix", None)
+        if prefix is None:  # the decode thread has just closed the request
+            raise NotFound("the request has ended")
         point, base = None, request.base
         if command.origin is not None:
             source = branch_of(request, command.origin)
@@ -80,25 +84,29 @@ class Steering:
         drafts: list[Draft] = []
         try:
             for entry in command.branches:
-                drafts.append(self._draft(request, base, entry, point, len(request.branches) + len(drafts)))
+                drafts.append(self._draft(request, prefix.tokens, base, entry, point, len(drafts)))
         except BaseException:
             for draft in drafts:
                 draft.sampler.close()
             raise
         return Growth(command.request_id, command, drafts, point)
 
-    def _draft(self, request: Request, base: BranchSpec, entry: Any, point: ForkPoint | None, index: int) -> Draft:
+    def _draft(
+        self, request: Request, prompt: Tokens, base: BranchSpec, entry: Any, point: ForkPoint | None, place: int
+    ) -> Draft:
         seed, append, changes, sampling_changes = entry
         has_own_seed = seed is not None
         spec = _changed(base, changes, sampling_changes)
-        spec = replace(spec, seed=seed if has_own_seed else next_seed(request, index), append=append)
+        spec = replace(
+            spec, seed=seed if has_own_seed else next_seed(request, len(request.branches) + place), append=append
+        )
         check_branches([spec])
         added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
-        given = [*(point.tokens if point else ()), *added]
-        self._preparer.check_fits(len(request.prefix.tokens) + len(given))
+        given = tokens_of([*(point.tokens if point else ()), *added])
+        self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = point.origin.grammar_from if point and same_grammar else len(given)
-        sampler = self._preparer.sampler(spec, request.prefix.tokens, given, given[grammar_from:])
+        sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
         if point is None:
             return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "")
         text = point.text + _text(self._model, added)[0]
@@ -124,7 +132,7 @@ class Steering:
         at = len(shown) if character is None else character
         count, length = _tokens_before(self._model, own, at)
         rest = self._preparer.tokenize([shown[length:at]], False, False, "from") if length < at else []
-        return ForkPoint(hidden + own[:count] + rest, shown[:at], source)
+        return ForkPoint(hidden + own[:count] + tokens_of(rest), shown[:at], source)
 
     # ---- the decode thread
 
@@ -203,7 +211,7 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         said["ended"] = asdict(branch.ended)
     if text:
         said["text"] = "".join(branch.shown)
-        said["tokens"] = branch.tokens[branch.num_hidden :][: branch.num_readable]
+        said["tokens"] = list(branch.tokens[branch.num_hidden :][: branch.num_readable])
     return said
 
 

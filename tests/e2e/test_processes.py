@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,31 @@ def test_a_server_starts_says_what_to_try_and_leaves_nothing_behind(make_server:
     with everything_ends(server):
         assert server.stop() == 0
     assert "Traceback" not in server.logs
+
+
+def test_a_workers_garbage_collections_visit_only_what_its_calls_have_made(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    """A collection that visited all modules would hold up every call for a tenth of a second."""
+    config = tmp_path / "counting.py"
+    config.write_text(
+        textwrap.dedent(
+            """
+            import gc
+            from srb.launch import gunicorn_conf
+            from srb.launch.gunicorn_conf import *
+
+            def post_worker_init(worker):
+                gunicorn_conf.post_worker_init(worker)
+                print(f"{len(gc.get_objects())} objects to visit, {gc.get_freeze_count()} frozen", flush=True)
+            """
+        )
+    )
+    server = make_server(command=(PYTHON, "-m", "gunicorn", "-c", config, "wsgi:app")).start()
+    found = re.search(r"(\d+) objects to visit, (\d+) frozen", server.logs)
+    assert found is not None, server.logs
+    visited, frozen = map(int, found.groups())
+    assert visited < 5_000 < frozen
 
 
 def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> None:

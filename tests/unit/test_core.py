@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,7 +122,7 @@ def test_an_ended_branch_frees_its_cells_at_once() -> None:
 
 def test_reasons_and_lengths_are_told_per_branch() -> None:
     driver = Driver()
-    outcome = driver.result(driver.submit(PROMPT, n=12, max_tokens=40, stop=[" house", "king"]))
+    outcome = driver.result(driver.submit(PROMPT, n=12, max_tokens=10, stop=[" house", "king"]))
     driver.run()
     reasons = {end.reason for end in outcome.ends.values()}
     assert {FinishReason.WORD, FinishReason.LIMIT} <= reasons
@@ -128,9 +130,9 @@ def test_reasons_and_lengths_are_told_per_branch() -> None:
         if end.reason == FinishReason.WORD:
             assert end.stopping_word in (" house", "king")
             assert end.stopping_word not in outcome.texts[index]
-            assert end.length <= 40
+            assert end.length <= 10
         elif end.reason == FinishReason.LIMIT:
-            assert end.length == len(outcome.tokens[index]) == 40
+            assert end.length == len(outcome.tokens[index]) == 10
             assert not end.truncated
 
 
@@ -839,3 +841,25 @@ def test_each_branch_ends_at_its_own_boundary(stop_at: str) -> None:
         assert outcome.texts[index] == (whole[: found.end] if found else whole)
         assert end.stopping_word == ""
         assert end.length >= len(outcome.tokens[index])
+
+
+def test_the_fake_never_lets_go_of_the_interpreter() -> None:
+    """Short releases would reset the interval after which a waiting thread asks for the lock, so it would wait long."""
+    driver = Driver(FakeModel(n_ctx=5000))
+    driver.submit(PROMPT, n=2, max_tokens=2000, ignore_eos=True)
+    driver.submit(PROMPT, n=2, max_tokens=2000, ignore_eos=True, temperature=0.0)
+    ready = threading.Lock()
+    ready.acquire()
+    has_run: list[bool] = []
+    other = threading.Thread(target=lambda: (ready.acquire(), has_run.append(True)))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000.0)  # seconds until a waiting thread asks; before, it runs only after a release
+    try:
+        other.start()
+        ready.release()
+        while driver.engine.has_work and not has_run:
+            driver.engine.step()
+        assert not has_run
+    finally:
+        sys.setswitchinterval(interval)
+        other.join()

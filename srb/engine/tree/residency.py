@@ -274,6 +274,13 @@ class Residency:
             self._park(victim)
         return victim is not None
 
+    def park_some(self, most: int) -> int:
+        """Park at most `most` of the least recently used idle leaves; return how many."""
+        count = 0
+        while count < most and self.park_one():
+            count += 1
+        return count
+
     def trim(self) -> None:
         """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call."""
         tokens = nodes = 0

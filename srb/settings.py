@@ -199,7 +199,7 @@ class _RequestSettings(BaseModel):
         "machine",
     )
     cors_methods: str = Field(
-        "GET, POST, DELETE, OPTIONS", description="HTTP methods that pages of other origins may use"
+        "GET, POST, PATCH, DELETE, OPTIONS", description="HTTP methods that pages of other origins may use"
     )
     cors_headers: str = Field(
         "*", description="request headers that pages of other origins may send; *: all that a page asks for"

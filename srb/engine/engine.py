@@ -190,8 +190,8 @@ class Engine:
             error = InvalidRequest("request_id is in use")
         elif waiting >= self._max_queue:
             error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
-        elif isinstance(request, Request) and request.max_owned and self._count_owned(request) >= request.max_owned:
-            error = RateLimited(f"More than {request.max_owned} requests open at once")
+        elif isinstance(request, Request) and 0 < request.max_unread <= self._count_unread(request.owner):
+            error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
         if error:
             request.close()
             return [Rejected(request.request_id, error.code, error.message, error.extra)]
@@ -288,9 +288,10 @@ class Engine:
             request.resumed_at = self._clock()
             self._requests[request.request_id] = request
 
-    def _count_owned(self, request: Request) -> int:
-        others = (*self._requests.values(), *self._resting.values())
-        return sum(other.owner == request.owner for other in others)
+    def _count_unread(self, owner: str) -> int:
+        """Return how many requests of a client linger without a reader."""
+        requests = (*self._requests.values(), *self._resting.values())
+        return sum(request.owner == owner and request.alone_since is not None for request in requests)
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -416,6 +417,7 @@ class Engine:
                     if branch.state is not BranchState.ENDED:
                         self._branches.end(branch, FinishReason.LIMIT, events)
                 self._finish_ended(events)
+        self._end_rests(now, events)
 
     def _in_turn(self) -> list[Request]:
         """Return the requests that run or may begin now, oldest first."""

@@ -176,7 +176,7 @@ class Request:
 
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "id_slot", "linger", "lora",
-        "max_owned", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
+        "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
         "rests_since", "resumed_at", "saved", "shift", "started_at", "state_name",
     )  # fmt: skip
 
@@ -206,7 +206,7 @@ class Request:
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
-        self.max_owned = command.max_owned
+        self.max_unread = command.max_unread
         self.can_grow = command.can_grow
         self.linger = command.linger
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers

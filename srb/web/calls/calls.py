@@ -172,7 +172,7 @@ class Calls:
         """
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
         limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
-        commands = [replace(command, owner=owner, max_owned=limit) for command in commands]
+        commands = [replace(command, owner=owner, max_unread=limit) for command in commands]
         call = self._admit(commands, environ)
         try:
             if not streamed:
@@ -212,7 +212,7 @@ class Calls:
         """Register a call, count it and watch its client; nothing is sent yet."""
         if self._closed:
             raise ShuttingDown("The server is shutting down")
-        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
+        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit and commands else None
         call = Call(self, commands, environ, counted)
         self._open.add(call)
         try:

@@ -19,6 +19,7 @@ class StartEvent(TypedDict):
     of: NotRequired[int]
     id: str
     seeds: NotRequired[list[int]]
+    seeds_reproduce: NotRequired[Literal["request"]]
     prompt_tokens: int
 
 
@@ -192,5 +193,6 @@ class SRBCompletion(Ranking):
     id: str
     completions: list[SRBCompletionChoice]
     seeds: list[int]
+    seeds_reproduce: NotRequired[Literal["request"]]
     usage: Usage
     timings: Timings

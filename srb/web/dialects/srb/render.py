@@ -73,6 +73,8 @@ class SRBRenderer(Renderer):
         if self._of is not None:
             del start["seeds"]
             start["of"] = self._of
+        if command.branches_interact:
+            start["seeds_reproduce"] = "request"
         return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
 
     def prompt(self, event: PromptEvent) -> bytes:
@@ -220,7 +222,7 @@ def completion(
         if logprobs and probs:
             choice["logprobs"] = probs
         completions.append(choice)
-    return {
+    answer: SRBCompletion = {
         "id": command.request_id,
         "completions": completions,
         "seeds": [branch.seed for branch in branches],
@@ -228,6 +230,9 @@ def completion(
         "timings": timings(outcome.done),
         **(ranking or {}),
     }
+    if command.branches_interact:
+        answer["seeds_reproduce"] = "request"
+    return answer
 
 
 def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from srb.engine.request import Branch
 
 _NONE = -1  # in place of a token
+_BEYOND_SEEDS = 2**32  # added to a branch's seed: another draw than the branch's own, or than any branch's
 
 
 def check_spreading(command: Generate) -> None:
@@ -32,12 +34,14 @@ def other_candidate(candidates: Candidates, taken: Set[int], seed: int) -> int |
     For a candidate that was drawn by the same probabilities and found taken: to keep it if it is free, and else to draw
     again among the free ones, gives each free one its share of their probability, as drawing without replacement does.
     """
-    free = np.where(np.isin(candidates.ids, list(taken)), 0.0, candidates.probs.astype(np.float64))
-    total = free.sum()
-    if not total > 0:  # NaN, too: there is no candidate at all
+    free = candidates.probs.astype(np.float64)
+    for token in taken:
+        free[candidates.ids == token] = 0.0
+    sums = free.cumsum()
+    if not len(sums) or not sums[-1] > 0:  # NaN, too: there is no candidate at all
         return None
-    place = np.searchsorted(np.cumsum(free), np.random.default_rng(seed).random() * total, side="right")
-    return int(candidates.ids[place])
+    number = Random(seed + _BEYOND_SEEDS).random()
+    return int(candidates.ids[sums.searchsorted(number * sums[-1], side="right")])
 
 
 class Spreading:

@@ -54,8 +54,10 @@ class CandidateArray:
 
     def left(self) -> Candidates:
         """Return a copy of the candidates that the chain has left, with their probabilities."""
-        # Read through the pointer: a sampler that drops the likeliest tokens moves it.
-        left = np.ctypeslib.as_array(self._array.data, shape=(self._array.size,))
+        # A sampler that drops the likeliest tokens moves the pointer.
+        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // _TOKEN_DATA.itemsize
+        assert 0 <= first <= len(self._data) - self._array.size, "the candidates are elsewhere"
+        left = self._data[first : first + self._array.size]
         with np.errstate(invalid="ignore"):  # of forbidden tokens alone: NaN
             weights = np.exp(left["logit"] - left["logit"].max())
         return Candidates(left["id"].copy(), weights / weights.sum())

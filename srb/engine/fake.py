@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import is_greedy
-from srb.engine.spreading import other_candidate
+from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -350,7 +350,7 @@ class FakeSampler:
                 free[list(taken)] = -np.inf
                 weights, token = self._draw(free) if np.isfinite(free).any() else (weights, token)
             else:
-                other = other_candidate(_candidates(weights), taken, seed)
+                other = other_candidate(_candidates(weights), taken, random.Random(seed + BEYOND_SEEDS).random())
                 token = token if other is None else other
         return self._accept(weights, token)
 

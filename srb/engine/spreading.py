@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +16,8 @@ from srb.sampling_params import MAX_SIBLING_PENALTY
 if TYPE_CHECKING:
     from srb.engine.request import Branch
 
+BEYOND_SEEDS = 2**32  # added to a branch's seed for `other_candidate`: that draw is independent of any branch's own
 _NONE = -1  # in place of a token
-_BEYOND_SEEDS = 2**32  # added to a branch's seed: another draw than the branch's own, or than any branch's
 
 
 def check_spreading(command: Generate) -> None:
@@ -28,8 +27,10 @@ def check_spreading(command: Generate) -> None:
         raise bad_field("sibling_penalty", f"should be a number from 0 to {MAX_SIBLING_PENALTY:g}, not {value!r}")
 
 
-def other_candidate(candidates: Candidates, taken: Set[int], seed: int) -> int | None:
+def other_candidate(candidates: Candidates, taken: Set[int], number: float) -> int | None:
     """Draw a candidate that is not `taken`, as likely as its probability says; None if there is none.
+
+    `number` is a random number in [0, 1), independent of other draws.
 
     For a candidate that was drawn by the same probabilities and found taken: to keep it if it is free, and else to draw
     again among the free ones, gives each free one its share of their probability, as drawing without replacement does.
@@ -40,7 +41,6 @@ def other_candidate(candidates: Candidates, taken: Set[int], seed: int) -> int |
     sums = free.cumsum()
     if not len(sums) or not sums[-1] > 0:  # NaN, too: there is no candidate at all
         return None
-    number = Random(seed + _BEYOND_SEEDS).random()
     return int(candidates.ids[sums.searchsorted(number * sums[-1], side="right")])
 
 
@@ -57,12 +57,12 @@ class Spreading:
         """Keep first tokens distinct; subtract `sibling_penalty` from a token's logit for each sibling that chose it."""
         self._is_distinct = distinct_first
         self._penalty = sibling_penalty
-        self._first: dict[int, int] = {}  # first sampled token of each branch, by index
+        self._first: dict[int, int] = {}  # first token of each branch that sampled its own, by index
         self._places: dict[int, npt.NDArray[np.int32]] = {}  # by distance from the shared prompt: tokens by index
 
     def steers(self, branch: Branch) -> bool:
         """Whether the branch's next token depends on its siblings."""
-        return self._penalty > 0 or (self._is_distinct and branch.length == 0)
+        return self._penalty > 0 or self._begins(branch)
 
     def sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
         """Sample a branch's next token from a row of the last decode, or from stored logits if `row` is None.
@@ -89,11 +89,15 @@ class Spreading:
         return token
 
     def _draw(self, branch: Branch, row: int | None, logits: Logits) -> int:
-        if self._is_distinct and branch.length == 0:
+        if self._begins(branch):
             taken = {token for index, token in self._first.items() if index != branch.index}
             token = self._first[branch.index] = branch.sampler.sample_apart(logits, taken, branch.spec.seed)
             return token
         return branch.sampler.sample_from(logits) if row is None else branch.sampler.sample(row)
+
+    def _begins(self, branch: Branch) -> bool:
+        """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
+        return self._is_distinct and _place(branch) == branch.num_hidden
 
     def _siblings(self, branch: Branch) -> npt.NDArray[np.int32]:
         """Return the tokens that siblings of a lower index have sampled at the branch's place, one for each sibling."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,26 @@ def test_a_branch_added_later_keeps_both_rules() -> None:
     tokens = driver.result(request_id).tokens
     assert len({tokens[index][0] for index in range(5)}) == 5
     assert tokens == dict(enumerate(tokens_of(Driver(FakeModel(n_ctx=1000)), 5, temperature=0, **BOTH)))
+
+
+@pytest.mark.parametrize("penalty", [0, 100])
+def test_a_fork_parts_from_its_origin_where_it_was_forked(penalty: float) -> None:
+    """Its first own token is none of a text's beginning, so it may be any; a penalty keeps it from its origin's there."""
+    driver = Driver(FakeModel(n_ctx=1000))
+    options = {"ignore_eos": True, "temperature": 0, "distinct_first": True, "sibling_penalty": penalty}
+    request_id = driver.submit(PROMPT, 2, 1, 12, **options)
+    for _ in range(6):
+        driver.step()
+    request = driver.engine._requests[request_id]
+    origin = request.branches[1]
+    sampler = driver.model.new_sampler(origin.spec.sampling, 2, [])
+    fork = Branch(request, 2, replace(origin.spec, max_tokens=9), sampler, origin.tokens[:3])
+    fork.num_hidden = 0
+    request.branches.append(fork)
+    driver.run()
+    tokens = driver.result(request_id).tokens
+    together = [own == others for own, others in zip(tokens[2], tokens[1][3:], strict=True)]
+    assert together == [not penalty] * 9
 
 
 def test_an_end_of_text_is_a_token_that_one_branch_takes() -> None:

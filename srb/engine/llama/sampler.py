@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence, Set
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp as lib
@@ -12,7 +13,7 @@ import numpy as np
 from srb.engine.llama.log import native_log
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
-from srb.engine.spreading import other_candidate
+from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.errors import GrammarDeadEnd, bad_field
 from srb.protocol import SamplingParams
 
@@ -169,7 +170,7 @@ class LlamaSampler:
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
         token = self._choose_within_grammar(logits)
         if token in taken:
-            other = other_candidate(self._model.candidates.left(), taken, seed)
+            other = other_candidate(self._model.candidates.left(), taken, Random(seed + BEYOND_SEEDS).random())
             if other is None and is_greedy(self._params):
                 other = self._next_likeliest(logits, taken)
             token = token if other is None else other

@@ -11,7 +11,14 @@ from srb.web.answers import Ranking, Timings, Usage, shape
 
 
 @shape
-class StartEvent(TypedDict):
+class SeedsNote(TypedDict):
+    """The key of answers whose branches depend on each other: the seeds reproduce the request, and no branch alone."""
+
+    seeds_reproduce: NotRequired[Literal["request"]]
+
+
+@shape
+class StartEvent(SeedsNote):
     """The begin of a stream; `of` and no seeds if the branches are still to be chosen (best_of)."""
 
     event: Literal["start"]
@@ -19,7 +26,6 @@ class StartEvent(TypedDict):
     of: NotRequired[int]
     id: str
     seeds: NotRequired[list[int]]
-    seeds_reproduce: NotRequired[Literal["request"]]
     prompt_tokens: int
 
 
@@ -189,10 +195,9 @@ class SRBCompletionChoice(BranchEnding):
 
 
 @shape
-class SRBCompletion(Ranking):
+class SRBCompletion(Ranking, SeedsNote):
     id: str
     completions: list[SRBCompletionChoice]
     seeds: list[int]
-    seeds_reproduce: NotRequired[Literal["request"]]
     usage: Usage
     timings: Timings

@@ -35,6 +35,7 @@ from srb.web.dialects.srb.answers import (
     ProgressEvent,
     RequestDescription,
     RestEvent,
+    SeedsNote,
     SnapshotEvent,
     SRBCompletion,
     SRBCompletionChoice,
@@ -70,11 +71,11 @@ class SRBRenderer(Renderer):
             "seeds": [branch.seed for branch in command.branches],
             "prompt_tokens": self._call.mailbox.prompt_tokens[command.request_id],
         }
+        if command.branches_interact:
+            start["seeds_reproduce"] = "request"
         if self._of is not None:
             del start["seeds"]
             start["of"] = self._of
-        if command.branches_interact:
-            start["seeds_reproduce"] = "request"
         return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
 
     def prompt(self, event: PromptEvent) -> bytes:
@@ -222,17 +223,16 @@ def completion(
         if logprobs and probs:
             choice["logprobs"] = probs
         completions.append(choice)
-    answer: SRBCompletion = {
+    note: SeedsNote = {"seeds_reproduce": "request"} if command.branches_interact else {}
+    return {
         "id": command.request_id,
         "completions": completions,
         "seeds": [branch.seed for branch in branches],
         "usage": usage(outcome.done),
         "timings": timings(outcome.done),
         **(ranking or {}),
+        **note,
     }
-    if command.branches_interact:
-        answer["seeds_reproduce"] = "request"
-    return answer
 
 
 def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:

@@ -16,6 +16,7 @@ MAX_GRAMMAR = 64 * 1024  # bytes, also of a JSON schema
 MAX_BIASES = 1024
 MAX_BREAKERS = 128
 MAX_SAMPLERS = 32  # names in a list; each costs time per token
+MAX_SIBLING_PENALTY = 100.0
 
 DEFAULT_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
@@ -104,7 +105,7 @@ class SamplingParams:
         flags="--samplers", differs=f"at most {MAX_SAMPLERS}; without `penalties`, the penalties that are on run first",
     )  # fmt: skip
     temperature: float = _parameter(
-        0.8, "temperature; 0: always the most likely token", note="all branches are then identical",
+        0.8, "temperature; 0: always the most likely token", note="all branches are then identical, unless they spread",
         least=0, outside=Outside.CLAMPED, flags="--temp --temperature -T", variable="LLAMA_ARG_TEMPERATURE",
     )  # fmt: skip
     dynatemp_range: float = _parameter(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from srb.engine.model import Model
+from srb.engine.model import Logits, Model
 from srb.engine.probs import chosen_probs, token_probs
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
@@ -69,14 +69,15 @@ class Branches:
 
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
-        prefix_logits = branch.request.prefix.logits
         self.counters.decode_steps_total += row is not None
         try:
-            if row is not None:
+            if branch.is_steered:
+                assert branch.request.spreading is not None
+                token = branch.request.spreading.sample(branch, row, self._logits(branch, row))
+            elif row is not None:
                 token = branch.sampler.sample(row)
             else:
-                assert prefix_logits is not None
-                token = branch.sampler.sample_from(prefix_logits)
+                token = branch.sampler.sample_from(self._logits(branch, row))
         except GrammarDeadEnd as error:
             self.end(branch, FinishReason.ERROR, events, error=error)
             return
@@ -160,11 +161,16 @@ class Branches:
             prob = chosen_probs(self._model, branch.sampler.candidates, token, n_top)
             branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
-        logits = self._model.logits(row) if row is not None else branch.request.prefix.logits
-        assert logits is not None
-        prob = token_probs(self._model, logits, token, n_top)
+        prob = token_probs(self._model, self._logits(branch, row), token, n_top)
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
+
+    def _logits(self, branch: Branch, row: int | None) -> Logits:
+        """Return a row of the last decode, or the logits of the branch's prefix if `row` is None."""
+        if row is not None:
+            return self._model.logits(row)
+        assert branch.request.prefix.logits is not None
+        return branch.request.prefix.logits
 
     def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
         branch.tokens.append(token)

@@ -542,7 +542,8 @@ class Engine:
             else:
                 self._prompts.advance(chunk.span, chunk.count, events)
         done = [(chunk.span, row) for chunk, row, is_done in zip(chunks, rows, completed, strict=True) if is_done]
-        self.model.sample_ahead([(span.sampler, row) for span, row in done if isinstance(span, Branch)])
+        free = [(span.sampler, row) for span, row in done if isinstance(span, Branch) and not span.is_steered]
+        self.model.sample_ahead(free)
         for span, row in done:
             if isinstance(span, Branch):
                 self._branches.sample(span, row, events)

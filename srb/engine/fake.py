@@ -14,13 +14,15 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
+from srb.engine.sampling import is_greedy
+from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -337,6 +339,23 @@ class FakeSampler:
         return self.sample_from(self._model.logits(row))
 
     def sample_from(self, logits: Logits) -> int:
+        return self._accept(*self._draw(self._scores(logits)))
+
+    def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
+        scores = self._scores(logits)
+        weights, token = self._draw(scores)
+        if token in taken:
+            if is_greedy(self._params):
+                free = scores.copy()
+                free[list(taken)] = -np.inf
+                weights, token = self._draw(free) if np.isfinite(free).any() else (weights, token)
+            else:
+                other = other_candidate(_candidates(weights), taken, random.Random(seed + BEYOND_SEEDS).random())
+                token = token if other is None else other
+        return self._accept(weights, token)
+
+    def _scores(self, logits: Logits) -> npt.NDArray[np.float64]:
+        """Return the logits with -inf for tokens that may not come. Raise GrammarDeadEnd if none may."""
         if not self._is_open:
             raise AssertionError("the sampler is closed")
         if self._params.grammar and self._in_grammar:
@@ -349,22 +368,25 @@ class FakeSampler:
             scores[EOS] = -np.inf
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
-        self._sampled += 1
-        self._in_grammar += 1
+        return scores
+
+    def _draw(self, scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], int]:
+        """Return the weight of each token, and the one that was drawn."""
         if self._params.temperature <= 0:
             is_best = scores == scores.max()
-            return self._note(is_best.astype(np.float64), int(is_best.nonzero()[0][0]))
+            return is_best.astype(np.float64), int(is_best.nonzero()[0][0])
         weights = np.exp((scores - scores.max()) / self._params.temperature)
         sums = weights.cumsum()
-        return self._note(weights, int((sums <= self._random.random() * sums[-1]).sum()))
+        return weights, int((sums <= self._random.random() * sums[-1]).sum())
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         self._in_grammar += len(tokens)
 
-    def _note(self, weights: npt.NDArray[np.float64], token: int) -> int:
+    def _accept(self, weights: npt.NDArray[np.float64], token: int) -> int:
+        self._sampled += 1
+        self._in_grammar += 1
         if self._params.post_sampling_probs:
-            ids = np.flatnonzero(weights).astype(np.int32)
-            self._candidates = Candidates(ids, (weights[ids] / weights.sum()).astype(np.float32))
+            self._candidates = _candidates(weights)
         return token
 
     @property
@@ -383,3 +405,8 @@ class FakeSampler:
         if self._is_open:
             self._model.open_samplers -= 1
         self._is_open = False
+
+
+def _candidates(weights: npt.NDArray[np.float64]) -> Candidates:
+    ids = np.flatnonzero(weights).astype(np.int32)
+    return Candidates(ids, (weights[ids] / weights.sum()).astype(np.float32))

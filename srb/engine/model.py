@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -82,6 +82,15 @@ class Sampler(Protocol):
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         """Accept tokens that were sampled under the same grammar; without one do nothing. Raise GrammarDeadEnd."""
+        ...
+
+    def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
+        """Sample and accept a token from logits that is not `taken`, while the chain leaves others.
+
+        Free candidates are drawn by their share of the probability that the chain leaves to them; `seed` draws when the
+        chain's own draw is taken. A grammar is applied first. At temperature 0 it is the likeliest token that is not
+        taken. If all candidates are taken, the token is sampled as by `sample_from`.
+        """
         ...
 
     @property

@@ -16,6 +16,7 @@ from srb.engine.json_schema import check_schema
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
+from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
@@ -93,6 +94,7 @@ class Preparer:
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
         lora = self.lora if command.lora is None else self.scales(command.lora)
         saved = self._saved(command.state) if command.state else None
+        check_spreading(command)
         _check_breakers(command.branches)
         self._check_windows(command.branches)
         samplers = self._samplers(command.branches, prompt, given)

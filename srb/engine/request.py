@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from srb.engine.boundaries import Finder, finder
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
+from srb.engine.spreading import Spreading
 from srb.engine.text import BranchText
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
@@ -150,6 +151,11 @@ class Branch:
         return self.num_given - self.num_hidden + self.num_shown
 
     @property
+    def is_steered(self) -> bool:
+        """Whether the next token depends on the branch's siblings."""
+        return (spreading := self.request.spreading) is not None and spreading.steers(self)
+
+    @property
     def end(self) -> int:
         """Position after the last token."""
         return self.start + len(self.tokens)
@@ -177,7 +183,7 @@ class Request:
     __slots__ = (
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "id_slot", "linger", "lora",
         "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
-        "rests_since", "resumed_at", "saved", "shift", "started_at", "state_name",
+        "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at", "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -202,6 +208,9 @@ class Request:
         self.prefix = Prefix(self, prompt)
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
         self.shift = command.shift
+        self.spreading: Spreading | None = None  # None: branches do not depend on each other
+        if command.branches_interact:
+            self.spreading = Spreading(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
         parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
         self.base = command.base or command.branches[0]  # of branches that are added
@@ -281,7 +290,7 @@ class Request:
         """
         for branch in self.branches:
             branch.sampler.close()
-        self.branches = []
+        self.branches, self.spreading = [], None
         self.saved = None
         if hasattr(self, "prefix"):
             del self.prefix

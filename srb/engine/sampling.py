@@ -39,6 +39,12 @@ def chain(params: SamplingParams, seed: int) -> list[Stage]:
     return [*stages, Stage("dist", (seed,))]
 
 
+def is_greedy(params: SamplingParams) -> bool:
+    """Whether the chain always chooses the likeliest token: its temperature is 0, and no range varies it."""
+    temperatures = (stage.args for stage in chain(params, 0) if stage.name in ("temp", "temp_ext"))
+    return any(args[0] <= 0 and not any(args[1:2]) for args in temperatures)
+
+
 def remembered_tokens(params: SamplingParams) -> int:
     """Return how many past tokens the chain looks at; a new sampler accepts so many of the prompt's last tokens."""
     stages = {stage.name: stage for stage in chain(params, 0)}

@@ -81,6 +81,8 @@ FIELDS: list[tuple[str, Any]] = [
     ("grammar", 'root ::= root "a"'),
     ("stream_options", 7), ("best_of", 1), ("select", "diverse"), ("rank", "far"),
     ("cache_prompt", "no"),
+    ("distinct_first", 1), ("distinct_first", "yes"),
+    ("sibling_penalty", -1), ("sibling_penalty", 100.5), ("sibling_penalty", "2"), ("sibling_penalty", True),
 ]  # fmt: skip
 
 

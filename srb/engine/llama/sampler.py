@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp as lib
@@ -11,7 +12,8 @@ import numpy as np
 
 from srb.engine.llama.log import native_log
 from srb.engine.model import Candidates, Logits
-from srb.engine.sampling import SEEDED, Stage, chain, remembered_tokens
+from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
+from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.errors import GrammarDeadEnd, bad_field
 from srb.protocol import SamplingParams
 
@@ -53,9 +55,12 @@ class CandidateArray:
 
     def left(self) -> Candidates:
         """Return a copy of the candidates that the chain has left, with their probabilities."""
-        # Read through the pointer: a sampler that drops the likeliest tokens moves it.
-        left = np.ctypeslib.as_array(self._array.data, shape=(self._array.size,))
-        weights = np.exp(left["logit"] - left["logit"].max())
+        # A sampler that drops the likeliest tokens moves the pointer.
+        first = (ctypes.addressof(self._array.data.contents) - self._data.ctypes.data) // _TOKEN_DATA.itemsize
+        assert 0 <= first <= len(self._data) - self._array.size, "the candidates are elsewhere"
+        left = self._data[first : first + self._array.size]
+        with np.errstate(invalid="ignore"):  # of forbidden tokens alone: NaN
+            weights = np.exp(left["logit"] - left["logit"].max())
         return Candidates(left["id"].copy(), weights / weights.sum())
 
     @property
@@ -157,11 +162,31 @@ class LlamaSampler:
         return self.sample_from(self._model.logits(row))
 
     def sample_from(self, logits: Logits) -> int:
-        candidates = self._model.candidates
-        token = self._choose(candidates.fill(logits))
+        token = self._choose(self._model.candidates.fill(logits))
+        if self._grammar is not None and not self._grammar_allows(token):
+            token = self._sample_within_grammar(logits)
+        return self._accept(token)
+
+    def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
+        token = self._choose_within_grammar(logits)
+        if token in taken:
+            other = other_candidate(self._model.candidates.left(), taken, Random(seed + BEYOND_SEEDS).random())
+            if other is None and is_greedy(self._params):
+                other = self._next_likeliest(logits, taken)
+            token = token if other is None else other
+        self._check_grammar(token)
+        return self._accept(token)
+
+    def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
+        """Return the likeliest token that may be sampled and is not taken; None if there is none."""
+        ended = self._model.eog_token_list if self._tokens_to_come > 0 else ()
+        rest = logits.copy()
+        rest[[*taken, *self._forbidden, *ended]] = FORBIDDEN
+        array = self._fill_within_grammar(rest)
+        return None if self._model.candidates.is_exhausted else self._choose(array)
+
+    def _accept(self, token: int) -> int:
         if self._grammar is not None:
-            if not self._grammar_allows(token):
-                token = self._sample_within_grammar(logits)
             lib.llama_sampler_accept(self._grammar, token)
             self._is_in_grammar = True
         lib.llama_sampler_accept(self._chain, token)
@@ -212,16 +237,27 @@ class LlamaSampler:
         return bool(np.isfinite(data["logit"][0]))
 
     def _sample_within_grammar(self, logits: Logits) -> int:
-        """Sample again with the grammar applied to the whole vocabulary first. Slower, so only done when needed."""
-        candidates = self._model.candidates
-        array = candidates.fill(logits)
-        lib.llama_sampler_apply(self._grammar, array)
-        if candidates.is_exhausted:
-            raise GrammarDeadEnd("the grammar allows no token here")
-        token = self._choose(array)
-        if not self._grammar_allows(token):  # the biases may leave only tokens that the grammar forbids
-            raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
+        """Choose a token with the grammar applied to the whole vocabulary first. Slower, so only done when needed."""
+        token = self._choose_within_grammar(logits)
+        self._check_grammar(token)
         return token
+
+    def _choose_within_grammar(self, logits: Logits) -> int:
+        array = self._fill_within_grammar(logits)
+        if self._grammar is not None and self._model.candidates.is_exhausted:
+            raise GrammarDeadEnd("the grammar allows no token here")
+        return self._choose(array)
+
+    def _check_grammar(self, token: int) -> None:
+        """Raise GrammarDeadEnd for a token that the grammar forbids: the biases may leave no others."""
+        if self._grammar is not None and not self._grammar_allows(token):
+            raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
+
+    def _fill_within_grammar(self, logits: Logits) -> Any:
+        array = self._model.candidates.fill(logits)
+        if self._grammar is not None:
+            lib.llama_sampler_apply(self._grammar, array)
+        return array
 
 
 def _build(model: LlamaModel, stage: Stage) -> Any:

@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, bad_field
 from srb.protocol import BranchSpec, ContextShift, Generate
+from srb.sampling_params import MAX_SIBLING_PENALTY
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_stop
 from srb.web.bodies.fields import (
@@ -100,6 +101,8 @@ class CompletionBody(SamplingBody):
     n: Integer | None = field_alias("n_cmpl", "n")
     branches: list[BranchBody] | None = None
     linger: Annotated[Real, between(0, INT32_MAX)] | None = None
+    distinct_first: bool = False
+    sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
     stream: bool | None = None
@@ -158,6 +161,8 @@ class CompletionBody(SamplingBody):
                 id_slot=self.id_slot,
                 linger=self._linger(settings),
                 base=base if self.branches is not None else None,
+                distinct_first=self.distinct_first,
+                sibling_penalty=self.sibling_penalty,
                 shift=ContextShift(self.kept(settings), self.n_discard) if settings.context_shift else None,
             )
             for prompt in self.prompt

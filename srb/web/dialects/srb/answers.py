@@ -11,7 +11,14 @@ from srb.web.answers import Ranking, Timings, Usage, shape
 
 
 @shape
-class StartEvent(TypedDict):
+class SeedsNote(TypedDict):
+    """The key of answers whose branches depend on each other: the seeds reproduce the request, and no branch alone."""
+
+    seeds_reproduce: NotRequired[Literal["request"]]
+
+
+@shape
+class StartEvent(SeedsNote):
     """The begin of a stream; `of` and no seeds if the branches are still to be chosen (best_of)."""
 
     event: Literal["start"]
@@ -188,7 +195,7 @@ class SRBCompletionChoice(BranchEnding):
 
 
 @shape
-class SRBCompletion(Ranking):
+class SRBCompletion(Ranking, SeedsNote):
     id: str
     completions: list[SRBCompletionChoice]
     seeds: list[int]

@@ -35,6 +35,7 @@ from srb.web.dialects.srb.answers import (
     ProgressEvent,
     RequestDescription,
     RestEvent,
+    SeedsNote,
     SnapshotEvent,
     SRBCompletion,
     SRBCompletionChoice,
@@ -70,6 +71,8 @@ class SRBRenderer(Renderer):
             "seeds": [branch.seed for branch in command.branches],
             "prompt_tokens": self._call.mailbox.prompt_tokens[command.request_id],
         }
+        if command.branches_interact:
+            start["seeds_reproduce"] = "request"
         if self._of is not None:
             del start["seeds"]
             start["of"] = self._of
@@ -220,6 +223,7 @@ def completion(
         if logprobs and probs:
             choice["logprobs"] = probs
         completions.append(choice)
+    note: SeedsNote = {"seeds_reproduce": "request"} if command.branches_interact else {}
     return {
         "id": command.request_id,
         "completions": completions,
@@ -227,6 +231,7 @@ def completion(
         "usage": usage(outcome.done),
         "timings": timings(outcome.done),
         **(ranking or {}),
+        **note,
     }
 
 

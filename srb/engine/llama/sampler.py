@@ -10,6 +10,7 @@ import llama_cpp as lib
 import numpy as np
 
 from srb.engine.llama.log import native_log
+from srb.engine.llama.memory import copy_at
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, remembered_tokens
 from srb.errors import GrammarDeadEnd, bad_field
@@ -54,7 +55,7 @@ class CandidateArray:
     def left(self) -> Candidates:
         """Return a copy of the candidates that the chain has left, with their probabilities."""
         # Read through the pointer: a sampler that drops the likeliest tokens moves it.
-        left = np.ctypeslib.as_array(self._array.data, shape=(self._array.size,))
+        left = copy_at(self._array.data, self._array.size, _TOKEN_DATA)
         weights = np.exp(left["logit"] - left["logit"].max())
         return Candidates(left["id"].copy(), weights / weights.sum())
 

@@ -50,6 +50,8 @@ def post(
     """Send a request and return the socket of the answer; `timeout`, in seconds, applies to each wait."""
     parts = urlsplit(base_url)
     sock = socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout)
-    head = f"{method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    )
     sock.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     return sock

@@ -53,7 +53,7 @@ def ratios(url: str, options: dict[str, Any], rounds: int) -> list[float]:
 
 
 def join(url: str, n: int, tokens: int) -> tuple[float, int]:
-    """Write a request of `n` branches that lingers; return the seconds that a reader takes to join it, and its characters."""
+    """Write a request of `n` branches that lingers; return the seconds until a reader has joined it, and its bytes."""
     body = {"prompt": "the old king", "n": n, "max_tokens": tokens, "ignore_eos": True, "linger": 30, "stream": False}
     with post(url, "/v1/srb/completions", orjson.dumps(body)) as sock:
         answer = b"".join(iter(lambda: sock.recv(65536), b""))
@@ -83,7 +83,9 @@ def main() -> None:
         with server({**os.environ, "SRB_MODEL": str(model.absolute()), "SRB_N_CTX": "16384"}) as url:
             for name, options in FIELDS.items():
                 found = ratios(url, options, rounds)
-                print(f"{name:<26} {statistics.median(found):6.3f}   ({min(found):.3f} to {max(found):.3f})", flush=True)
+                print(
+                    f"{name:<26} {statistics.median(found):6.3f}   ({min(found):.3f} to {max(found):.3f})", flush=True
+                )
     with server({**os.environ, "SRB_MODEL": FAKE_MODEL, "SRB_N_CTX": "200000"}) as url:
         seconds, size = join(url, 64, 2000)
         print(f"\na reader joins 64 branches of 2,000 tokens: {seconds * 1000:.1f} ms for {size} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -387,3 +389,30 @@ def test_a_branch_that_shifts_its_context_goes_on_as_the_rest_of_its_text_would(
     full = [*prompt, *tokens][:n_ctx]
     rest = full[:n_keep] + full[n_keep + (n_ctx - n_keep) // 2 :]
     assert generate(new_engine(model), [1], rest, temperature=0)[0] == tokens[n_ctx - len(prompt) :][:12]
+
+
+def test_operations_leave_no_garbage_that_grows_with_their_number(model: Model) -> None:
+    """The engine's collections are far apart: garbage of every saved span would grow for thousands of requests."""
+
+    def use_once() -> None:
+        compute(model, 0, tokens_of(model))
+        sampler = model.new_sampler(SamplingParams(post_sampling_probs=True), 1, [])
+        branch = sampler.clone(2)
+        branch.sample_from(model.logits(len(tokens_of(model)) - 1))
+        assert len(branch.candidates.ids)
+        blob = model.save(0, 0)
+        model.remove(0)
+        assert model.restore(0, blob)
+        model.remove(0)
+        sampler.close()
+        branch.close()
+
+    use_once()  # what is made once and kept
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            use_once()
+        assert gc.collect() < 50  # ctypes' types of arrays, which all uses share, and nothing of each use
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 import threading
@@ -863,3 +864,25 @@ def test_the_fake_never_lets_go_of_the_interpreter() -> None:
     finally:
         sys.setswitchinterval(interval)
         other.join()
+
+
+@pytest.mark.parametrize("end", ["alone", "by a cancel", "by a failure"])
+def test_a_request_that_has_ended_leaves_nothing_to_the_collector(end: str) -> None:
+    """A collection comes after thousands of requests, and their garbage would have stayed until then."""
+    driver = Driver(cache_cells=0)
+    made = driver.submit(PROMPT, n=3, max_tokens=5, ignore_eos=True)
+    driver.step()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            if end == "by a cancel":
+                driver.cancel(made)
+            elif end == "by a failure":
+                driver.take(driver.engine.fail_all(ShuttingDown("the server is shutting down")))
+            driver.run()
+            made = driver.submit(PROMPT, n=3, max_tokens=5, ignore_eos=True)
+            driver.step()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -12,6 +12,7 @@ import numpy as np
 from srb.engine.embedding import POOLINGS
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.memory import floats_at
 from srb.engine.model import Batch, Logits, LoraScales
 
 log = logging.getLogger("srb.llama")
@@ -87,7 +88,7 @@ class LlamaEmbedder:
         pointer = lib.llama_get_embeddings_ith(self._context, row)
         if not pointer:
             raise AssertionError(f"row {row} has no embeddings")
-        return np.ctypeslib.as_array(pointer, shape=(self._n_embd,))
+        return floats_at(pointer, self._n_embd)
 
 
 def pooling_of(text: str) -> str:

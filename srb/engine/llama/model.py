@@ -23,6 +23,7 @@ from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
+from srb.engine.llama.memory import bytes_pointer, floats_at
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
     changed_settings,
@@ -263,7 +264,7 @@ class LlamaModel:
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
-        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self._context, row), shape=(self.n_vocab,))
+        return floats_at(lib.llama_get_logits_ith(self._context, row), self.n_vocab)
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
@@ -285,7 +286,7 @@ class LlamaModel:
             seq_id = self._scratch
         size = lib.llama_state_seq_get_size(self._context, seq_id)
         blob = np.empty(size, np.uint8)
-        if lib.llama_state_seq_get_data(self._context, _bytes_pointer(blob), size, seq_id) != size:
+        if lib.llama_state_seq_get_data(self._context, bytes_pointer(blob), size, seq_id) != size:
             raise AssertionError(f"sequence {seq_id} could not be saved")
         if seq_id == self._scratch:
             self.remove(self._scratch)
@@ -294,7 +295,7 @@ class LlamaModel:
     def restore(self, seq_id: int, blob: Blob) -> bool:
         """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
         target = self._scratch if self.supports_partial_reuse else seq_id
-        if lib.llama_state_seq_set_data(self._context, _bytes_pointer(blob), len(blob), target) != len(blob):
+        if lib.llama_state_seq_set_data(self._context, bytes_pointer(blob), len(blob), target) != len(blob):
             self.remove(target)
             return False
         if target == self._scratch:
@@ -417,7 +418,3 @@ def _embedders(
         except MemoryError as error:
             raise ModelLoadFailed(f"model: {error}: {native_log.last_error}") from None
     return made[0], made[1]
-
-
-def _bytes_pointer(blob: Blob) -> Any:
-    return blob.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -122,8 +122,13 @@ def test_a_branch_had_again_by_its_seed_begins_with_the_same_words(storyteller: 
             r"(?m)^\d\. The old",
         ),
         ((PYTHON, "examples/srb_stream.py", "The old king", "--n", "3", "--tokens", "8", "--url"), r"--- seed \d+, "),
+        (
+            (PYTHON, "examples/ladder.py", "The old king", "0", "0.5", "1.5", "--url"),
+            r"--- temperature \S+\nThe old king",
+        ),
+        ((PYTHON, "examples/beginnings.py", "The old king", "--n", "3", "--url"), r"--- branch \d\nThe old king"),
     ],
-    ids=["many_endings", "srb_stream"],
+    ids=["many_endings", "srb_stream", "ladder", "beginnings"],
 )
 def test_an_example_program_prints_each_branch(storyteller: Server, command: tuple[str, ...], ends: str) -> None:
     assert len(re.findall(ends, run(*command, storyteller.url))) == 3

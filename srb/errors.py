@@ -176,6 +176,12 @@ class GrammarDeadEnd(SRBError):
     code, type, http_status = "grammar_dead_end", "invalid_request_error", 400
 
 
+class BannedDeadEnd(SRBError):
+    """Every further token that was tried in this branch completes a banned string."""
+
+    code, type, http_status = "banned_dead_end", "invalid_request_error", 400
+
+
 class ProtocolError(SRBError):
     """A frame on the engine's socket is malformed; the connection that sent it is closed."""
 

@@ -45,7 +45,8 @@ class BranchSpec:
     with "limit" at a line, after the first, that begins with fewer spaces or tabs. `stop_at`, a Boundary or "", ends the
     branch with "boundary" after that many (`stop_after`) words, lines, sentences or paragraphs. `append` (strings and
     token ids) stands after the shared prompt for this branch alone, and counts as prompt. With `score` the end of the
-    branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1).
+    branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1). No string of
+    `banned_strings` comes in the text.
     """
 
     seed: int
@@ -58,6 +59,7 @@ class BranchSpec:
     stop_at: str = ""
     stop_after: int = 1
     append: tuple[str | int, ...] = ()
+    banned_strings: tuple[str, ...] = ()
     score: bool = False
 
     @property
@@ -415,6 +417,7 @@ class BranchEnded:
     logprob: float | None = None  # mean log-probability, of a branch with BranchSpec.is_scored
     code: str = ""  # with reason "error"
     message: str = ""
+    rewinds: int = 0  # how often the branch was rewound, to avoid banned strings
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class Driver:
         while self.engine.has_work:
             self.step()
             ended = sum(len(outcome.terminal) for outcome in self.outcomes.values())
-            progress = self.engine.stats()["tokens_predicted_total"] + ended
+            progress = self.engine.stats()["tokens_predicted_total"] + self.engine.stats()["rewinds_total"] + ended
             idle, seen = (0 if progress > seen else idle + 1), progress
             assert idle < limit, f"no progress in {limit} steps: {self.engine.stats()}"
         self.check_drained()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from srb.engine.banned import MAX_LENGTH, MAX_STRINGS, MAX_TEXT
 from srb.errors import bad_field
 from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec
 
@@ -32,3 +33,16 @@ def check_branches(branches: Sequence[BranchSpec]) -> None:
             raise bad_field("stop_at", f"should be one of {', '.join(get_args(Boundary))}, not {spec.stop_at!r}")
         if spec.stop_after > MAX_STOP_AFTER:
             raise bad_field("stop_after", f"should be at most {MAX_STOP_AFTER}, not {spec.stop_after}")
+    check_banned({spec.banned_strings for spec in branches})
+
+
+def check_banned(lists: set[tuple[str, ...]]) -> None:
+    """Raise InvalidRequest for lists of banned strings that no automaton is built for."""
+    for strings in lists:
+        if not all(type(string) is str and 0 < len(string) <= MAX_LENGTH for string in strings):
+            raise bad_field("banned_strings", f"should be strings of 1 to {MAX_LENGTH} characters")
+        if len(strings) > MAX_STRINGS:
+            raise bad_field("banned_strings", f"has {len(strings)} entries; at most {MAX_STRINGS} are allowed")
+    if (total := sum(len(string) for strings in lists for string in strings)) > MAX_TEXT:
+        problem = f"has {total} characters in the different lists of all branches; at most {MAX_TEXT} are taken"
+        raise bad_field("banned_strings", problem)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from srb.engine.model import Logits, Model
 from srb.engine.probs import chosen_probs, token_probs
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
+from srb.engine.rewinding import Rewinding, dead_end
 from srb.engine.text import Emission, Prob
+from srb.engine.tokens import tokens_of
 from srb.engine.tree.prefix_tree import PrefixTree
-from srb.errors import GrammarDeadEnd, SRBError
+from srb.errors import BannedDeadEnd, GrammarDeadEnd, SRBError
 from srb.protocol import BranchEnded, Delta, Event, FinishReason
 
 MIN_PROB = 1e-45  # the smallest positive number in 32 bits
@@ -27,6 +30,8 @@ class BranchCounters:
     n_tokens_max: int = 0
     branches_paused_total: int = 0
     context_shifts_total: int = 0
+    rewinds_total: int = 0
+    tokens_rewound_total: int = 0
 
 
 class Branches:
@@ -71,14 +76,13 @@ class Branches:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
         try:
-            if branch.is_steered:
-                assert branch.request.spreading is not None
-                token = branch.request.spreading.sample(branch, row, self._logits(branch, row))
-            elif row is not None:
-                token = branch.sampler.sample(row)
+            if branch.rewinding is None:
+                token = self._draw(branch, row, None)
             else:
-                token = branch.sampler.sample_from(self._logits(branch, row))
-        except GrammarDeadEnd as error:
+                logits = self._logits(branch, row) if row is None or branch.rewinding.forbidden else None
+                draw = partial(self._draw, branch, row)
+                token = branch.rewinding.sample(draw, logits, row is None, branch.logprob_sum)
+        except (GrammarDeadEnd, BannedDeadEnd) as error:
             self.end(branch, FinishReason.ERROR, events, error=error)
             return
         if self._model.is_eog(token):
@@ -90,6 +94,36 @@ class Branches:
         if branch.spec.sampling.n_probs < 0:
             prob = None  # scored, but not told
         self._append(branch, token, prob, events)
+
+    def rewind(self, branch: Branch, count: int, events: list[Event]) -> None:
+        """Take back a branch's last `count` tokens, forbid the first of them at its place, and go on from there.
+
+        Its text has taken them back. The branch goes on in the next steps, or ends with BannedDeadEnd.
+        """
+        rewinding = branch.rewinding
+        assert rewinding is not None
+        place, keep = branch.length - count, len(branch.tokens) - count
+        end = branch.start + keep - 1  # the last token that stays is computed again, for its logits
+        if (
+            keep > 0
+            and branch.lease is not None
+            and self._tree.shorten(branch.lease, end, branch.num_computed - keep + 1)
+        ):
+            branch.num_computed = keep - 1
+        else:
+            branch.move(BranchState.WAITING)
+            self.return_lease(branch, keep=False)
+        if keep < 0:
+            keep = self._unshift(branch, rewinding, count)
+        first = branch.tokens[keep]
+        del branch.tokens[keep:]
+        if branch.request.spreading is not None:
+            branch.request.spreading.forget(branch, count)
+        branch.logprob_sum = rewinding.rewind(place, first, count)
+        self.counters.rewinds_total += 1
+        self.counters.tokens_rewound_total += count
+        if rewinding.is_dead_end(place):
+            self.end(branch, FinishReason.ERROR, events, error=dead_end(len(rewinding.forbidden)))
 
     def pause(self, branch: Branch) -> None:
         """Pause a branch under pressure: free its sequence; its computed tokens stay in the tree if they can."""
@@ -117,6 +151,9 @@ class Branches:
         error: SRBError | None = None,
     ) -> None:
         """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded."""
+        self.counters.tokens_predicted_total += branch.text.num_held
+        if branch.rewinding is not None and reason is FinishReason.LIMIT:  # it may go on later, with all of this shown
+            branch.rewinding.release(branch.length, 0)
         if not stop:
             emission = branch.text.finish()
             self._emit(branch, emission, events)
@@ -132,7 +169,16 @@ class Branches:
         logprob = branch.logprob_sum / length if length and branch.spec.is_scored else None
         code, message = (error.code, error.message) if error else ("", "")
         branch.ended = BranchEnded(
-            branch.request.request_id, branch.index, reason, length, stop, truncated, logprob, code, message
+            branch.request.request_id,
+            branch.index,
+            reason,
+            length,
+            stop,
+            truncated,
+            logprob,
+            code,
+            message,
+            branch.rewinding.count if branch.rewinding else 0,
         )
         if not branch.can_resume:
             branch.sampler.close()
@@ -165,6 +211,16 @@ class Branches:
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 
+    def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
+        """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
+        if branch.is_steered:
+            assert branch.request.spreading is not None
+            logits = self._logits(branch, row) if logits is None else logits
+            return branch.request.spreading.sample(branch, row, logits)
+        if row is not None:
+            return branch.sampler.sample(row)
+        return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)
+
     def _logits(self, branch: Branch, row: int | None) -> Logits:
         """Return a row of the last decode, or the logits of the branch's prefix if `row` is None."""
         if row is not None:
@@ -174,8 +230,14 @@ class Branches:
 
     def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
         branch.tokens.append(token)
-        self.counters.tokens_predicted_total += 1
         emission = branch.text.push(token, self._model.piece(token), prob)
+        if branch.rewinding is None:
+            self.counters.tokens_predicted_total += 1
+        elif emission.rewind:
+            self.rewind(branch, emission.rewind, events)
+            return
+        else:
+            self.counters.tokens_predicted_total += branch.rewinding.settle(branch.length, branch.text.num_held)
         self._emit(branch, emission, events)
         if emission.stop:
             self.end(branch, FinishReason.WORD, events, stop=emission.stop)
@@ -198,8 +260,22 @@ class Branches:
         branch.move(BranchState.WAITING)
         self.return_lease(branch, keep=request.cache_prompt)
         self._prompts.release(request.prefix)
-        request.shift_context(self._count_special(request.prefix.tokens))
+        shift = request.shift_context(self._count_special(request.prefix.tokens))
+        if branch.text.num_held and branch.rewinding is not None:
+            branch.rewinding.shifts.append(shift)
         self.counters.context_shifts_total += 1
+
+    def _unshift(self, branch: Branch, rewinding: Rewinding, count: int) -> int:
+        """Undo the context shifts during the last `count` tokens; return how many of the branch's tokens are before them.
+
+        The branch has no lease. The prompt begins again.
+        """
+        self._prompts.release(branch.request.prefix)
+        while count > len(branch.tokens):
+            count -= len(branch.tokens)
+            branch.tokens = tokens_of(())
+            branch.request.unshift_context(rewinding.shifts.pop())
+        return len(branch.tokens) - count
 
     def _is_out_of_time(self, branch: Branch, text: str) -> bool:
         """Whether `text` ends a line after the branch's time limit (t_max_predict_ms)."""

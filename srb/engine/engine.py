@@ -542,7 +542,7 @@ class Engine:
             else:
                 self._prompts.advance(chunk.span, chunk.count, events)
         done = [(chunk.span, row) for chunk, row, is_done in zip(chunks, rows, completed, strict=True) if is_done]
-        free = [(span.sampler, row) for span, row in done if isinstance(span, Branch) and not span.is_steered]
+        free = [(span.sampler, row) for span, row in done if isinstance(span, Branch) and span.is_free]
         self.model.sample_ahead(free)
         for span, row in done:
             if isinstance(span, Branch):

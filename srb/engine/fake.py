@@ -333,6 +333,7 @@ class FakeSampler:
         self._sampled = 0
         self._in_grammar = 0  # tokens that the grammar has accepted
         self._candidates: Candidates | None = None
+        self._states: list[tuple[Any, int, int]] | None = None  # before each remembered token
         self._is_open = True
 
     def sample(self, row: int) -> int:
@@ -368,6 +369,8 @@ class FakeSampler:
             scores[EOS] = -np.inf
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
+        if self._states is not None:
+            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
         return scores
 
     def _draw(self, scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], int]:
@@ -400,6 +403,20 @@ class FakeSampler:
         made = type(self)(self._model, self._params, seed, min_tokens)
         made._in_grammar = self._in_grammar
         return made
+
+    def remember(self) -> None:
+        self._states = []
+
+    def forget(self, count: int) -> None:
+        assert self._states is not None
+        assert count <= len(self._states)
+        del self._states[: len(self._states) - count]
+
+    def rewind(self, count: int) -> None:
+        assert self._states is not None
+        state, self._sampled, self._in_grammar = self._states[-count]
+        self._random.setstate(state)
+        del self._states[-count:]
 
     def close(self) -> None:
         if self._is_open:

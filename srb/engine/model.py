@@ -105,6 +105,24 @@ class Sampler(Protocol):
         """
         ...
 
+    def remember(self) -> None:
+        """Remember the state before each sampled token, so that `rewind` can return to it.
+
+        Call it before the first token is sampled. Clones remember nothing.
+        """
+        ...
+
+    def forget(self, count: int) -> None:
+        """Forget all remembered states but those before the last `count` tokens."""
+        ...
+
+    def rewind(self, count: int) -> None:
+        """Return to the state before the last `count` tokens, which is remembered, as if they had never been sampled.
+
+        After a sample that raised an error the states are in doubt.
+        """
+        ...
+
     def close(self) -> None:
         """Free the native chain; may be called again."""
         ...

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
+from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
+from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
 from srb.engine.text import BranchText
 from srb.engine.tokens import Tokens, tokens_of
@@ -93,6 +95,7 @@ class Branch:
         "num_shown",
         "origin",
         "request",
+        "rewinding",
         "sampler",
         "shown",
         "slot",
@@ -119,7 +122,9 @@ class Branch:
         self.slot = index  # its number in the llamacpp dialect, assigned when the request begins
         self.spec = spec
         self.sampler = sampler
-        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec))
+        banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
+        self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned)
+        self.rewinding = Rewinding(sampler) if banned else None  # None: its tokens are final
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
@@ -159,6 +164,11 @@ class Branch:
     def end(self) -> int:
         """Position after the last token."""
         return self.start + len(self.tokens)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the next token depends on the branch alone, and none is forbidden."""
+        return not self.is_steered and (self.rewinding is None or not self.rewinding.forbidden)
 
     @property
     def pending(self) -> int:
@@ -253,7 +263,7 @@ class Request:
         """Whether the context may be shifted; branches that share a prompt cannot each discard a part of it."""
         return self.shift is not None and len(self.branches) == 1
 
-    def shift_context(self, n_special: int) -> None:
+    def shift_context(self, n_special: int) -> Shift:
         """Shift the context: discard some of the oldest tokens, and compute the rest again as the prompt.
 
         The request has one branch and no node. `n_special` tokens at the beginning (BOS) are kept besides shift.n_keep.
@@ -268,11 +278,25 @@ class Request:
         n_keep = max(0, min(n_keep, len(tokens) - 4))
         n_left = len(tokens) - n_keep
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
+        shift = Shift(n_keep, tokens_of(tokens[n_keep : n_keep + n_discard]), branch.start)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
         self.prefix.logits = None
         branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), tokens_of(())
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
+        return shift
+
+    def unshift_context(self, shift: Shift) -> None:
+        """Undo the latest context shift; the branch has no own tokens, and the request has no node."""
+        [branch] = self.branches
+        assert not branch.tokens
+        assert self.prefix.node is None
+        tokens, place = self.prefix.tokens, shift.place
+        tokens = tokens[:place] + shift.discarded + tokens[place:]
+        self.prefix.tokens, branch.tokens = tokens[: shift.start], tokens[shift.start :]
+        self.prefix.logits = None
+        branch.num_shifted -= len(branch.tokens)
+        branch.start = shift.start
 
     @property
     def is_over(self) -> bool:

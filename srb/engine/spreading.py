@@ -88,6 +88,16 @@ class Spreading:
             self._record(branch, token)
         return token
 
+    def forget(self, branch: Branch, count: int) -> None:
+        """Forget the `count` tokens that a branch sampled at its next place and after it, and that were taken back."""
+        first, index = _place(branch), branch.index
+        if first <= branch.num_hidden:
+            self._first.pop(index, None)
+        for place in range(first, first + count):
+            tokens = self._places.get(place)
+            if tokens is not None and index < len(tokens):
+                tokens[index] = _NONE
+
     def _draw(self, branch: Branch, row: int | None, logits: Logits) -> int:
         if self._begins(branch):
             taken = {token for index, token in self._first.items() if index != branch.index}

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from srb.engine.branch_specs import MAX_SEED, check_branches
+from srb.engine.banned import BannedStrings
+from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
 from srb.engine.model import Model, Sampler
 from srb.engine.preparing import Preparer
 from srb.engine.request import Branch, BranchState, Request, finder_of
@@ -43,6 +44,7 @@ class Draft:
     num_hidden: int
     grammar_from: int
     text: str  # of the given tokens that readers see
+    banned: BannedStrings | None  # built here, since the branch is made by the decode thread
 
 
 @dataclass(slots=True)
@@ -107,10 +109,11 @@ class Steering:
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = point.origin.grammar_from if point and same_grammar else len(given)
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
+        banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
-            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "")
+            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "", banned)
         text = point.text + _text(self._model, added)[0]
-        return Draft(spec, sampler, has_own_seed, given, point.origin.num_hidden, grammar_from, text)
+        return Draft(spec, sampler, has_own_seed, given, point.origin.num_hidden, grammar_from, text, banned)
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
         """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""
@@ -147,6 +150,8 @@ class Steering:
         if len(request.branches) + len(drafts) > MAX_BRANCHES:
             raise bad_field("count", f"a request may have {MAX_BRANCHES} branches in its whole life")
         _check_tokens(request, command.max_tokens, [draft.spec.max_tokens for draft in drafts])
+        specs = [*(branch.spec for branch in request.branches), *(draft.spec for draft in drafts)]
+        check_banned({spec.banned_strings for spec in specs})
         first = len(request.branches)
         for index, draft in enumerate(drafts, first):
             spec, sampler = draft.spec, draft.sampler
@@ -159,6 +164,7 @@ class Steering:
             if growth.point:
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
                 branch.shown = [draft.text] if draft.text else []
+                branch.text.follow(draft.text)
             request.branches.append(branch)
         return request.branches[first:]
 

@@ -1,15 +1,22 @@
-"""A branch's tokens as text: whole characters only, ended by stop strings (never shown), boundaries or indentation."""
+"""A branch's tokens as text: whole characters only, ended by stop strings (never shown), boundaries or indentation.
+
+Banned strings are found across tokens, and their tokens taken back before anything of them is shown.
+"""
 
 from __future__ import annotations
 
 import codecs
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
-from srb.engine.boundaries import Finder
+from srb.engine.banned import MAX_LENGTH, BannedStrings
+from srb.engine.boundaries import Finder, Found
 from srb.protocol import TokenProbs
 
+_CLEAN = (b"", 0)  # state of a decoder that waits for no byte
 _Utf8 = codecs.getincrementaldecoder("utf-8")
 Prob = TokenProbs
 
@@ -24,9 +31,20 @@ class Emission:
     stop: str = ""  # the stop string that ended the branch
     is_outdented: bool = False  # whether a line with too little indentation ended the branch
     is_boundary: bool = False  # whether the end of a word, line, sentence or paragraph ended the branch
+    rewind: int = 0  # number of last tokens taken back: with them a banned string began and was completed
 
     def __bool__(self) -> bool:
         return bool(self.text or self.tokens or self.stop or self.is_outdented or self.is_boundary)
+
+
+@dataclass(slots=True)
+class _Before:
+    """The state before a token, to which a rewind returns: of the decoder, banned strings, indentation and finder."""
+
+    decoder: tuple[bytes, int]
+    banned: int
+    indent: int
+    finder: tuple[Finder, dict[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -37,6 +55,7 @@ class _PendingToken:
     start: int
     text: str
     prob: Prob | None
+    before: _Before | None = None  # only where strings are banned
 
     @property
     def end(self) -> int:
@@ -48,12 +67,19 @@ class BranchText:
 
     Incomplete characters are held back, and so is a tail that may be the beginning of a stop string, or may lie behind
     the end of a sentence. Nothing is lost: `finish` emits the rest (a truncated character becomes U+FFFD, as does an
-    invalid byte).
+    invalid byte). Tokens in which a banned string may begin are held back whole; when one is complete, `push` takes them
+    back.
     """
 
-    def __init__(self, stops: Sequence[str] = (), n_indent: int = 0, finder: Finder | None = None) -> None:
+    def __init__(
+        self,
+        stops: Sequence[str] = (),
+        n_indent: int = 0,
+        finder: Finder | None = None,
+        banned: BannedStrings | None = None,
+    ) -> None:
         """Look for `stops`, for lines after the first that begin with fewer than `n_indent` spaces and tabs, and for the
-        end that `finder` finds.
+        end that `finder` finds. Emit nothing of `banned`.
         """
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
@@ -66,44 +92,89 @@ class BranchText:
         self._finder_start = 0  # position at which the finder's text begins
         self._is_plain = not (self._stops or n_indent or finder)
         self._indent = -1  # of the current line while only spaces and tabs are in it; −1 later, and in the first line
+        self._fresh = vars(finder).copy() if finder else {}  # the finder's state at `_finder_start`
+        self._banned = banned
+        self._state = 0  # of the banned strings, at the end of the tail
+        self.num_held = 0  # last tokens that a rewind may take back
+
+    def follow(self, text: str) -> None:
+        """Take a text as emitted before the first token: a banned string may begin in it."""
+        if self._banned is not None:
+            self._state = self._banned.read_all(text[-MAX_LENGTH:])
 
     def push(self, token: int, piece: bytes, prob: Prob | None = None) -> Emission:
         """Add one token's bytes; return the text that may be emitted now."""
-        if self._is_plain and not self._pending and piece.isascii() and piece:
-            self._shown += len(piece)
-            return Emission(piece.decode("ascii"), [token], [prob] if prob else [])
+        if self._is_plain and piece.isascii() and piece:
+            if self._banned is None:
+                if not self._pending:
+                    self._shown += len(piece)
+                    return Emission(piece.decode("ascii"), [token], [prob] if prob else [])
+            elif not self._decoder.getstate()[0]:
+                return self._push_watched(token, piece.decode("ascii"), prob, self._banned)
+        before = self._before() if self._banned else None
         text = self._decoder.decode(piece)
         if prob:
             prob["token"] = text  # the last token of a character has its text, so that tokens concatenate to the text
-        self._pending.append(_PendingToken(token, self._shown + len(self._tail), text, prob))
+        self._pending.append(_PendingToken(token, self._shown + len(self._tail), text, prob, before))
         edge = self._find_outdent(text)
-        stop, at, end = self._find_end(text, edge)
-        if end is not None:
-            return self._cut(end, is_boundary=True)
+        size, end = self._read_banned(text)
+        stop, at, found = self._find_end(text, edge)
+        is_first = (not stop or end < at + len(stop)) and (edge is None or end <= edge)
+        if size and is_first and (found is None or end < found.decided or end <= found.end):
+            return self._take_back(end - size)
+        if found is not None:
+            return self._cut(found.end, is_boundary=True)
         if stop and (edge is None or at <= edge):
             return self._cut(at, stop)
         if edge is not None:
             return self._cut(edge, is_outdented=True)
-        return self._release(len(self._tail) - self._held())
+        return self._release(min(len(self._tail) - self._held(), self._hold()))
+
+    def _push_watched(self, token: int, text: str, prob: Prob | None, banned: BannedStrings) -> Emission:
+        """Push a token where nothing but banned strings is looked for, and no character is incomplete."""
+        state, end, size = banned.read(self._state, text)
+        pending, at = self._pending, len(self._tail)
+        probs = [prob] if prob else []
+        if not state:
+            self._state = self.num_held = 0
+            self._shown += at + len(text)
+            if not pending:
+                return Emission(text, [token], probs)
+            tokens = [*[each.token for each in pending], token]
+            emission = Emission(self._tail + text, tokens, [each.prob for each in pending if each.prob] + probs)
+            self._tail = ""
+            pending.clear()
+            return emission
+        pending.append(_PendingToken(token, self._shown + at, text, prob, _Before(_CLEAN, self._state, self._indent)))
+        self._tail += text
+        self._state = state
+        if size:
+            return self._take_back(at + end - size)
+        return self._release(self._hold())
 
     def change_ends(self, stops: Sequence[str], finder: Finder | None) -> None:
         """Look for other stop strings and another boundary from here on; text that is held back may begin the stops."""
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
         self._finder, self._finder_start = finder, self._shown + len(self._tail)
+        self._fresh = vars(finder).copy() if finder else {}
         self._is_plain = not (self._stops or self._n_indent or finder)
 
     def finish(self) -> Emission:
         """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again."""
         broken = self._decoder.decode(b"", final=True)
+        if broken and self._banned:
+            state, end, _ = self._banned.read(self._state, broken)
+            broken, self._state = ("", self._state) if end else (broken, state)  # it would complete a banned string
         if broken and self._pending:
             last = self._pending[-1]
             last.text += broken
             if last.prob:
                 last.prob["token"] = last.text
-        stop, at, end = self._find_end(broken)
-        if end is not None:
-            return self._cut(end, is_boundary=True)
+        self.num_held = 0
+        stop, at, found = self._find_end(broken)
+        if found is not None:
+            return self._cut(found.end, is_boundary=True)
         if stop:
             return self._cut(at, stop)
         emission = self._release(len(self._tail))
@@ -125,7 +196,63 @@ class BranchText:
                 self._indent = 0 if char == "\n" else -1
         return None
 
-    def _find_end(self, text: str, edge: int | None = None) -> tuple[str, int, int | None]:
+    def _before(self) -> _Before:
+        finder = (self._finder, vars(self._finder).copy()) if self._finder else None
+        return _Before(self._decoder.getstate(), self._state, self._indent, finder)
+
+    def _read_banned(self, text: str) -> tuple[int, int]:
+        """Read `text`, which follows the tail; return the length of a banned string and its end in both, or (0, 0)."""
+        if self._banned is None:
+            return 0, 0
+        self._state, end, size = self._banned.read(self._state, text)
+        return size, len(self._tail) + end
+
+    def _hold(self) -> int:
+        """Count the tokens in which a banned string may begin; return the tail's length before the first of them."""
+        depth = self._banned.depths[self._state] if self._banned else 0
+        if not depth:
+            self.num_held = 0
+            return len(self._tail)
+        place = len(self._pending) - 1
+        if self._pending[place].start > self._shown + len(self._tail) - depth:  # seldom: it begins in an earlier token
+            place = self._token_at(len(self._tail) - depth)
+        self.num_held = len(self._pending) - place
+        return self._pending[place].start - self._shown
+
+    def _token_at(self, at: int) -> int:
+        """Return the place in `_pending` of the token with the last byte of the tail's character `at`, or of the first held.
+
+        A text may have been emitted that could not begin a banned string, until tokens after it were taken back.
+        """
+        first = len(self._pending) - 1 - self.num_held  # the newest token is not counted yet
+        return max(first, bisect_right(self._pending, self._shown + at, key=lambda pending: pending.end))
+
+    def _take_back(self, at: int) -> Emission:
+        """Take back the token in which the banned string at `at` begins, and those after it."""
+        place = self._token_at(at)
+        first = self._pending[place]
+        assert first.before is not None
+        count = len(self._pending) - place
+        del self._pending[place:]
+        self._tail = self._tail[: first.start - self._shown]
+        self._decoder.setstate(first.before.decoder)
+        self._state, self._indent = first.before.banned, first.before.indent
+        self.num_held -= count - 1
+        if self._finder is not None:
+            self._rewind_finder(self._finder, first.before.finder)
+        return Emission(rewind=count)
+
+    def _rewind_finder(self, finder: Finder, before: tuple[Finder, dict[str, Any]] | None) -> None:
+        """Bring the finder to its state before a token, or to its beginning if it came after the token."""
+        state = self._fresh
+        if before is not None and before[0] is finder:
+            state = before[1]
+        else:
+            self._finder_start = self._shown + len(self._tail)
+        vars(finder).clear()
+        vars(finder).update(state)
+
+    def _find_end(self, text: str, edge: int | None = None) -> tuple[str, int, Found | None]:
         """Add `text` to the tail; return a stop string and its position as `_find_stop`, and the finder's end or None.
 
         The finder's end counts only if it was certain before the stop string was complete, and not after the character
@@ -140,7 +267,7 @@ class BranchText:
         decided = found.decided + start
         if (stop and at + len(stop) <= decided) or (edge is not None and edge < decided - 1):
             return stop, at, None
-        return "", 0, found.end + start
+        return "", 0, Found(found.end + start, decided)
 
     def _find_stop(self) -> tuple[str, int]:
         """Return the stop string that ends first in the tail, and its position; ("", 0) if there is none."""
@@ -164,6 +291,8 @@ class BranchText:
 
     def _release(self, count: int) -> Emission:
         """Emit `count` characters of the tail, with every pending token whose text is complete and emitted."""
+        if not count and self._pending and self._pending[0].text:
+            return Emission()
         text, self._tail = self._tail[:count], self._tail[count:]
         self._shown += count
         # A token with a part of an incomplete character stands at the very end of the decoded text.
@@ -187,6 +316,7 @@ class BranchText:
                     pending.prob |= {"token": kept, "bytes": list(kept.encode())}
                 emission.probs.append(pending.prob)
         self._shown, self._tail = edge, ""
+        self.num_held = 0
         self._pending.clear()
         self._decoder.reset()
         return emission

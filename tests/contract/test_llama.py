@@ -125,6 +125,48 @@ def test_a_grammar_is_obeyed_to_its_end(llama: LlamaModel) -> None:
         llama.remove(0)
 
 
+def test_a_grammar_is_rewound_with_the_text(llama: LlamaModel) -> None:
+    """Also within a character of several bytes: the text is always one that the grammar makes, to its end."""
+    params = SamplingParams(grammar='root ::= "☃" [a-e]+ "☃" [0-9] "."', dry_multiplier=1.0, repeat_penalty=1.2)
+    rows = np.random.default_rng(6).standard_normal((40, llama.n_vocab)).astype(np.float32) * 2
+    rewinds = 0
+    for seed in range(12):
+        rewound, choices = llama.new_sampler(params, seed, [5, 6]), np.random.default_rng(seed)
+        rewound.remember()
+        tokens: list[int] = []
+        forbidden: list[set[int]] = [set() for _ in rows]
+        held = tries = 0
+        while not tokens or not llama.is_eog(tokens[-1]):
+            row = rows[len(tokens)].copy()
+            row[list(forbidden[len(tokens)])] = -np.inf
+            tokens.append(rewound.sample_from(row))
+            held += 1
+            if tries < 6 and choices.random() < 0.3:
+                count = int(choices.integers(1, held + 1))
+                place = len(tokens) - count
+                if len(forbidden[place]) < 2 and tokens[place] in range(ord("a") + 3, ord("e") + 4):
+                    forbidden[place].add(tokens[place])
+                for later in forbidden[place + 1 :]:
+                    later.clear()
+                rewound.rewind(count)
+                del tokens[place:]
+                held, tries = held - count, tries + 1
+            elif choices.random() < 0.2:
+                held = int(choices.integers(0, held + 1))
+                rewound.forget(held)
+        rewinds += tries
+        anew = llama.new_sampler(params, seed, [5, 6])
+        for place, token in enumerate(tokens):
+            row = rows[place].copy()
+            row[list(forbidden[place])] = -np.inf
+            assert anew.sample_from(row) == token
+        text = b"".join(map(llama.piece, tokens)).decode()
+        assert re.fullmatch("☃[a-e]+☃[0-9][.]", text)
+        rewound.close()
+        anew.close()
+    assert rewinds > 12
+
+
 def text_of(llama: LlamaModel, sampler: LlamaSampler, begun: bytes = b"") -> bytes:
     """Go on with noise until the text ends; return the whole of it."""
     for row in np.random.default_rng(3).random((40, llama.n_vocab), dtype=np.float32):

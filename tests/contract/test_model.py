@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from srb.engine.banned import fold
 from srb.engine.engine import Engine
+from srb.engine.llama import sampler_states
 from srb.engine.model import Batch, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
@@ -226,6 +230,7 @@ def test_closing_a_sampler_twice_leaves_another_unchanged(model: Model) -> None:
 SETTINGS = [
     SamplingParams(),
     SamplingParams(temperature=0),
+    SamplingParams(min_p=0.5, top_k=0, temperature=2.0),  # often one candidate alone
     SamplingParams(mirostat=1),
     SamplingParams(mirostat=2),
     SamplingParams(xtc_probability=0.5, xtc_threshold=0.02, top_k=0, samplers=("xtc", "min_p", "temperature")),
@@ -277,6 +282,59 @@ def test_a_clone_outlives_the_sampler_it_was_made_of(model: Model) -> None:
     assert draws(model, clone) == draws(model, model.new_sampler(params, 4, [5, 6] * 9))
 
 
+def rewound(model: Model, sampler: Sampler, choices: random.Random) -> tuple[list[int], list[int], list[set[int]]]:
+    """Sample from rows of noise and rewind at random, forbidding a token each time; then close the sampler.
+
+    Return the tokens that stay, the places that were rewound to, and the tokens that are forbidden at each place.
+    """
+    rows = np.random.default_rng(2).standard_normal((24, model.n_vocab)).astype(np.float32)
+    tokens: list[int] = []
+    places: list[int] = []
+    forbidden: list[set[int]] = [set() for _ in rows]
+    held = 0
+    sampler.remember()
+    while len(tokens) < len(rows):
+        row = rows[len(tokens)] * 2
+        row[list(forbidden[len(tokens)])] = -np.inf
+        tokens.append(sampler.sample_from(row))
+        held += 1
+        match choices.randrange(4):
+            case 0 if len(places) < 30:
+                count = choices.randint(1, held)
+                sampler.rewind(count)
+                held -= count
+                places.append(len(tokens) - count)
+                forbidden[places[-1]].add(tokens[places[-1]])
+                for later in forbidden[places[-1] + 1 :]:
+                    later.clear()
+                del tokens[places[-1] :]
+            case 1:
+                held = choices.randint(0, held)
+                sampler.forget(held)
+    sampler.close()
+    return tokens, places, forbidden
+
+
+@pytest.mark.parametrize("lag", [2, 64])
+@pytest.mark.parametrize("params", SETTINGS)
+def test_a_rewound_sampler_goes_on_as_if_what_was_taken_back_had_never_been(
+    model: Model, params: SamplingParams, lag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_states, "LAG", lag)
+    history, rewinds = [5, 6, 7, 5, 6] * 9, 0
+    rows = np.random.default_rng(2).standard_normal((24, model.n_vocab)).astype(np.float32)
+    for seed in range(4):
+        sampler = model.new_sampler(params, seed, history, min_tokens=9)
+        tokens, places, forbidden = rewound(model, sampler, random.Random(seed))
+        anew = model.new_sampler(params, seed, history, min_tokens=9)
+        for place, row in enumerate(rows * 2):
+            row[list(forbidden[place])] = -np.inf
+            assert anew.sample_from(row) == tokens[place], f"seed {seed}, place {place}, rewound to {places}"
+        anew.close()
+        rewinds += len(places)
+    assert rewinds > 10
+
+
 def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engine:
     model.clear()
     clock = iter(range(10**6)).__next__
@@ -284,11 +342,16 @@ def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engi
 
 
 def generate(
-    engine: Engine, seeds: list[int], prompt: list[int] | None = None, temperature: float = 0.8
+    engine: Engine,
+    seeds: list[int],
+    prompt: list[int] | None = None,
+    temperature: float = 0.8,
+    banned: tuple[str, ...] = (),
+    **options: Any,
 ) -> list[list[int]]:
     """Run one request and return each branch's tokens."""
-    sampling = SamplingParams(temperature=temperature, ignore_eos=True)
-    specs = tuple(BranchSpec(seed, 12, sampling=sampling) for seed in seeds)
+    sampling = SamplingParams(temperature=temperature, ignore_eos=True, **options)
+    specs = tuple(BranchSpec(seed, 12, sampling=sampling, banned_strings=banned) for seed in seeds)
     engine.submit(engine.prepare(Generate("r", tuple(prompt or (TEXT,)), specs)))
     tokens: list[list[int]] = [[] for _ in seeds]
     while engine.has_work:
@@ -303,6 +366,34 @@ def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> Non
     together = generate(new_engine(model), list(range(50, 58)))
     assert len({tuple(tokens) for tokens in together}) == 8
     assert together == [generate(new_engine(model), [seed])[0] for seed in range(50, 58)]
+
+
+def text_of(model: Model, tokens: list[int]) -> str:
+    """Return the text of tokens, without its case."""
+    return fold(b"".join(map(model.piece, tokens)).decode(errors="replace"))
+
+
+def test_a_branch_goes_on_after_a_rewind_as_a_text_in_which_the_token_was_forbidden(model: Model) -> None:
+    compared = 0
+    for prompt in ([*tokens_of(model), last] for last in range(40, 46)):
+        [plain] = generate(new_engine(model), [1], prompt, temperature=0)
+        for place in range(0, 10, 3):
+            texts = [text_of(model, plain[place : place + count]) for count in (1, 2)]
+            banned = texts[1]
+            if not texts[0] or "\ufffd" in texts[0] + banned or banned in text_of(model, plain[: place + 1]):
+                continue  # the second token alone would begin it, or it comes earlier
+            engine = new_engine(model)
+            [tokens] = generate(engine, [1], prompt, temperature=0, banned=(banned,))
+            assert banned not in text_of(model, tokens)
+            assert tokens[:place] == plain[:place]
+            assert engine.stats()["rewinds_total"] >= 1
+            if engine.stats()["rewinds_total"] == 1:
+                compared += 1
+                before = [*prompt, *plain[:place]]
+                [other] = generate(new_engine(model), [1], before, temperature=0, logit_bias=((plain[place], None),))
+                [rest] = generate(new_engine(model), [1], [*before, other[0]], temperature=0)
+                assert tokens[place:] == [other[0], *rest][: 12 - place]
+    assert compared
 
 
 @pytest.mark.parametrize("cache_cells", [0, 10**6])

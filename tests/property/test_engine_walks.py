@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from srb.engine.banned import fold
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
 from srb.engine.request import BranchState
@@ -30,6 +31,7 @@ class Submitted:
     stop: tuple[str, ...]
     lora: tuple[tuple[int, float], ...] = ((0, 0.0),)
     shift: ContextShift | None = None
+    banned: tuple[str, ...] = ()
 
 
 class EngineWalk(RuleBasedStateMachine):
@@ -77,6 +79,7 @@ class EngineWalk(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
         max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
         stop=st.sampled_from([(), (" king",), (".", " fox said")]),
+        banned=st.sampled_from([(), (), ("KING",), (" the", "n t", "lamp and"), ("a", "e o", "?")]),
         scale=st.sampled_from([0.0, 0.0, 0.5]),
         prompt_logprobs=st.booleans(),
         id_slot=st.integers(-1, 3),
@@ -91,11 +94,13 @@ class EngineWalk(RuleBasedStateMachine):
         scale: float,
         prompt_logprobs: bool,
         id_slot: int = -1,
+        banned: tuple[str, ...] = (),
     ) -> None:
         lora = ((0, scale),)
         options = {"stop": stop, "lora": lora, "prompt_logprobs": prompt_logprobs, "id_slot": id_slot}
+        options["banned_strings"] = banned
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
-        self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora)
+        self.submitted[request_id] = Submitted(prompt, n, seed, max_tokens, stop, lora, banned=banned)
         if prompt_logprobs:
             self.scored.append(request_id)
 
@@ -103,12 +108,17 @@ class EngineWalk(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
         max_tokens=st.integers(30, 150),
         n_keep=st.sampled_from([-1, 0, 5]),
-        n_discard=st.sampled_from([0, 7]),
+        n_discard=st.sampled_from([0, 1, 7]),
+        banned=st.sampled_from([(), ("a", "e", "n t"), (" the old", "t", "lamp and", " o")]),
     )
-    def submit_one_that_shifts(self, seed: int, max_tokens: int, n_keep: int, n_discard: int) -> None:
+    def submit_one_that_shifts(
+        self, seed: int, max_tokens: int, n_keep: int, n_discard: int, banned: tuple[str, ...]
+    ) -> None:
         shift = ContextShift(n_keep, n_discard)
-        request_id = self.driver.submit(PROMPTS[0], 1, seed, max_tokens, shift=shift, lora=((0, 0.0),))
-        self.submitted[request_id] = Submitted(PROMPTS[0], 1, seed, max_tokens, (), shift=shift)
+        request_id = self.driver.submit(
+            PROMPTS[0], 1, seed, max_tokens, shift=shift, lora=((0, 0.0),), banned_strings=banned
+        )
+        self.submitted[request_id] = Submitted(PROMPTS[0], 1, seed, max_tokens, (), shift=shift, banned=banned)
 
     @rule(words=st.lists(st.sampled_from(PROMPTS[:3]), min_size=1, max_size=6))
     def embed(self, words: list[str]) -> None:
@@ -222,6 +232,7 @@ class EngineWalk(RuleBasedStateMachine):
             ]
             assert scores == self.driver.model.tokenize(str(submitted.prompt), True, True)
         for index, end in outcome.ends.items():
+            assert not any(fold(string) in fold(outcome.texts[index]) for string in submitted.banned)
             expected = solo(
                 submitted.prompt,
                 submitted.seed + index,
@@ -230,6 +241,7 @@ class EngineWalk(RuleBasedStateMachine):
                 lora=submitted.lora,
                 shift=submitted.shift,
                 n_ctx_seq=self.n_ctx_seq,
+                banned_strings=submitted.banned,
             )
             if end.reason == FinishReason.CANCELLED:
                 # What was held back is released at the end, so a stop string's beginning may show: compare without.
@@ -240,6 +252,7 @@ class EngineWalk(RuleBasedStateMachine):
                     lora=submitted.lora,
                     shift=submitted.shift,
                     n_ctx_seq=self.n_ctx_seq,
+                    banned_strings=submitted.banned,
                 )
                 shown = outcome.tokens[index]
                 assert shown == unstopped.tokens[0][: len(shown)]
@@ -247,7 +260,8 @@ class EngineWalk(RuleBasedStateMachine):
                 assert expected.texts[0].startswith(outcome.texts[index].rstrip("\ufffd"))
             else:
                 assert outcome.texts[index] == expected.texts[0]
-                assert (end.reason, end.length) == (expected.ends[0].reason, expected.ends[0].length)
+                ends = [(each.reason, each.length, each.rewinds, each.code) for each in (end, expected.ends[0])]
+                assert ends[0] == ends[1]
 
 
 EngineWalk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -32,6 +32,14 @@ COMMAND = Generate("r", ("Once",), (BranchSpec(1), BranchSpec(2)))
         ({"branches": (BranchSpec(1, stop_at=["word"]),)}, "stop_at"),  # type: ignore[arg-type]
         ({"branches": (BranchSpec(1, stop_at="word", stop_after=0),)}, "stop_after"),
         ({"branches": (BranchSpec(1, stop_at="word", stop_after=1001),)}, "stop_after"),
+        ({"branches": (BranchSpec(1, banned_strings=("a", "")),)}, "banned_strings"),
+        ({"branches": (BranchSpec(1, banned_strings=("a" * 257,)),)}, "banned_strings"),
+        ({"branches": (BranchSpec(1, banned_strings=(7,)),)}, "banned_strings"),  # type: ignore[arg-type]
+        ({"branches": (BranchSpec(1, banned_strings=tuple(map(str, range(65)))),)}, "banned_strings"),
+        (
+            {"branches": tuple(BranchSpec(i, banned_strings=(chr(256 + i) * 256,) * 64) for i in range(5))},
+            "banned_strings",
+        ),
         ({"prompt": (10**9,)}, "prompt"),
         ({"lora": ((3, 1.0),)}, "lora"),
         ({"shift": ContextShift(-2)}, "n_keep"),

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from srb.engine.banned import BannedStrings, fold
 from srb.engine.boundaries import finder
 from srb.engine.text import BranchText, Emission
 
@@ -215,3 +216,179 @@ def test_a_branch_that_ends_at_a_boundary_shows_the_beginning_of_the_text(
     else:
         assert shown + branch.finish().text == text
     assert text.startswith(shown)
+
+
+def read_banned(pieces: list[bytes], banned: tuple[str, ...], stops: tuple[str, ...] = ()) -> list[Emission]:
+    text = BranchText(stops, banned=BannedStrings.of(banned))
+    return [text.push(token, piece) for token, piece in enumerate(pieces)]
+
+
+def test_tokens_in_which_a_banned_string_may_begin_are_held_back_whole_until_it_cannot_be_one() -> None:
+    emissions = read_banned([b"a dark sh", b"iver", b"ing", b" and"], ("shivers",))
+    assert emissions == [Emission(), Emission(), Emission("a dark shivering", [0, 1, 2]), Emission(" and", [3])]
+
+
+def test_a_banned_string_is_taken_back_with_the_token_that_begins_it_across_tokens_and_in_any_case() -> None:
+    emissions = read_banned([b"It", b" was a SH", b"ive", b"Rs!"], ("shivers", "never"))
+    assert emissions == [Emission("It", [0]), Emission(), Emission(), Emission(rewind=3)]
+    text = BranchText(banned=BannedStrings.of(("shivers",)))
+    assert text.push(0, b" shiv") == Emission()
+    assert text.push(1, b"ers") == Emission(rewind=2)
+    assert text.num_held == 0
+    assert text.push(2, b" shiv") == Emission()
+    assert text.push(3, b"a") == Emission(" shiva", [2, 3])
+
+
+def test_a_text_within_a_single_token_is_taken_back() -> None:
+    assert read_banned([b"one", b" shivers down"], ("Shivers",))[-1] == Emission(rewind=1)
+
+
+def test_overlapping_beginnings_hold_back_the_longest() -> None:
+    emissions = read_banned([b"a", b"b", b"a", b"b", b"c"], ("abac", "bc"))
+    assert [emission.text for emission in emissions[:-1]] == ["", "", "", "ab"]
+    assert emissions[-1] == Emission(rewind=2)
+    assert read_banned([b"aa"] * 3 + [b"ab"], ("aaab",))[-1] == Emission(rewind=2)
+
+
+def test_a_string_that_goes_on_from_text_already_sent_is_taken_back_with_what_is_not() -> None:
+    """After a rewind another token may continue text that could not begin a banned string before."""
+    text = BranchText(banned=BannedStrings.of(("the cat", "dog")))
+    assert text.push(0, b"the") == Emission()
+    assert text.push(1, b" d") == Emission("the", [0])
+    assert text.push(2, b"og") == Emission(rewind=2)
+    assert text.push(3, b" c") == Emission()
+    assert text.push(4, b"at") == Emission(rewind=2)
+    assert text.push(5, b" hen") == Emission(" hen", [5])
+
+
+def test_a_character_cut_by_tokens_is_taken_back_with_its_last_one() -> None:
+    snowman = "☃".encode()
+    text = BranchText(banned=BannedStrings.of(("☃!",)))
+    assert text.push(0, snowman[:1]) == Emission()
+    assert text.push(1, snowman[1:] + b"?") == Emission("☃?", [0, 1])
+    assert text.push(2, snowman[:2]) == Emission()
+    assert text.push(3, snowman[2:]) == Emission(tokens=[2])
+    assert text.push(4, b"!") == Emission(rewind=2)
+    assert text.push(5, snowman[2:] + b".") == Emission("☃.", [5])
+
+
+def test_letters_of_other_scripts_have_no_case_either() -> None:
+    assert read_banned(["ΣΊΣΥΦΟς".encode()], ("σίσυφοΣ",))[-1] == Emission(rewind=1)
+    assert read_banned(["STRASSE STRAßE".encode()], ("straße",))[-1] == Emission(rewind=1)
+    assert read_banned(["İ".encode()], ("i",))[-1] == Emission("İ", [0])
+
+
+def test_what_is_held_back_is_emitted_at_the_end() -> None:
+    text = BranchText(banned=BannedStrings.of(("shivers",)))
+    assert text.push(0, b"a shive") == Emission()
+    assert text.finish() == Emission("a shive", [0])
+
+
+def test_a_truncated_character_that_would_complete_a_banned_string_is_not_shown() -> None:
+    text = BranchText(banned=BannedStrings.of(("a\ufffd",)))
+    text.push(0, "a☃".encode()[:3])
+    assert text.finish() == Emission("a", [0])
+
+
+def test_of_a_stop_string_and_a_banned_string_the_one_that_completes_first_counts() -> None:
+    assert read_banned([b"one two three"], ("two three",), ("two",))[0] == Emission("one ", [0], stop="two")
+    assert read_banned([b"one two three"], ("one",), ("two",))[0] == Emission(rewind=1)
+    assert read_banned([b"one two"], ("one two",), ("two",))[0] == Emission("one ", [0], stop="two")
+
+
+@given(
+    st.lists(st.text("aAbB☃ß", min_size=1, max_size=4), min_size=1, max_size=5),
+    st.lists(st.text("aAbB☃ß", min_size=1, max_size=3), max_size=20),
+)
+def test_no_banned_string_is_shown_and_nothing_else_is_lost(banned: list[str], words: list[str]) -> None:
+    """Words whose last one completes a banned string are left out, as if another were sampled in their place."""
+    text = BranchText(banned=BannedStrings.of(tuple(banned)))
+    kept: list[tuple[int, str]] = []
+    shown, tokens = "", []
+    for token, word in enumerate(words):
+        emission = text.push(token, word.encode())
+        kept.append((token, word))
+        if emission.rewind:
+            assert any(fold(string) in fold("".join(each for _, each in kept)) for string in banned)
+            del kept[-emission.rewind :]
+            assert len(kept) >= len(tokens)
+        whole = "".join(each for _, each in kept)
+        assert not any(fold(string) in fold(whole) for string in banned)
+        shown, tokens = shown + emission.text, tokens + emission.tokens
+        assert whole.startswith(shown)
+    emission = text.finish()
+    assert shown + emission.text == "".join(each for _, each in kept)
+    assert tokens + emission.tokens == [token for token, _ in kept]
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abc"), st.data())
+def test_the_automaton_finds_the_first_end_of_any_string_however_the_text_is_cut(
+    strings: list[str], text: str, data: st.DataObject
+) -> None:
+    automaton, state, at = BannedStrings(strings), 0, 0
+    found = None
+    while at < len(text) and found is None:
+        part = text[at : at + data.draw(st.integers(1, 4))]
+        state, end, size = automaton.read(state, part)
+        found = (at + end, size) if end else None
+        at += len(part)
+    ends = [(text.find(string) + len(string), len(string)) for string in strings if string in text]
+    assert found == min(ends, default=None)
+
+
+def test_half_a_character_before_what_is_taken_back_is_not_lost() -> None:
+    text = BranchText(banned=BannedStrings.of(("\ufffd?!",)))
+    assert text.push(0, "☃".encode()[:2]) == Emission()
+    assert text.push(1, b"?") == Emission("", [0])
+    assert text.push(2, b"!") == Emission(rewind=2)
+    assert text.push(3, b".") == Emission("\ufffd.", [3])
+
+
+def test_a_boundary_counts_if_it_is_certain_before_a_banned_string_is_complete() -> None:
+    for cut in (lambda text: [text], list):
+        text = BranchText(finder=finder("sentence", 1), banned=BannedStrings.of(("yes. no",)))
+        emissions: list[Emission] = []
+        for token, piece in enumerate(cut("Yes. No")):
+            if not emissions or not emissions[-1].is_boundary:
+                emissions.append(text.push(token, piece.encode()))
+        assert "".join(emission.text for emission in emissions) == "Yes."
+        assert emissions[-1].is_boundary
+    text = BranchText(finder=finder("line", 1), banned=BannedStrings.of(("s\n",)))
+    assert text.push(0, b"Yes\n") == Emission(rewind=1)
+    assert text.push(1, b"Yeah\n") == Emission("Yeah\n", [1], is_boundary=True)
+
+
+def test_the_search_for_a_boundary_is_taken_back_too() -> None:
+    text = BranchText(finder=finder("word", 2), banned=BannedStrings.of(("two",)))
+    assert text.push(0, b"one") == Emission("one", [0])
+    assert text.push(1, b" t") == Emission()
+    assert text.push(2, b"wo") == Emission(rewind=2)
+    assert text.push(3, b" three") == Emission(" three", [3])
+    assert text.push(4, b" four") == Emission("", [], is_boundary=True)
+
+
+def test_a_boundary_that_was_asked_for_later_is_looked_for_from_there() -> None:
+    text = BranchText(banned=BannedStrings.of(("two three",)))
+    assert text.push(0, b"one") == Emission("one", [0])
+    assert text.push(1, b" two") == Emission()
+    text.change_ends((), finder("word", 1))
+    assert text.push(2, b" three") == Emission(rewind=2)
+    assert text.push(3, b" too") == Emission(" too", [3])
+    assert text.push(4, b" far") == Emission(is_boundary=True)
+
+
+def test_a_banned_string_may_begin_in_the_text_that_a_fork_begins_with() -> None:
+    text = BranchText(banned=BannedStrings.of(("red fox",)))
+    text.follow("A fox. A red fox and a red")
+    assert text.push(0, b" f") == Emission()
+    assert text.push(1, b"ox") == Emission(rewind=2)
+    assert text.push(2, b" hen") == Emission(" hen", [2])
+
+
+def test_a_text_that_goes_on_after_its_end_has_no_banned_string_across_it_either() -> None:
+    text = BranchText(banned=BannedStrings.of(("red fox",)))
+    assert text.push(0, b"a red") == Emission()
+    assert text.finish() == Emission("a red", [0])
+    assert text.num_held == 0
+    assert text.push(1, b" fox") == Emission(rewind=1)
+    assert text.push(2, b" hen") == Emission(" hen", [2])

@@ -79,7 +79,7 @@ def test_stop_says_whether_the_text_came_to_its_end() -> None:
         yield [
             BranchEnded(request_id, 0, "eos", 1),
             BranchEnded(request_id, 1, "word", 2, stopping_word="END", logprob=-0.5),
-            BranchEnded(request_id, 2, "limit", 3, truncated=True),
+            BranchEnded(request_id, 2, "limit", 3, truncated=True, rewinds=2),
             BranchEnded(request_id, 3, "cancelled", 4),
             BranchEnded(request_id, 4, "error", 5, code="grammar_dead_end", message="no token fits"),
             BranchEnded(request_id, 5, "boundary", 6),
@@ -96,7 +96,7 @@ def test_stop_says_whether_the_text_came_to_its_end() -> None:
         },
         {
             "event": "stop", "index": 2, "length": 3, "stop": 0, "reason": "limit", "stopping_word": "",
-            "truncated": True,
+            "truncated": True, "rewinds": 2,
         },
         {"event": "stop", "index": 3, "length": 4, "stop": 0, "reason": "cancelled", "stopping_word": ""},
         {"event": "error", "code": "grammar_dead_end", "message": "no token fits", "index": 4},
@@ -224,3 +224,39 @@ def test_the_setting_decides_whether_an_unspecified_request_streams(
 def test_the_srb_route_always_speaks_srb() -> None:
     http, _ = serve(completions_format="openai")
     assert '"event":"start"' in post(http, "/v1/srb/completions", prompt="x", model="m", stream=True).text
+
+
+def test_banned_strings_come_by_every_name_and_for_single_branches() -> None:
+    http, engine = serve()
+    for body, banned in [
+        ({"banned_strings": ["a", "", "b", "a"]}, ("a", "b")),
+        ({"banned_strings": "a phrase"}, ("a phrase",)),
+        ({"banned_phrases": ["c"]}, ("c",)),
+        ({"banned_tokens": ["d", 7]}, ("d",)),
+        ({"banned_tokens": [7, 8]}, ()),
+        ({"banned_tokens": "7,8"}, ()),
+        ({"banned_strings": ["e"], "banned_tokens": ["f"]}, ("e",)),
+        ({"banned_strings": []}, ()),
+    ]:
+        post(http, prompt="x", n=1, **body)
+        assert engine.sent[-1].branches[0].banned_strings == banned, body
+    post(http, prompt="x", banned_strings=["a"], branches=[{}, {"banned_strings": ["b"]}, {"banned_phrases": []}])
+    assert [spec.banned_strings for spec in engine.sent[-1].branches] == [("a",), ("b",), ()]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"banned_strings": 7}, "banned_strings", "must be a string or a list of strings"),
+        ({"banned_strings": ["a", 7]}, "banned_strings", "must be a list of strings"),
+        ({"banned_phrases": ["a" * 257]}, "banned_phrases", "has a string of more than 256 characters"),
+        ({"banned_strings": list(map(str, range(65)))}, "banned_strings", "has 65 entries; at most 64 are allowed"),
+        ({"banned_tokens": ["a", {}]}, "banned_tokens", "must be a list of strings"),
+        ({"branches": [{"banned_strings": [None]}]}, "branches[0].banned_strings", "must be a list of strings"),
+    ],
+)
+def test_banned_strings_that_cannot_be_looked_for_are_refused(body: dict[str, Any], field: str, words: str) -> None:
+    http, _ = serve()
+    answer = post(http, prompt="x", **body)
+    assert answer.status_code == 400
+    assert answer.json["error"]["message"] == f"Field '{field}': {words}"

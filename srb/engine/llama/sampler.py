@@ -11,6 +11,7 @@ import llama_cpp as lib
 import numpy as np
 
 from srb.engine.llama.log import native_log
+from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
@@ -47,6 +48,11 @@ class CandidateArray:
         """Return an array of one token with logit 1, and its storage."""
         data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
         return self._point(data), data
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether more than one candidate was left."""
+        return bool(self._array.size > 1)
 
     @property
     def is_exhausted(self) -> bool:
@@ -106,15 +112,23 @@ class LlamaSampler:
         self._model = model
         self._params = params
         self._grammar = grammar
+        self._states: SamplerStates | None = None  # None: nothing is remembered
         self._is_in_grammar = False  # whether it has accepted tokens
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
-        ban = _bias_sampler(model, dict.fromkeys(model.eog_token_list, FORBIDDEN)) if min_tokens > 0 else None
-        self._tokens_to_come = min_tokens if ban else 0  # before the ban of end-of-text tokens is lifted
-        if ban:
-            lib.llama_sampler_chain_add(self._chain, ban)
+        # tokens before the ban of end-of-text tokens is lifted
+        self._tokens_to_come = min_tokens if self._add_ban(min_tokens) else 0
         self._keeps_candidates = params.post_sampling_probs
+        self._is_plain = grammar is None and not self._keeps_candidates
         self._candidates: Candidates | None = None
         self._ahead: int | None = None
+
+    def _add_ban(self, tokens_to_come: int) -> bool:
+        """Add a ban of end-of-text tokens to the empty chain if it is to last; return whether it was added."""
+        model = self._model
+        ban = _bias_sampler(model, dict.fromkeys(model.eog_token_list, FORBIDDEN)) if tokens_to_come > 0 else None
+        if ban:
+            lib.llama_sampler_chain_add(self._chain, ban)
+        return bool(ban)
 
     def clone(self, seed: int, min_tokens: int = 0) -> LlamaSampler:
         """Return a sampler with the same settings, past tokens and place in the grammar, which draws by `seed`.
@@ -147,10 +161,11 @@ class LlamaSampler:
     @property
     def is_plain(self) -> bool:
         """Whether the native chain alone samples the token."""
-        return self._grammar is None and not self._keeps_candidates
+        return self._is_plain
 
     def look_ahead(self, row: int) -> None:
         """Sample the token that `sample` will return next; only if `is_plain`."""
+        self._note_draw()
         self._ahead = self._model.sample_row(self._chain, row)
 
     def sample(self, row: int) -> int:
@@ -158,16 +173,19 @@ class LlamaSampler:
             token, self._ahead = self._ahead, None
             return self._count(token)
         if self.is_plain:
+            self._note_draw()
             return self._count(self._model.sample_row(self._chain, row))
         return self.sample_from(self._model.logits(row))
 
     def sample_from(self, logits: Logits) -> int:
+        self._note_state()
         token = self._choose(self._model.candidates.fill(logits))
         if self._grammar is not None and not self._grammar_allows(token):
             token = self._sample_within_grammar(logits)
         return self._accept(token)
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
+        self._note_state()
         token = self._choose_within_grammar(logits)
         if token in taken:
             other = other_candidate(self._model.candidates.left(), taken, Random(seed + BEYOND_SEEDS).random())
@@ -206,10 +224,73 @@ class LlamaSampler:
         """
         if token in self._forbidden or (self._tokens_to_come > 0 and self._model.is_eog(token)):
             raise GrammarDeadEnd("the request's settings allow no token here")
+        if self._states is not None:
+            self._states.note(token)
         self._tokens_to_come -= 1
         if self._tokens_to_come == 0:
             lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, 0))
         return token
+
+    def remember(self) -> None:
+        remembering = [lib.llama_sampler_clone(native) for native in self._natives(REMEMBERING)]
+        if self._grammar is not None:
+            remembering.append(self._cloned_grammar())
+        self._states = SamplerStates(remembering, self._natives(CLONED), self._dist)
+        self._is_plain = self._is_plain and not self._is_adaptive  # whose draws are counted: only choices draw
+
+    def forget(self, count: int) -> None:
+        assert self._states is not None
+        self._states.forget(count)
+
+    def rewind(self, count: int) -> None:
+        assert self._states is not None
+        state = self._states.take(count)
+        self._tokens_to_come = state.tokens_to_come
+        if self._is_adaptive:
+            complete_adaptive(state.drawing[-1], self._states.draws)
+        if self._grammar is not None:
+            lib.llama_sampler_free(self._grammar)
+            self._grammar = state.remembering.pop()
+        old = [lib.llama_sampler_chain_remove(self._chain, 0) for _ in range(lib.llama_sampler_chain_n(self._chain))]
+        for native in old[: len(old) - len(self._parts)]:  # the ban
+            lib.llama_sampler_free(native)
+        self._add_ban(self._tokens_to_come)
+        fresh = {"dist": [state.dist]}
+        fresh |= dict.fromkeys(CLONED, state.drawing) | dict.fromkeys(REMEMBERING, state.remembering)
+        for part, native in zip(self._parts, old[len(old) - len(self._parts) :], strict=True):
+            if part and part.name in fresh:
+                lib.llama_sampler_free(native)
+                lib.llama_sampler_chain_add(self._chain, fresh[part.name].pop(0))
+            else:
+                lib.llama_sampler_chain_add(self._chain, native)
+        self._states.follow(self._natives(CLONED), self._dist)
+
+    @property
+    def _dist(self) -> Any:
+        """The native stage `dist`, or None."""
+        return next(iter(self._natives(frozenset({"dist"}))), None)
+
+    @property
+    def _is_adaptive(self) -> bool:
+        last = self._parts[-1]
+        return last is not None and last.name == "adaptive_p"
+
+    def _natives(self, names: frozenset[str]) -> list[Any]:
+        """Return the native stages of these names, in their order."""
+        first = lib.llama_sampler_chain_n(self._chain) - len(self._parts)  # after the ban
+        places = [place for place, part in enumerate(self._parts, first) if part and part.name in names]
+        return [lib.llama_sampler_chain_get(self._chain, place) for place in places]
+
+    def _note_state(self) -> None:
+        """Note the state before a token is sampled, if states are remembered."""
+        if self._states is not None:
+            self._states.add(self._tokens_to_come)
+
+    def _note_draw(self) -> None:
+        """Note the state before the native chain alone samples a token, with one draw."""
+        if self._states is not None:
+            self._states.add(self._tokens_to_come)
+            self._states.draws += 1
 
     @property
     def candidates(self) -> Candidates:
@@ -222,11 +303,15 @@ class LlamaSampler:
             if native:
                 lib.llama_sampler_free(native)
         self._chain = self._grammar = None
+        if self._states is not None:
+            self._states.close()
 
     def _choose(self, array: Any) -> int:
         """Apply the chain; return the selected token."""
         lib.llama_sampler_apply(self._chain, array)
         token = self._model.candidates.selected
+        if self._states is not None:
+            self._states.draws += self._model.candidates.is_choice or not self._is_adaptive
         if self._keeps_candidates:
             self._candidates = self._model.candidates.left()
         return token

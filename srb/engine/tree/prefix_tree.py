@@ -163,6 +163,18 @@ class PrefixTree:
         residency.touch(at)
         return Lease(at, residency.lend(at))
 
+    def shorten(self, lease: Lease, end: int, count: int) -> bool:
+        """Drop the last `count` tokens that a branch computed, so that its sequence ends at `end`.
+
+        Return False, and change nothing, if memory cannot be cut or nodes of the tree hold some of the tokens.
+        """
+        if not self._partial_reuse or end < lease.node.end:
+            return False
+        if count:
+            self._model.truncate(lease.seq_id, end)
+            self._residency.record_branch(-count)
+        return True
+
     def end(self, lease: Lease, own: Tokens, keep: bool) -> None:
         """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become a node."""
         base, residency = lease.node, self._residency

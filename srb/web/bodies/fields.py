@@ -41,6 +41,8 @@ FLOAT32_MAX = 3.4e38  # larger numbers become infinite in llama.cpp's floats
 
 MAX_STOPS = 256
 MAX_STOP_TEXT = 8192  # characters of all stop strings together; each token of each branch is compared with them
+MAX_BANNED = 64
+MAX_BANNED_LENGTH = 256  # characters of one banned string
 MAX_ADAPTERS = 64
 MAX_RESPONSE_FIELDS = 256
 
@@ -184,6 +186,24 @@ def _check_rank(value: Any) -> Any:
     return value
 
 
+def _parse_banned(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (str, list)):
+        raise ValueError("must be a string or a list of strings")
+    entries = [value] if isinstance(value, str) else value
+    strings = tuple(dict.fromkeys(string for string in _string_list(entries, MAX_BANNED) if string))
+    if any(len(string) > MAX_BANNED_LENGTH for string in strings):
+        raise ValueError(f"has a string of more than {MAX_BANNED_LENGTH} characters")
+    return strings
+
+
+def _parse_banned_tokens(value: Any) -> tuple[str, ...] | None:
+    """Return the strings of KoboldCpp's list; the token ids of other servers' forms are skipped, as unknown fields are."""
+    if not isinstance(value, list):
+        return None
+    strings = [entry for entry in value if not isinstance(entry, int)]
+    return _parse_banned(strings) if strings else None
+
+
 def _parse_breakers(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         text = value if value.lstrip().startswith("[") else f"[{value}]"  # text-generation-webui's has no brackets
@@ -277,6 +297,7 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
 
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_BANNED: dict[str, Any] = {"type": "array", "items": {**_STRING, "maxLength": MAX_BANNED_LENGTH}}
 _TOKEN: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 _BIAS: dict[str, Any] = {"anyOf": [{"type": "number"}, {"const": False}]}
 
@@ -318,6 +339,16 @@ Stop = Annotated[
     tuple[str, ...],
     BeforeValidator(_parse_stop),
     WithJsonSchema({"anyOf": [_STRING, {**_STRINGS, "maxItems": MAX_STOPS}]}),
+]
+Banned = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_parse_banned),
+    WithJsonSchema({"anyOf": [_STRING, {**_BANNED, "maxItems": MAX_BANNED}]}),
+]
+BannedTokens = Annotated[
+    tuple[str, ...] | None,
+    BeforeValidator(_parse_banned_tokens),
+    WithJsonSchema({**_BANNED, "maxItems": MAX_BANNED}),
 ]
 Breakers = Annotated[
     tuple[str, ...],

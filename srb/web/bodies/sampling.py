@@ -14,6 +14,8 @@ from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
 from srb.web.bodies.fields import (
     UINT32_MAX,
+    Banned,
+    BannedTokens,
     Content,
     Integer,
     Milliseconds,
@@ -58,6 +60,8 @@ class BranchFields(_ParametersBody):
         "n_predict", "max_completion_tokens", "max_tokens", "max_new_tokens", "num_predict", "max_length"
     )
     stop: Stop | None = field_alias("stop", "stopping_strings", "stop_sequence", "stop_sequences")
+    banned_strings: Banned | None = field_alias("banned_strings", "banned_phrases")
+    banned_tokens: BannedTokens | None = None  # KoboldCpp's name
     seed: Annotated[Integer, between(-1, UINT32_MAX)] | None = field_alias("seed", "sampler_seed")
     t_max_predict_ms: Milliseconds | None = None
     n_indent: Natural | None = None
@@ -94,6 +98,7 @@ class BranchFields(_ParametersBody):
         given: dict[str, Any] = {
             "max_tokens": self.n_predict,
             "stop": self.stop or None,
+            "banned_strings": self.banned_tokens if self.banned_strings is None else self.banned_strings,
             "t_max_predict_ms": self.t_max_predict_ms,
             "min_tokens": self.min_tokens,
             "n_indent": self.n_indent,

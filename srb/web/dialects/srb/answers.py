@@ -57,6 +57,7 @@ class BranchEnding(TypedDict):
     stopping_word: str
     truncated: NotRequired[Literal[True]]
     logprob: NotRequired[float]
+    rewinds: NotRequired[int]
 
 
 @shape

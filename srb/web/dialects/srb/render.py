@@ -250,6 +250,8 @@ def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
         choice["truncated"] = said["truncated"]
     if "logprob" in said:
         choice["logprob"] = said["logprob"]
+    if "rewinds" in said:
+        choice["rewinds"] = said["rewinds"]
     if branch.error:
         choice["error"] = {"code": branch.error.code, "message": branch.error.message}
     return choice
@@ -267,6 +269,8 @@ def ending(event: BranchEnded) -> BranchEnding:
         said["truncated"] = True
     if event.logprob is not None:
         said["logprob"] = event.logprob
+    if event.rewinds:
+        said["rewinds"] = event.rewinds
     return said
 
 

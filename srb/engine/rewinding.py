@@ -1,0 +1,121 @@
+"""Rewinds of a branch: its last tokens are taken back, the first of them is forbidden at its place, and it goes on.
+
+All that a branch remembers becomes as if those tokens had never been: its sampler, its sums, a shift of the context. The
+places are numbers of sampled tokens from the branch's start; only held-back tokens can be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from srb.engine.model import Logits, Sampler
+from srb.engine.tokens import Tokens
+from srb.errors import BannedDeadEnd, GrammarDeadEnd
+
+MAX_REWINDS = 32  # at one place
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A context shift that may have to be undone: the discarded tokens, which stood at `place` of the text.
+
+    The prompt had `start` tokens, the branch the others.
+    """
+
+    place: int
+    discarded: Tokens
+    start: int
+
+
+class Rewinding:
+    """A branch's memory of its held-back tokens: what it forbids at their places, and its sums before each."""
+
+    __slots__ = ("_forbidden", "_rewinds", "_sampler", "_sums", "count", "forbidden", "shifts")
+
+    def __init__(self, sampler: Sampler) -> None:
+        """Have the sampler remember its states from now on."""
+        sampler.remember()
+        self._sampler = sampler
+        self._sums: list[float] = []  # sums of log-probabilities before each held-back token, and before the newest
+        self._forbidden: dict[int, set[int]] = {}  # tokens by place
+        self._rewinds: dict[int, int] = {}  # rewinds by place, until the token at the place is no longer held back
+        self.count = 0
+        self.forbidden: Collection[int] = ()  # tokens that may not come next
+        self.shifts: list[Shift] = []  # during the held-back tokens
+
+    def sample(
+        self, draw: Callable[[Logits | None], int], logits: Logits | None, is_shared: bool, logprob_sum: float
+    ) -> int:
+        """Sample and accept a branch's next token by `draw`, without those forbidden there; `logprob_sum` is that before it.
+
+        `logits` are those that `draw` samples from; if they are shared with other branches, it gets a copy. They are not
+        needed where nothing is forbidden. Raise BannedDeadEnd if no token is left, GrammarDeadEnd if there was none before.
+        """
+        self._sums.append(logprob_sum)
+        if not self.forbidden:
+            return draw(logits)
+        assert logits is not None
+        if is_shared:
+            logits = logits.copy()
+        forbidden = np.fromiter(self.forbidden, np.int64)
+        given = logits[forbidden]
+        logits[forbidden] = -np.inf
+        try:
+            token = draw(logits)
+        except GrammarDeadEnd as error:
+            raise dead_end(len(self.forbidden)) from error
+        finally:
+            logits[forbidden] = given
+        if token in self.forbidden:  # a chain samples one even if all are forbidden
+            raise dead_end(len(self.forbidden))
+        return token
+
+    def settle(self, length: int, num_held: int) -> int:
+        """Record that the newest of `length` tokens stays, and that only the last `num_held` can still be taken back.
+
+        Return how many tokens can no longer be taken back that could be before.
+        """
+        self.forbidden = ()
+        return self.release(length, num_held)
+
+    def release(self, length: int, num_held: int) -> int:
+        """Record, as `settle` does, that fewer tokens can be taken back; what is forbidden next stays so."""
+        settled = len(self._sums) - num_held
+        if settled:
+            if not num_held:
+                self.shifts.clear()
+            del self._sums[:settled]
+            self._sampler.forget(num_held)
+            if self._rewinds:
+                first = length - num_held
+                for by_place in (self._forbidden, self._rewinds):
+                    for place in [place for place in by_place if place < first]:
+                        del by_place[place]
+        return settled
+
+    def rewind(self, place: int, token: int, count: int) -> float:
+        """Take back the last `count` tokens, the newest included; forbid `token`, the first of them, at its `place`.
+
+        Return the sum of log-probabilities before it.
+        """
+        self._sampler.rewind(count)
+        logprob_sum = self._sums[-count]
+        del self._sums[-count:]
+        for later in [other for other in self._forbidden if other > place]:
+            del self._forbidden[later]
+        self.forbidden = self._forbidden.setdefault(place, set())
+        self.forbidden.add(token)
+        self._rewinds[place] = self._rewinds.get(place, 0) + 1
+        self.count += 1
+        return logprob_sum
+
+    def is_dead_end(self, place: int) -> bool:
+        """Whether the branch has been rewound to a place too often."""
+        return self._rewinds[place] >= MAX_REWINDS
+
+
+def dead_end(count: int) -> BannedDeadEnd:
+    return BannedDeadEnd(f"every text that goes on here begins a banned string; {count} tokens were tried")

@@ -76,12 +76,13 @@ class Branches:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
         try:
-            if branch.rewinding is None:
+            if branch.rewinding is not None:
+                branch.rewinding.note_sum(branch.logprob_sum)
+            if branch.rewinding is None or not branch.rewinding.forbidden:
                 token = self._draw(branch, row, None)
             else:
-                logits = self._logits(branch, row) if row is None or branch.rewinding.forbidden else None
                 draw = partial(self._draw, branch, row)
-                token = branch.rewinding.sample(draw, logits, row is None, branch.logprob_sum)
+                token = branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
         except (GrammarDeadEnd, BannedDeadEnd) as error:
             self.end(branch, FinishReason.ERROR, events, error=error)
             return

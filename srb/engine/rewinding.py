@@ -46,18 +46,16 @@ class Rewinding:
         self.forbidden: Collection[int] = ()  # tokens that may not come next
         self.shifts: list[Shift] = []  # during the held-back tokens
 
-    def sample(
-        self, draw: Callable[[Logits | None], int], logits: Logits | None, is_shared: bool, logprob_sum: float
-    ) -> int:
-        """Sample and accept a branch's next token by `draw`, without those forbidden there; `logprob_sum` is that before it.
-
-        `logits` are those that `draw` samples from; if they are shared with other branches, it gets a copy. They are not
-        needed where nothing is forbidden. Raise BannedDeadEnd if no token is left, GrammarDeadEnd if there was none before.
-        """
+    def note_sum(self, logprob_sum: float) -> None:
+        """Note the sum of log-probabilities before a token is sampled."""
         self._sums.append(logprob_sum)
-        if not self.forbidden:
-            return draw(logits)
-        assert logits is not None
+
+    def sample(self, draw: Callable[[Logits], int], logits: Logits, *, is_shared: bool) -> int:
+        """Sample and accept a branch's next token by `draw`, without those forbidden there.
+
+        `draw` samples from `logits`, or from a copy if they are shared with other branches. Raise BannedDeadEnd if no token
+        is left.
+        """
         if is_shared:
             logits = logits.copy()
         forbidden = np.fromiter(self.forbidden, np.int64)

@@ -37,6 +37,9 @@ class Emission:
         return bool(self.text or self.tokens or self.stop or self.is_outdented or self.is_boundary)
 
 
+_NOTHING = Emission()
+
+
 @dataclass(slots=True)
 class _Before:
     """The state before a token, to which a rewind returns: of the decoder, banned strings, indentation and finder."""
@@ -145,9 +148,14 @@ class BranchText:
             self._tail = ""
             pending.clear()
             return emission
-        pending.append(_PendingToken(token, self._shown + at, text, prob, _Before(_CLEAN, self._state, self._indent)))
-        self._tail += text
+        before = _Before(_CLEAN, self._state, self._indent)
         self._state = state
+        if not pending and not size:  # the common case: the token is held back
+            pending.append(_PendingToken(token, self._shown, text, prob, before))
+            self._tail, self.num_held = text, 1
+            return _NOTHING
+        pending.append(_PendingToken(token, self._shown + at, text, prob, before))
+        self._tail += text
         if size:
             return self._take_back(at + end - size)
         return self._release(self._hold())

@@ -185,6 +185,18 @@ def test_a_stop_string_ends_its_branch_alone_and_is_not_shown(tiny: Server) -> N
     assert (stop["stop"], stop["reason"], stop["stopping_word"]) == (1, "word", word)
 
 
+def test_banned_strings_never_come_and_other_texts_are_as_before(storyteller: Server) -> None:
+    before = texts(ask(storyteller, n=8, seed=3, max_tokens=40))
+    banned = [" ".join(text.split()[1:3]).upper() for text in before.values()][:7]
+    found = ask(storyteller, n=8, seed=3, max_tokens=40, banned_strings=[*banned, " The "])
+    rewinds = {event["index"]: event.get("rewinds", 0) for event in found if event["event"] == "stop"}
+    assert sum(rewinds.values()) > 0
+    assert storyteller.metric("rewinds_total") >= sum(rewinds.values())
+    for index, text in texts(found).items():
+        assert not any(string.lower() in text.lower() for string in [*banned, " The "])
+        assert rewinds[index] or text == before[index]
+
+
 def test_logprobs_spell_the_text(storyteller: Server) -> None:
     found = ask(storyteller, n=1, max_tokens=BRIEF, ignore_eos=True, logprobs=2)
     entries = [entry for event in found if event["event"] == "stream" for entry in event["logprobs"]]

@@ -13,7 +13,7 @@ from srb.engine.sampling import SEEDED
 
 REMEMBERING = frozenset({"penalties", "dry"})  # stages that look at past tokens
 CLONED = SEEDED - {"dist"}  # stages that are cloned for each state, as their draws depend on the candidates
-LAG = 64  # draws; so many are made again in about 50 µs
+LAG = 64  # draws, or four times as many while tokens are held back; each is made again in half a microsecond
 
 
 @dataclass(slots=True)
@@ -75,7 +75,8 @@ class SamplerStates:
                     lib.llama_sampler_accept(native, state.token)
                 _free(state.drawing)
         del self._states[:old]
-        if self.draws - self._lagging_draws > LAG and self._dist:
+        behind = self.draws - self._lagging_draws
+        if behind > LAG and self._dist and (not self._states or behind > 4 * LAG):
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -116,9 +117,9 @@ def draw_again(native: Any, count: int) -> None:
     """Have `dist` or `adaptive_p` draw `count` random numbers, by choosing between two tokens."""
     data = (lib.llama_token_data * 2)()
     array = lib.llama_token_data_array(data, 2, -1, False)
+    apply, reference = lib.llama_sampler_apply, ctypes.byref(array)
     for _ in range(count):
-        data[0].logit = data[1].logit = 0.0
-        lib.llama_sampler_apply(native, ctypes.byref(array))
+        apply(native, reference)
 
 
 def complete_adaptive(native: Any, draws: int) -> None:

@@ -313,3 +313,19 @@ def test_siblings_that_begin_alike_are_few_however_many_there_are() -> None:
         driver.submit([*prompt, 5], max_tokens=1)
         driver.run()
     assert computed(driver) - before <= 200 * 2
+
+
+def test_a_prompt_that_ends_before_it_is_computed_leaves_its_neighbours_as_they_are() -> None:
+    driver = Driver(FakeModel(n_ctx=2000, n_ubatch=16))
+    shared = [5] * 20
+    for word in (7, 8):  # two texts that part after the shared tokens
+        driver.submit([*shared, *[word] * 20], max_tokens=2)
+        driver.run()
+    driver.submit([9] * 200, max_tokens=2)  # takes the whole step
+    driver.submit([*shared, *[10] * 20], max_tokens=2)
+    driver.step()
+    driver.cancel("r3")
+    driver.run()
+    again = driver.submit([*shared, *[7] * 20], max_tokens=2)
+    driver.run()
+    assert driver.result(again).terminal[0].cached_tokens >= 39

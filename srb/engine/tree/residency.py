@@ -373,9 +373,10 @@ class Residency:
 
         Beyond PARK_TOKENS tokens an upper node waits until this one is at least half as long, so a token or an inner
         child changes its node as many times as the logarithm of the text's length. Texts that part at the upper node's
-        end become inner children. A long story is therefore few nodes, with any number of unused branches beside it.
+        end become inner children. A long story is therefore few nodes, with any number of unused branches beside it. An
+        empty node, of a prompt that ended before it was computed, is evicted and merges with nothing.
         """
-        while self._partial_reuse and node.state is NodeState.RESIDENT and not node.is_private:
+        while self._partial_reuse and node.state is NodeState.RESIDENT and node.tokens and not node.is_private:
             upper = node.parent
             assert upper is not None
             is_plain = upper.state is NodeState.RESIDENT and not (upper.pins or upper.names)

@@ -18,7 +18,7 @@ class Stream:
     def __init__(self, server: Server, body: dict[str, Any]) -> None:
         self._response = server.post("/v1/srb/completions", body, stream=True)
         assert self._response.status_code == 200, self._response.text
-        self._lines = self._response.iter_lines(chunk_size=1)
+        self._lines = self._response.iter_lines(chunk_size=None)  # as they arrive
 
     def next(self) -> dict[str, Any]:
         for line in self._lines:

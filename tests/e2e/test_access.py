@@ -292,8 +292,7 @@ def test_llama_servers_command_starts_this_server_and_sigterm_ends_all_of_it(tmp
 
         wait_for(lambda: process.popen.poll() is not None or ready(), "GET /health answers 200")
         assert KEY not in command_line(process.pid)
-        for flag in ("-np", "--threads-http"):
-            assert process.logs.count(f"srb: {flag} has no effect") == 1
+        assert process.logs.count("srb: --threads-http has no effect") == 1
         headers = {"X-Api-Key": KEY}
         props = requests.get(f"{url}/props", headers=headers, timeout=DEADLINE).json()
         assert props["default_generation_settings"]["params"]["temperature"] == 0.7

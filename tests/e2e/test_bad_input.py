@@ -139,7 +139,7 @@ def test_a_prompt_longer_than_the_context_is_400_with_both_numbers(storyteller: 
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/srb/completions"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion"])
 def test_another_method_is_405_and_says_which_there_are(storyteller: Server, method: str, path: str) -> None:
     response = requests.request(method, storyteller.url + path, timeout=DEADLINE)
     assert response.status_code == 405

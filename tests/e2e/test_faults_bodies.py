@@ -113,7 +113,8 @@ def test_row_04_a_body_without_end_is_read_only_so_far(strict: Server, framing: 
 @pytest.mark.parametrize("path", ROUTES)
 def test_row_06_another_method_is_405_and_no_work(storyteller: Server, path: str) -> None:
     before = storyteller.metric("requests_total")
-    for method in ("GET", "HEAD", "PUT", "DELETE", "PATCH"):
+    reads = ("GET", "HEAD") if path != "/v1/srb/completions" else ()  # there GET lists the requests that run
+    for method in (*reads, "PUT", "DELETE", "PATCH"):
         answer = requests.request(method, storyteller.url + path, timeout=DEADLINE)
         assert (answer.status_code, "POST" in answer.headers["Allow"]) == (405, True)
     assert storyteller.metric("requests_total") == before

@@ -10,12 +10,15 @@ from typing import Any
 
 import gevent
 
-from srb.errors import SRBError, bad_field
+from srb.errors import NotFound, SRBError, bad_field
 from srb.protocol import (
     Accepted,
+    AddBranches,
     Ask,
+    Attach,
     BranchEnded,
     Cancel,
+    ChangeBranch,
     Delta,
     Detokenize,
     Done,
@@ -24,8 +27,10 @@ from srb.protocol import (
     Failed,
     Generate,
     GetAdapters,
+    GetRequest,
     GetSlots,
     GetStats,
+    ListRequests,
     ModelInfo,
     Ready,
     Rejected,
@@ -33,6 +38,7 @@ from srb.protocol import (
     Rerank,
     SetAdapters,
     StateAction,
+    StopBranches,
     Tokenize,
     decode,
 )
@@ -40,6 +46,10 @@ from srb.settings import Settings
 from srb.web.calls.engine_client import EngineClient
 
 Script = Callable[[Generate], Iterable[list[Event]]]
+
+# A running request, as the engine describes it.
+DESCRIPTION = {"id": "r1", "state": "running", "age": 1.5, "prompt_tokens": 5, "linger": 0.0}
+BRANCH = {"index": 0, "seed": 7, "state": "running", "length": 1, "max_tokens": 3}
 
 MODEL = ModelInfo(
     alias="storyteller", path="storyteller.gguf", description="llama 5M F16", architecture="llama", memory="attention",
@@ -67,7 +77,7 @@ def count_to_three(command: Generate) -> Iterable[list[Event]]:
     ]
 
 
-def answer_simply(command: Ask, values: dict[str, float]) -> Any:
+def answer_simply(command: Ask | Attach, values: dict[str, float]) -> Any:
     """Return the reply of an engine whose tokens are the UTF-8 bytes of a text; `values` are its metrics."""
     match command:
         case Tokenize(_, parts, add_special):
@@ -96,6 +106,20 @@ def answer_simply(command: Ask, values: dict[str, float]) -> Any:
             ]
         case StateAction():
             return {"tokens": 5, "bytes": 100, "ms": 1.5}
+        case ListRequests():
+            return [DESCRIPTION | {"branches": [BRANCH]}]
+        case GetRequest():
+            return DESCRIPTION | {"branches": [BRANCH | {"text": " there", "tokens": [5]}]}
+        case AddBranches(branches=branches):
+            return {"indices": [1 + i for i in range(len(branches))], "seeds": [8 + i for i in range(len(branches))]}
+        case ChangeBranch(index=0) | StopBranches(index=0):
+            return BRANCH
+        case StopBranches(target=target, index=None):
+            return {"id": target, "state": "ended"}
+        case ChangeBranch(index=index) | StopBranches(index=index):
+            raise NotFound(f"the request has no branch {index}; it has 1, from 0 on")
+        case Attach():
+            raise NotFound("no request with this id is running")
 
 
 class ScriptedClient(EngineClient):
@@ -108,7 +132,7 @@ class ScriptedClient(EngineClient):
         super().__init__(settings)
         self.sent: list[Any] = []
         self.script = script
-        self.answers: Callable[[Ask, dict[str, float]], Any] = answer_simply
+        self.answers: Callable[[Ask | Attach, dict[str, float]], Any] = answer_simply
         self.values = {
             "n_decode_total": 7.0, "prompt_tokens_total": 100.0, "kv_cells": 48.0, "kv_cells_used": 12.0,
             "branches_running": 3.0, "branches_room": 5.0, "sequences": 8.0,
@@ -149,7 +173,7 @@ class _ScriptedConnection:
             elif not isinstance(command, Cancel):
                 gevent.spawn(self._answer, command)
 
-    def _answer(self, command: Ask) -> None:
+    def _answer(self, command: Ask | Attach) -> None:
         event: Event
         try:
             event = Reply(command.request_id, self._client.answers(command, self._client.values))

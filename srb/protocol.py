@@ -23,6 +23,7 @@ VERSION = 5
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
+MAX_DEPTH = 1000  # of Explore
 
 
 class FinishReason(StrEnum):
@@ -79,6 +80,22 @@ class ContextShift:
     n_discard: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Explore:
+    """A walk over the model's probabilities, which forks where a token has `cutoff` times the likeliest one's or more.
+
+    The request has one branch at first and at most `max_branches`; each ends `depth` tokens after the prompt.
+    """
+
+    cutoff: float = 0.1
+    max_branches: int = 64
+    depth: int = 8
+
+    def limit(self, max_tokens: int) -> int:
+        """Return the limit of a branch that may have `max_tokens` tokens; -1: any number."""
+        return self.depth if max_tokens < 0 else min(max_tokens, self.depth)
+
+
 # Commands: web -> engine ----------------------------------------------------------------------------------------
 
 
@@ -104,6 +121,7 @@ class Generate:
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
+    explore: Explore | None = None  # None: branches are added by AddBranches alone
 
     @property
     def branches_interact(self) -> bool:
@@ -418,11 +436,16 @@ class BranchEnded:
     code: str = ""  # with reason "error"
     message: str = ""
     rewinds: int = 0  # how often the branch was rewound, to avoid banned strings
+    path_logprob: float | None = None  # of all tokens together and the end of the text, of an explored branch
 
 
 @dataclass(frozen=True, slots=True)
 class BranchAdded:
-    """A branch was added, or (`resumed`) goes on after its end. A fork begins with `text`, its origin's first `token`s."""
+    """A branch was added, or (`resumed`) goes on after its end. A fork begins with `text`, its origin's first `token`s.
+
+    A branch that was added by Explore has the log-probability of its path, up to its own first token, and the `tokens`
+    whose text ends in `text`.
+    """
 
     request_id: str
     index: int
@@ -431,6 +454,8 @@ class BranchAdded:
     origin: int | None = None
     token: int | None = None
     text: str = ""
+    logprob: float | None = None
+    tokens: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -694,6 +719,8 @@ def _generate_from_row(request_id: Any, prompt: Any, rows: Any, options: dict[st
     given = {name: _frozen(value) for name, value in options.items()}
     if given.get("shift") is not None:
         given["shift"] = ContextShift(**given["shift"])
+    if given.get("explore") is not None:
+        given["explore"] = Explore(**given["explore"])
     return Generate(request_id, prompt, tuple(branches), **given)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
+from srb.engine.exploring import Fork
 from srb.engine.model import Logits, Model
 from srb.engine.probs import chosen_probs, token_probs
 from srb.engine.prompts import Prompts
@@ -14,9 +16,10 @@ from srb.engine.request import Branch, BranchState
 from srb.engine.rewinding import Rewinding, dead_end
 from srb.engine.text import Emission, Prob
 from srb.engine.tokens import tokens_of
+from srb.engine.tree.match import WORTH_SHARING
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.errors import BannedDeadEnd, GrammarDeadEnd, SRBError
-from srb.protocol import BranchEnded, Delta, Event, FinishReason
+from srb.protocol import BranchAdded, BranchEnded, Delta, Event, FinishReason
 
 MIN_PROB = 1e-45  # the smallest positive number in 32 bits
 
@@ -62,7 +65,7 @@ class Branches:
         """Start a branch: fork its prefix and sample its own first token, or resume it where it was paused."""
         prompt = branch.request.prefix.node
         assert prompt is not None
-        branch.lease = self._tree.start(prompt, branch.tokens)
+        branch.lease = self._tree.start(prompt, branch.tokens, _worth_sharing(branch))
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
             branch.num_cached = branch.num_computed
@@ -78,7 +81,9 @@ class Branches:
         try:
             if branch.rewinding is not None:
                 branch.rewinding.note_sum(branch.logprob_sum)
-            if branch.rewinding is None or not branch.rewinding.forbidden:
+            if branch.request.exploration is not None:
+                token = branch.request.exploration.sample(branch, self._logits(branch, row))
+            elif branch.rewinding is None or not branch.rewinding.forbidden:
                 token = self._draw(branch, row, None)
             else:
                 draw = partial(self._draw, branch, row)
@@ -167,7 +172,10 @@ class Branches:
         branch.move(BranchState.ENDED)
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
-        logprob = branch.logprob_sum / length if length and branch.spec.is_scored else None
+        logprob_sum = branch.path.of_text if branch.path is not None else branch.logprob_sum
+        is_scored = branch.path is not None or branch.spec.is_scored
+        logprob = logprob_sum / length if length and is_scored else None
+        path_logprob = branch.path.logprob if branch.path is not None else None
         code, message = (error.code, error.message) if error else ("", "")
         branch.ended = BranchEnded(
             branch.request.request_id,
@@ -180,19 +188,50 @@ class Branches:
             code,
             message,
             branch.rewinding.count if branch.rewinding else 0,
+            path_logprob,
         )
         if not branch.can_resume:
             branch.sampler.close()
         events.append(branch.ended)
 
-    def share(self, branch: Branch) -> None:
-        """Leave a running branch's computed tokens in the tree, so that forks share them; the branch goes on from there."""
+    def begin_fork(self, branch: Branch, fork: Fork, events: list[Event]) -> None:
+        """Begin an explored branch: it has its origin's tokens up to the fork, computed once, and then its own first one."""
+        origin, path = fork.origin, branch.path
+        assert path is not None
+        if origin.num_computed >= fork.at:
+            self.share(origin, fork.at)
+        branch.tokens = origin.tokens[: fork.at]
+        shown: list[int] = []
+        for place, token in enumerate(branch.tokens):
+            prob = copy(origin.path.probs[place]) if origin.path and origin.path.probs else None
+            emission = branch.text.push(token, self._model.piece(token), prob)
+            path.probs += [prob] if prob else []
+            shown += emission.tokens
+            branch.shown += [emission.text] if emission.text else []
+        branch.num_shown, text = len(shown), "".join(branch.shown)
+        branch.has_new_line = "\n" in text
+        said = (False, origin.index, fork.at, text, fork.logprob, shown)
+        events.append(BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said))
+        if self._model.is_eog(fork.token):
+            path.of_text = fork.before
+            self.end(branch, FinishReason.EOS, events)
+        else:
+            path.of_text = fork.logprob
+            self._append(branch, fork.token, copy(fork.prob), events)
+
+    def share(self, branch: Branch, at: int | None = None) -> None:
+        """Leave a running branch's computed tokens in the tree, so that forks share them; the branch goes on from there.
+
+        Do nothing if the tree has the first `at` of them already, or if there would be no sequence to go on with.
+        """
         if branch.lease is None or not branch.request.cache_prompt or not self._model.supports_partial_reuse:
+            return
+        if at is not None and (branch.lease.node.end >= branch.start + at or not self._tree.has_spare_sequence):
             return
         prompt = branch.request.prefix.node
         assert prompt is not None
         self.return_lease(branch, keep=True)
-        branch.lease = self._tree.start(prompt, branch.tokens)
+        branch.lease = self._tree.start(prompt, branch.tokens, _worth_sharing(branch))
         branch.num_computed = branch.lease.node.end - branch.start
 
     def resume(self, branch: Branch) -> None:
@@ -231,6 +270,8 @@ class Branches:
 
     def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
         branch.tokens.append(token)
+        if branch.path is not None and prob is not None:
+            branch.path.probs.append(prob)
         emission = branch.text.push(token, self._model.piece(token), prob)
         if branch.rewinding is None:
             self.counters.tokens_predicted_total += 1
@@ -294,3 +335,8 @@ class Branches:
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
             probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
             events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
+
+
+def _worth_sharing(branch: Branch) -> int:
+    """Return from how many tokens on a part of a text is shared: explored branches share all that they have in common."""
+    return 1 if branch.path is not None else WORTH_SHARING

@@ -218,6 +218,7 @@ class Engine:
             return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
         if index is None:
+            _stop_exploring(request)
             request.linger = 0.0
             self._end_rests(self._clock(), events)
         for branch in request.branches:
@@ -413,6 +414,7 @@ class Engine:
                     request, QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
                 )
             elif seconds > self._request_timeout:
+                _stop_exploring(request)
                 for branch in request.branches:
                     if branch.state is not BranchState.ENDED:
                         self._branches.end(branch, FinishReason.LIMIT, events)
@@ -553,15 +555,30 @@ class Engine:
     def _start_branches(self, events: list[Event]) -> bool:
         """Start branches while there is room; each samples its own first token. Return whether one was started."""
         began = False
+        self._explore(events)
         for branch in self._scheduler.startable(self._in_turn()):
             began = True
             self._branches.start(branch, events)
+        if self._explore(events):  # from first tokens
+            return self._start_branches(events) or began
         return began
+
+    def _explore(self, events: list[Event]) -> bool:
+        """Begin the forks that explored branches have led to; return whether there was one."""
+        grown = False
+        for request in self._requests.values():
+            while request.exploration is not None and (added := request.exploration.take(request)):
+                grown = True
+                self._slots.assign_added([branch for branch, _ in added], self._requests.values())
+                for branch, fork in added:
+                    self._branches.begin_fork(branch, fork, events)
+        return grown
 
     # ---- ends
 
     def _finish_ended(self, events: list[Event]) -> None:
         """Finish each request whose branches have all ended: release its prompt, and emit Done or let it rest."""
+        self._explore(events)  # an end may leave room for forks that waited
         for request in [request for request in self._requests.values() if request.is_over]:
             self._prompts.release(request.prefix)
             del self._requests[request.request_id]
@@ -598,6 +615,11 @@ class Engine:
             self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total
 
 
+def _stop_exploring(request: Request) -> None:
+    if request.exploration is not None:
+        request.exploration.stop()
+
+
 def _end_of_rest(request: Request) -> float:
     """Return the time at which a resting request ends: `linger` seconds after its last branch and its last reader."""
     assert request.rests_since is not None
@@ -620,7 +642,7 @@ def _done(request: Request) -> Done:
         request.request_id,
         prompt_tokens=request.prompt_tokens,
         cached_tokens=request.cached_tokens,
-        completion_tokens=sum(branch.length for branch in request.branches),
+        completion_tokens=sum(branch.num_sampled for branch in request.branches),
         prompt_ms=(prefix_done - started) * 1000,
         predicted_ms=(now - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,

@@ -141,6 +141,13 @@ class FakeModel:
     ) -> FakeSampler:
         return FakeSampler(self, params, seed, min_tokens)
 
+    def biases(self, params: SamplingParams) -> dict[int, float]:
+        biases: dict[int, float] = {}
+        for token, bias in params.logit_bias:
+            if isinstance(token, int):
+                biases[token] = biases.get(token, 0.0) + (-np.inf if bias is None else bias)
+        return biases | ({EOS: -np.inf} if params.ignore_eos else {})
+
     def grammar_of(self, json_schema: str) -> str:
         raise NotSupported("the fake model obeys no JSON schema")
 

@@ -170,6 +170,8 @@ class Model(Protocol):
         self, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int = 0
     ) -> Sampler: ...
 
+    # The number to add to the logit of each token that has one; -inf: forbidden.
+    def biases(self, params: SamplingParams) -> dict[int, float]: ...
     def grammar_of(self, json_schema: str) -> str: ...  # GBNF; raises InvalidRequest
 
     def pair(self, query: str, document: str) -> list[int]: ...  # the input of `rank` for two texts

@@ -11,6 +11,7 @@ from typing import cast
 
 from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
+from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
@@ -20,7 +21,7 @@ from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
-from srb.protocol import BranchSpec, Embed, Generate, Rerank, SamplingParams, StateAction
+from srb.protocol import BranchSpec, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
 
 log = logging.getLogger("srb.engine")
@@ -80,6 +81,7 @@ class Preparer:
         Raise InvalidRequest, ContextExceeded or NotSupported.
         """
         check_branches(command.branches)
+        check_exploring(command)
         if not self._model.can_generate:
             raise NotSupported("This model only makes embeddings and cannot generate text")
         self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
@@ -99,7 +101,15 @@ class Preparer:
         self._check_windows(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
-        return Request(command, tokens_of(prompt), samplers, saved, lora, given)
+        request = Request(command, tokens_of(prompt), samplers, saved, lora, given)
+        if command.explore is not None:
+            request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
+        return request
+
+    def _exploration(self, asked: Explore, spec: BranchSpec) -> Exploration:
+        params = self._checked(spec.sampling)
+        early = self._model.biases(replace(params, ignore_eos=True)) if spec.min_tokens else {}
+        return Exploration(asked, self._model, Biases.of(self._model.biases(params)), Biases.of(early))
 
     def _given(self, specs: Sequence[BranchSpec], num_prompt: int) -> list[list[int]]:
         """Return the tokens of each branch's `append`. Raise InvalidRequest or ContextExceeded."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from srb.engine.model import Candidates, Logits, Model
-from srb.protocol import TokenProbs
+from srb.protocol import LikelyToken, TokenProbs
 
 LEAST_LOGPROB = float(np.finfo(np.float32).min)  # of a probability of 0, as in llama-server: JSON has no infinity
 # The beginning of a character that a later token completes; llama-server leaves it out of a token's text.
@@ -16,6 +17,11 @@ _CUT_CHARACTER = re.compile(rb"([\xc0-\xdf]|[\xe0-\xef].?|[\xf0-\xf7].{0,2})\Z",
 
 def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> TokenProbs:
     """Return {"id", "token", "bytes", "logprob", "top_logprobs": the `n_top` most likely, likeliest first}."""
+    return all_token_probs(model, logits, [token], n_top)[0]
+
+
+def all_token_probs(model: Model, logits: Logits, tokens: Sequence[int], n_top: int) -> list[TokenProbs]:
+    """Return the entries of several tokens at one place, as `token_probs` does."""
     largest = logits.max()
     logprobs = logits - (largest + np.log(np.exp(logits - largest).sum()))
     n_top = min(n_top, len(logits))
@@ -24,10 +30,8 @@ def token_probs(model: Model, logits: Logits, token: int, n_top: int) -> TokenPr
         top = top[np.argsort(logprobs[top], kind="stable")[::-1]]
     else:
         top = np.empty(0, dtype=np.int64)
-    return {
-        **_entry(model, token, logprobs[token]),
-        "top_logprobs": [_entry(model, int(other), logprobs[other]) for other in top],
-    }
+    likely: list[LikelyToken] = [_entry(model, int(other), logprobs[other]) for other in top]
+    return [{**_entry(model, token, logprobs[token]), "top_logprobs": likely} for token in tokens]
 
 
 def chosen_probs(model: Model, candidates: Candidates, token: int, n_top: int) -> TokenProbs:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
+from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
@@ -14,7 +16,7 @@ from srb.engine.text import BranchText
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
-from srb.protocol import BranchEnded, BranchSpec, FinishReason, Generate
+from srb.protocol import BranchEnded, BranchSpec, Explore, FinishReason, Generate
 
 
 class BranchState(Enum):
@@ -94,6 +96,7 @@ class Branch:
         "num_shifted",
         "num_shown",
         "origin",
+        "path",
         "request",
         "rewinding",
         "sampler",
@@ -132,7 +135,16 @@ class Branch:
         self.shown: list[str] = []  # the text that readers have seen, in pieces
         self.num_shown = 0  # emitted tokens
         self.origin: tuple[int, int] | None = None  # of a fork: its origin's index, and how many of its tokens it has
+        self.path: Path | None = None  # of a request that explores
         self.ended: BranchEnded | None = None
+
+    def fork(self, fork: Fork) -> Branch:
+        """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""
+        branch = Branch(self.request, len(self.request.branches), self.spec, self.sampler)  # which draws nothing
+        branch.origin, branch.num_cached, branch.began_at = (self.index, fork.at), 0, self.began_at
+        branch.path = Path(fork.logprob, num_shared=fork.at)
+        self.request.branches.append(branch)
+        return branch
 
     def move(self, state: BranchState) -> None:
         """Change the state. Raise AssertionError for an illegal move, which changes nothing."""
@@ -146,6 +158,16 @@ class Branch:
         return self.num_shifted + len(self.tokens) - self.num_given
 
     @property
+    def num_sampled(self) -> int:
+        """Number of tokens that the branch itself sampled; an explored branch has others from its origin."""
+        return self.length - (self.path.num_shared if self.path is not None else 0)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the branch has not ended."""
+        return self.state is not BranchState.ENDED
+
+    @property
     def can_resume(self) -> bool:
         """Whether the branch has ended and can go on: by its limit, not by the end of the context."""
         return self.ended is not None and self.ended.reason == FinishReason.LIMIT and not self.ended.truncated
@@ -157,8 +179,8 @@ class Branch:
 
     @property
     def is_steered(self) -> bool:
-        """Whether the next token depends on the branch's siblings."""
-        return (spreading := self.request.spreading) is not None and spreading.steers(self)
+        """Whether the next token depends on the branch's siblings, or is chosen without its sampler."""
+        return self.path is not None or ((spreading := self.request.spreading) is not None and spreading.steers(self))
 
     @property
     def end(self) -> int:
@@ -191,7 +213,8 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "id_slot", "linger", "lora",
+        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "exploration", "id_slot",
+        "linger", "lora",
         "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
         "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at", "state_name",
     )  # fmt: skip
@@ -221,6 +244,7 @@ class Request:
         self.spreading: Spreading | None = None  # None: branches do not depend on each other
         if command.branches_interact:
             self.spreading = Spreading(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
+        self.exploration: Exploration | None = None  # None: branches are added by commands alone
         parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
         self.base = command.base or command.branches[0]  # of branches that are added
@@ -234,6 +258,13 @@ class Request:
         self.arrived_at = 0.0  # seconds on the engine's clock
         self.started_at: float | None = None
         self.prefix_done_at: float | None = None
+
+    def explore(self, exploration: Exploration, asked: Explore) -> None:
+        """Let the request explore; it has not begun."""
+        self.exploration = exploration
+        for branch in self.branches:
+            branch.path = Path()
+            branch.spec = replace(branch.spec, max_tokens=asked.limit(branch.spec.max_tokens))
 
     @property
     def wants_prompt_logprobs(self) -> bool:
@@ -314,7 +345,7 @@ class Request:
         """
         for branch in self.branches:
             branch.sampler.close()
-        self.branches, self.spreading = [], None
+        self.branches, self.spreading, self.exploration = [], None, None
         self.saved = None
         if hasattr(self, "prefix"):
             del self.prefix

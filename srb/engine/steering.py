@@ -240,6 +240,8 @@ def next_seed(request: Request, index: int) -> int:
 def _check_can_grow(request: Request) -> None:
     if not request.can_grow:
         raise Conflict("branches can be added to requests of the srb dialect only", state=_state_of_request(request))
+    if request.exploration is not None:
+        raise Conflict("a request that explores adds its branches by itself", state=_state_of_request(request))
     if request.shift is not None:
         raise Conflict("a request that may shift its context has one branch", state=_state_of_request(request))
 

@@ -43,6 +43,13 @@ def cap_max_tokens(commands: Sequence[Generate], limit: int) -> list[Generate]:
     branches = [branch for command in commands for branch in command.branches]
     if not limit:
         return list(commands)
+    if command := next((command for command in commands if command.explore), None):
+        assert command.explore is not None
+        most = command.explore.max_branches * max(branch.max_tokens for branch in branches)
+        if most > limit:
+            problem = f"may lead to {most} tokens (max_branches times depth); a request may have {limit}"
+            raise bad_field("explore", problem)
+        return list(commands)
     share = limit // len(branches)
     asked = sum(branch.max_tokens if branch.max_tokens >= 0 else share for branch in branches)
     if asked > limit or share == 0:

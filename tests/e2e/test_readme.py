@@ -127,8 +127,12 @@ def test_a_branch_had_again_by_its_seed_begins_with_the_same_words(storyteller: 
             r"--- temperature \S+\nThe old king",
         ),
         ((PYTHON, "examples/beginnings.py", "The old king", "--n", "3", "--url"), r"--- branch \d\nThe old king"),
+        (
+            (PYTHON, "examples/explore.py", "The old king", "--branches", "3", "--depth", "4", "--url"),
+            r"(?m)^ *\d+\.\d% ",
+        ),
     ],
-    ids=["many_endings", "srb_stream", "ladder", "beginnings"],
+    ids=["many_endings", "srb_stream", "ladder", "beginnings", "explore"],
 )
 def test_an_example_program_prints_each_branch(storyteller: Server, command: tuple[str, ...], ends: str) -> None:
     assert len(re.findall(ends, run(*command, storyteller.url))) == 3

@@ -16,8 +16,19 @@ from srb.engine.banned import fold
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
 from srb.engine.request import BranchState
-from srb.protocol import ContextShift, Embed, Failed, FinishReason, GetSlots, PromptDone, PromptLogprobs, StateAction
-from tests.engine_helpers import Driver, parked_bytes, solo
+from srb.protocol import (
+    BranchAdded,
+    ContextShift,
+    Embed,
+    Explore,
+    Failed,
+    FinishReason,
+    GetSlots,
+    PromptDone,
+    PromptLogprobs,
+    StateAction,
+)
+from tests.engine_helpers import Driver, Outcome, parked_bytes, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
 
@@ -32,6 +43,14 @@ class Submitted:
     lora: tuple[tuple[int, float], ...] = ((0, 0.0),)
     shift: ContextShift | None = None
     banned: tuple[str, ...] = ()
+
+
+def leaves(outcome: Outcome) -> set[tuple[str, int, str]]:
+    """Return text, length and end of each branch of a walk."""
+    begun = {event.index: event.text for event in outcome.events if isinstance(event, BranchAdded)}
+    return {
+        (begun.get(index, "") + outcome.texts[index], end.length, end.reason) for index, end in outcome.ends.items()
+    }
 
 
 class EngineWalk(RuleBasedStateMachine):
@@ -71,6 +90,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
         self.embedded = self.acted = 0
+        self.explored: dict[str, tuple[str, Explore]] = {}
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
 
     @rule(
@@ -120,6 +140,22 @@ class EngineWalk(RuleBasedStateMachine):
         )
         self.submitted[request_id] = Submitted(PROMPTS[0], 1, seed, max_tokens, (), shift=shift, banned=banned)
 
+    @rule(
+        prompt=st.sampled_from(PROMPTS),
+        cutoff=st.sampled_from([1.0, 0.7, 0.3, 0.01]),
+        max_branches=st.integers(1, 12),
+        depth=st.integers(1, 12),
+    )
+    def explore(self, prompt: str, cutoff: float, max_branches: int, depth: int) -> None:
+        asked = Explore(cutoff, max_branches, depth)
+        request_id = self.driver.submit(prompt, 1, 1, -1, explore=asked, lora=((0, 0.0),))
+        self.explored[request_id] = prompt, asked
+
+    @precondition(lambda self: self.explored)
+    @rule(data=st.data())
+    def cancel_a_walk(self, data: st.DataObject) -> None:
+        self.driver.cancel(data.draw(st.sampled_from(list(self.explored))))
+
     @rule(words=st.lists(st.sampled_from(PROMPTS[:3]), min_size=1, max_size=6))
     def embed(self, words: list[str]) -> None:
         """Something that needs the decode thread and leaves nothing behind."""
@@ -160,7 +196,7 @@ class EngineWalk(RuleBasedStateMachine):
                 return
             self.driver.step()
             for request_id, tokens in self.driver.paused():
-                if tokens in asked or len(tokens) >= self.n_ctx_seq:
+                if request_id not in self.submitted or tokens in asked or len(tokens) >= self.n_ctx_seq:
                     continue
                 asked.append(tokens)
                 lora = self.submitted[request_id].lora
@@ -219,6 +255,19 @@ class EngineWalk(RuleBasedStateMachine):
         self.driver.run()
         for request_id, submitted in self.submitted.items():
             self.check_texts(request_id, submitted)
+        for request_id, (prompt, asked) in self.explored.items():
+            self.check_leaves(request_id, prompt, asked)
+
+    def check_leaves(self, request_id: str, prompt: str, asked: Explore) -> None:
+        """A walk that ran to its end has the leaves of one that ran alone, with all the room."""
+        outcome = self.driver.result(request_id)
+        if isinstance(outcome.terminal[0], Failed):
+            assert self.may_fail
+            return
+        if any(end.truncated or end.reason == FinishReason.CANCELLED for end in outcome.ends.values()):
+            return
+        alone = solo(prompt, 1, -1, explore=asked, lora=((0, 0.0),), n_ctx_seq=self.n_ctx_seq)
+        assert leaves(outcome) == leaves(alone)
 
     def check_texts(self, request_id: str, submitted: Submitted) -> None:
         outcome = self.driver.result(request_id)

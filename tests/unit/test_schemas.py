@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srb.errors import InvalidRequest
-from srb.protocol import ContextShift, Generate, SamplingParams
+from srb.protocol import ContextShift, Explore, Generate, SamplingParams
 from srb.sampling_params import DEFAULT_SAMPLERS
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
@@ -106,6 +106,13 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("distinct_first", 1, "Field 'distinct_first': Input should be a valid boolean, but got 1"),
         ("sibling_penalty", 101, "Field 'sibling_penalty': Value must be between 0 <= value <= 100.0, but got 101"),
         ("sibling_penalty", "2", "Field 'sibling_penalty': Input should be a valid number, but got \"2\""),
+        ("explore", True, "Field 'explore': Input should be an object, but got true"),
+        ("explore", {"cutoff": 0}, "Field 'explore.cutoff': Input should be greater than 0, but got 0"),
+        ("explore", {"cutoff": "1"}, "Field 'explore.cutoff': Input should be a valid number, but got \"1\""),
+        ("explore", {"depth": 1001}, "Field 'explore.depth': Value must be between 1 <= value <= 1000, but got 1001"),
+        ("explore", {"max_branches": 0}, "Field 'explore.max_branches': Value must be between 1 <= value <="),
+        ("explore", {"max_branches": 65}, "Field 'explore.max_branches': is 65; at most 64 are allowed (max_n)"),
+        ("explore", {"width": 1}, "Field 'explore.width': Extra inputs are not permitted, but got 1"),
         ("prompt", [], "Field 'prompt': must not be empty"),
         ("prompt", [[]], "Field 'prompt': must not be empty"),
         ("prompt", None, "Field 'prompt': is required"),
@@ -123,7 +130,23 @@ def test_a_bad_value_is_refused_naming_its_field(field: str, value: Any, message
     error = refusal(**{field: value})
     assert error.message.startswith(message)
     assert error.http_status == 400
-    assert error.extra["param"] in (field, "n")
+    assert error.extra["param"].split(".")[0] in (field, "n")
+
+
+def test_a_request_that_explores_has_one_branch_which_ends_at_the_depth() -> None:
+    [command] = commands(default_n=8, default_max_tokens=128, explore={"depth": 200})
+    assert command.explore == Explore(0.1, 64, 200)
+    assert [branch.max_tokens for branch in command.branches] == [200]
+    [command] = commands(default_n=8, explore={"cutoff": 1, "max_branches": 3}, max_tokens=5, n=1)
+    assert command.explore == Explore(1, 3, 8)
+    assert [branch.max_tokens for branch in command.branches] == [5]
+
+
+def test_the_context_of_a_request_that_explores_is_not_shifted() -> None:
+    body = CompletionBody.parse({"prompt": "x", "explore": {}})
+    [command] = body.commands(Settings(context_shift=True, max_n=10), 1, -1)
+    assert command.shift is None
+    assert command.explore == Explore(0.1, 10, 8)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from srb.engine.llama.params import (
     usable_cores,
     uses_gpu,
 )
-from srb.engine.llama.sampler import CandidateArray, LlamaSampler, sample_ahead
+from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.strings import string_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
@@ -209,6 +209,10 @@ class LlamaModel:
         The text cannot end before `min_tokens` tokens. Raise InvalidRequest for a grammar that llama.cpp cannot parse.
         """
         return LlamaSampler(self, params, seed, history, min_tokens)
+
+    def biases(self, params: SamplingParams) -> dict[int, float]:
+        """Return the sum of a request's biases for each token; -inf for those that may not come."""
+        return biases_of(self, params)
 
     def grammar_of(self, json_schema: str) -> str:
         """Return a JSON schema, already checked by check_schema, as GBNF. Raise InvalidRequest."""

@@ -97,7 +97,7 @@ class LlamaSampler:
     def __init__(
         self, model: LlamaModel, params: SamplingParams, seed: int, history: Sequence[int], min_tokens: int
     ) -> None:
-        biases = _biases(model, params)
+        biases = biases_of(model, params)
         self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
         self._parts: tuple[Stage | None, ...] = ((None,) if biases else ()) + tuple(chain(params, seed))  # None: biases
         self._assemble(model, params, _grammar(model, params.grammar) if params.grammar else None, min_tokens)
@@ -371,7 +371,7 @@ def _grammar(model: LlamaModel, text: str) -> Any:
     return native
 
 
-def _biases(model: LlamaModel, params: SamplingParams) -> dict[int, float]:
+def biases_of(model: LlamaModel, params: SamplingParams) -> dict[int, float]:
     """Return the request's biases, summed per token, and the vocabulary's suppressed tokens as forbidden."""
     biases: dict[int, float] = {}
     for token, bias in params.logit_bias:

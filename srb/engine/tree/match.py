@@ -32,18 +32,18 @@ class Match:
         return self.into.start + self.cut if self.into is not None else self.node.end
 
 
-def longest_match(tokens: Tokens, start: Node, usable: int) -> Match:
+def longest_match(tokens: Tokens, start: Node, usable: int, worth: int = WORTH_SHARING) -> Match:
     """Match `tokens`, which follow `start`, with the nodes below `start`; return the longest match.
 
-    At most `usable` tokens match, or all of them if the logits of the last one are known. The cost depends on the
-    tokens and nodes that match alone.
+    A part of a node matches if it has at least `worth` tokens. At most `usable` tokens match, or all of them if the
+    logits of the last one are known. The cost depends on the tokens and nodes that match alone.
     """
     found, children, done = Match(start), start.children, 0
     while done < len(tokens):
         whole, done = _whole_nodes(children, tokens, done, usable)
         if whole is not None:
             found, children = Match(whole), whole.children
-        child, common = best_child(children, tokens, done)
+        child, common = best_child(children, tokens, done, worth)
         if child is None:
             break
         if child.state is NodeState.COMPUTING:
@@ -96,14 +96,14 @@ def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
     return None
 
 
-def best_child(children: Siblings, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
+def best_child(children: Siblings, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
     Return (None, 0) if no child shares enough tokens to be worth sharing.
     """
     best, most = None, 0
     siblings = children.get(tokens[offset], ()) if offset < len(tokens) else ()
-    enough = 1 if len(siblings) >= CROWD else WORTH_SHARING
+    enough = 1 if len(siblings) >= CROWD else worth
     for child in siblings:
         common = common_length(child.tokens, tokens, offset)
         if common > most and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from srb.engine.model import Logits, LoraScales, Model
 from srb.engine.tokens import Tokens, tokens_of
-from srb.engine.tree.match import Match, best_child, longest_match
+from srb.engine.tree.match import WORTH_SHARING, Match, best_child, longest_match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.residency import Residency
 from srb.engine.tree.whole import find_text, longest_whole_match, text_key
@@ -144,17 +144,18 @@ class PrefixTree:
 
     # ---- a branch
 
-    def start(self, prompt: Node, tokens: Tokens) -> Lease:
+    def start(self, prompt: Node, tokens: Tokens, worth: int = WORTH_SHARING) -> Lease:
         """Lend a branch a sequence that holds its prompt and the part of its earlier `tokens` that the tree still has.
 
-        The last of `tokens` is always left to compute, since its logits are needed.
+        A part of a node is shared if it has at least `worth` tokens. The last of `tokens` is always left to compute,
+        since its logits are needed.
         """
         residency = self._residency
         residency.pin(prompt)
         at = prompt
         if len(tokens) > 1 and self._partial_reuse and not prompt.is_private:
             # Match below the prompt only: the same text elsewhere in the tree has cells of its own.
-            found = residency.make_resident(longest_match(tokens[:-1], prompt, len(tokens) - 1))
+            found = residency.make_resident(longest_match(tokens[:-1], prompt, len(tokens) - 1, worth))
             if found.end > prompt.end and residency.make_room(0, 1):
                 at = found
                 residency.unpin(prompt)
@@ -174,6 +175,11 @@ class PrefixTree:
             self._model.truncate(lease.seq_id, end)
             self._residency.record_branch(-count)
         return True
+
+    @property
+    def has_spare_sequence(self) -> bool:
+        """Whether a sequence is free, or held by a text that can be parked."""
+        return self._residency.available_ids > 0
 
     def end(self, lease: Lease, own: Tokens, keep: bool) -> None:
         """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become a node."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, bad_field
-from srb.protocol import BranchSpec, ContextShift, Generate
+from srb.protocol import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
 from srb.sampling_params import MAX_SIBLING_PENALTY
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_stop
@@ -91,6 +91,23 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class ExploreBody(BaseModel):
+    """The body's `explore`: fork wherever a token has `cutoff` times the likeliest one's probability or more."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+    cutoff: Annotated[float, Field(gt=0, le=1)] = 0.1
+    max_branches: Annotated[Integer, between(1, INT32_MAX)] | None = None
+    depth: Annotated[Integer, between(1, MAX_DEPTH)] = 8
+
+
+# Fields that do not go with `explore`, which chooses tokens and branches by itself; a body may lack them.
+NOT_WITH_EXPLORE = (
+    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "sibling_penalty"),
+    *("banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
+)
+
+
 class CompletionBody(SamplingBody):
     """The fields that the bodies of all dialects share: prompt, number and length of branches, and their sampling."""
 
@@ -100,6 +117,7 @@ class CompletionBody(SamplingBody):
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: Integer | None = field_alias("n_cmpl", "n")
     branches: list[BranchBody] | None = None
+    explore: ExploreBody | None = None
     linger: Annotated[Real, between(0, INT32_MAX)] | None = None
     distinct_first: bool = False
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
@@ -144,12 +162,17 @@ class CompletionBody(SamplingBody):
 
         Raise InvalidRequest for values beyond the settings' limits, NotSupported for features that are not implemented.
         """
-        n = self._check_count(n if self.n is None else self.n, settings.max_n)
+        self._check_explore()
+        n = self._check_count(1 if self.explore else n if self.n is None else self.n, settings.max_n)
         if len(self.prompt) > settings.max_queue:  # more could never be queued together
             raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are allowed")
         if self.state and (len(self.prompt) > 1 or self.cache_prompt is False):
             raise bad_field("state", "needs a single prompt and cache_prompt true")
-        return [
+        explore = self._explore(settings.max_n)
+        if explore is not None:
+            max_tokens = -1  # a default; the depth is the limit
+        shifts = settings.context_shift and explore is None
+        commands = [
             Generate(
                 request_id=uuid4().hex,
                 prompt=prompt,
@@ -163,11 +186,36 @@ class CompletionBody(SamplingBody):
                 base=base if self.branches is not None else None,
                 distinct_first=self.distinct_first,
                 sibling_penalty=self.sibling_penalty,
-                shift=ContextShift(self.kept(settings), self.n_discard) if settings.context_shift else None,
+                shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
+                explore=explore,
             )
             for prompt in self.prompt
             for base, *branches in [self._specs(settings, n, max_tokens)]
         ]
+        return [_limited(command) for command in commands]
+
+    def _check_explore(self) -> None:
+        """Raise InvalidRequest, which names the field, if `explore` is used with one that it does not go with."""
+        if self.explore is None:
+            return
+        for name in NOT_WITH_EXPLORE:
+            if getattr(self, name, None):
+                raise bad_field(name, "cannot be used together with explore")
+        if self.n not in (None, 1):
+            raise bad_field(
+                "n", f"is {self.n}; with explore it is 1 or left out, and explore.max_branches is the limit"
+            )
+        if len(self.prompt) > 1:
+            raise bad_field("prompt", f"has {len(self.prompt)} prompts; explore takes one")
+
+    def _explore(self, most: int) -> Explore | None:
+        if self.explore is None:
+            return None
+        asked = self.explore.max_branches
+        if asked is not None and asked > most:
+            raise bad_field("explore.max_branches", f"is {asked}; at most {most} are allowed (max_n)")
+        default = min(Explore().max_branches, most)
+        return Explore(self.explore.cutoff, default if asked is None else asked, self.explore.depth)
 
     def _check_count(self, n: int, most: int) -> int:
         """Return the number of branches per prompt. Raise InvalidRequest, which names the field at fault."""
@@ -223,6 +271,14 @@ class CompletionBody(SamplingBody):
         seed = default if self.seed is None else self.seed
         seed = first_seed(seed)
         return [(seed + i) % UINT32_MAX for i in range(n)]
+
+
+def _limited(command: Generate) -> Generate:
+    """Return a command whose branches end at the depth that `explore` asks for, if it does."""
+    if command.explore is None:
+        return command
+    limit = command.explore.limit
+    return replace(command, branches=tuple(replace(b, max_tokens=limit(b.max_tokens)) for b in command.branches))
 
 
 def first_seed(seed: int) -> int:

@@ -31,7 +31,7 @@ def check_completions(commands: Sequence[Generate], n_ctx_seq: int, limit: int) 
 
     Branches without max_tokens are not counted, since their length is unknown. `n_ctx_seq` is the length of the context.
     """
-    specs = [spec for command in commands for spec in command.branches]
+    specs = [spec for command in commands for spec in command.branches * _times(command)]
     shifts = any(command.shift for command in commands)
     entries = sum(
         _entries(spec) * (spec.max_tokens if shifts else min(spec.max_tokens, n_ctx_seq))
@@ -75,6 +75,11 @@ def grown_too_large(limit: int, held_back: bool = False) -> AnswerTooLarge:
         f"The answer exceeds max_answer_bytes ({limit}): ask for fewer branches (n), tokens (max_tokens) or "
         "log-probabilities (logprobs), or for a stream"
     )
+
+
+def _times(command: Generate) -> int:
+    """Return how many branches each of a command's may become."""
+    return command.explore.max_branches if command.explore is not None else 1
 
 
 def _entries(spec: BranchSpec) -> int:

@@ -43,6 +43,8 @@ class BranchOutcome:
     probs: list[TokenProbs] = field(default_factory=list)
     ended: BranchEnded | None = None
     predicted_ms: float = 0.0  # from the end of the prompt to the end of the branch
+    origin: int | None = None  # of a fork: the index of its origin, and how many of its tokens it has
+    token: int | None = None
 
     @property
     def error(self) -> SRBError | None:
@@ -156,7 +158,13 @@ def gather(call: Call) -> Outcome:
                 if event.resumed:
                     branches[event.index].ended = None
                 else:
-                    branches.append(BranchOutcome(event.seed, event.text))
+                    branch = BranchOutcome(event.seed, origin=event.origin, token=event.token)
+                    begun = Delta(event.request_id, event.index, event.text, event.tokens)
+                    if event.tokens and event.origin is not None:  # of one request: others never explore
+                        begun = replace(begun, probs=branches[event.origin].probs[: len(event.tokens)])
+                    size += weight(begun)
+                    branch.add(begun)
+                    branches.append(branch)
             elif isinstance(event, Resting):
                 call.leave_resting(event.done)
             elif isinstance(event, PromptDone):

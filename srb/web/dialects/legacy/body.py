@@ -28,6 +28,8 @@ class _OneText(CompletionBody):
             raise bad_field("prompt", "this dialect continues one prompt")
         if self.n not in (None, 1):
             raise bad_field("n", f"must be 1 in this dialect, but got {self.n}")
+        if self.explore is not None:
+            raise bad_field("explore", "is for dialects with several branches; this one has one")
         (command,) = self.commands(settings, n=1, max_tokens=max_tokens)
         return command
 

@@ -15,6 +15,7 @@ import orjson
 
 from srb.errors import SRBError
 from srb.protocol import (
+    BranchAdded,
     BranchEnded,
     BranchSpec,
     Delta,
@@ -58,7 +59,8 @@ class _Choice:
 
     @property
     def spec(self) -> BranchSpec:
-        return self.command.branches[self.index]
+        branches = self.command.branches
+        return branches[self.index if self.index < len(branches) else 0]  # added branches are like the first one
 
 
 class Answers:
@@ -86,7 +88,12 @@ class Answers:
         """Return the slot of a branch; before its request has one, it is the branch's number."""
         choice = self.choices[number]
         slots = self.times.prompt(choice.command.request_id).slots
-        return slots[choice.index] if slots else number
+        return slots[choice.index] if choice.index < len(slots) else number
+
+    def grow(self, count: int) -> None:
+        """Make room for `count` choices of a call with one request, whose branches are added while it runs."""
+        first = self.choices[0]
+        self.choices += [_Choice(first.command, i, first.prompt_text) for i in range(len(self.choices), count)]
 
     def final(self, number: int, ended: BranchEnded, predicted_ms: float, content: str = "") -> Final:
         """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
@@ -148,6 +155,7 @@ def completion(
     """
     finals: list[Final | Selection] = []
     answers.times = outcome.times
+    answers.grow(len(outcome.branches))
     for number, branch in enumerate(outcome.branches):
         assert branch.ended is not None  # the engine ends every branch before the request
         answers.choices[number].has_new_line = "\n" in branch.text
@@ -170,9 +178,9 @@ class LlamaRenderer(Renderer):
         self._answers = answers
         self._running = len(answers.choices)
         self.writes_one_by_one = (
-            len(answers.choices) == 1
+            len(answers.choices) == 1 and answers.choices[0].command.explore is None
         )  # as llama-server's: there were no others when clients relied on it
-        self._heads = [b'data: {"index":%d,"content":' % number for number in range(len(answers.choices))]
+        self._heads = [_head(number) for number in range(len(answers.choices))]
         self._middles = [self._middle(number) for number in range(len(self._heads))]
         self._tails = [
             b',"tokens_evaluated":%d}\n\n' % answers.prompt_tokens[choice.command.request_id]
@@ -192,6 +200,22 @@ class LlamaRenderer(Renderer):
         elif type(event) is Progress:
             return sse(self.progress(event))
         return b""
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        self.grow(event)
+        return self.delta(Delta(event.request_id, event.index, event.text, event.tokens)) if event.tokens else b""
+
+    def grow(self, event: BranchAdded) -> None:
+        """Take a branch in that was added, or that goes on."""
+        super().branch_added(event)
+        self._running += 1
+        if event.resumed:
+            return
+        number = len(self._heads)
+        self._answers.grow(number + 1)
+        self._heads.append(_head(number))
+        self._middles.append(self._middle(number))
+        self._tails.append(self._tails[0])
 
     def _middle(self, number: int) -> bytes:
         return b',"stop":false,"id_slot":%d,"tokens_predicted":' % self._answers.slot(number)
@@ -262,6 +286,10 @@ class LlamaRenderer(Renderer):
         if not self._running:
             final = {**final, **self.ranking()}
         return self._answers.fields(final)
+
+
+def _head(number: int) -> bytes:
+    return b'data: {"index":%d,"content":' % number
 
 
 def probabilities(probs: list[TokenProbs]) -> list[Probabilities]:

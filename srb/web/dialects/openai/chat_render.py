@@ -9,7 +9,7 @@ from __future__ import annotations
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
+from srb.protocol import BranchAdded, BranchEnded, Delta, ModelInfo, Progress, PromptEvent, TokenProbs
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
@@ -54,6 +54,7 @@ class ChatRenderer(ChunkRenderer):
         frame = origin("chatcmpl", call, model)
         empty: ChatCompletionChunk = {"object": "chat.completion.chunk", **frame, "choices": []}
         super().__init__(call, empty, include_usage, verbose)
+        self._asked = asked
         self._return_tokens = return_tokens
         self._branches = [_Branch(asked.parser(stream=True)) for _ in self._specs]
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
@@ -67,6 +68,14 @@ class ChatRenderer(ChunkRenderer):
     def start(self) -> bytes:
         role: MessageDelta = {"role": "assistant", "content": None}
         return b"".join(self._chunk(_choice_of(index, role)) for index in range(len(self._branches)))
+
+    def _begun(self, event: BranchAdded) -> bytes:
+        index = len(self._branches)
+        self._branches.append(_Branch(self._asked.parser(stream=True)))
+        self._before.append(self._before_index(index))
+        role = self._chunk(_choice_of(index, {"role": "assistant", "content": None}))
+        begun = Delta(event.request_id, event.index, event.text, event.tokens)
+        return role + (self.delta(begun) if event.tokens else b"")
 
     def prompt(self, event: PromptEvent) -> bytes:
         """Render progress with an empty delta, since clients read the first choice of every chunk."""

@@ -55,7 +55,7 @@ class TextCompletionBody(CompletionBody):
 
     def count(self, default: int) -> int:
         """Return the number of branches per prompt in the answer."""
-        return default if self.n is None else self.n
+        return 1 if self.explore else default if self.n is None else self.n
 
     def best(self, default: int) -> Best | None:
         """Return the choice of the answer's branches, if more are sampled than returned."""

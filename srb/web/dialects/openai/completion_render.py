@@ -14,6 +14,7 @@ import orjson
 
 from srb.errors import SRBError, from_code
 from srb.protocol import (
+    BranchAdded,
     BranchEnded,
     Delta,
     FinishReason,
@@ -114,6 +115,12 @@ class CompletionRenderer(ChunkRenderer):
             self._offsets[index] = len(echo.text)
             parts.append(self._chunk({"index": index, "text": echo.text, "logprobs": logprobs, "finish_reason": None}))
         return b"".join(parts)
+
+    def _begun(self, event: BranchAdded) -> bytes:
+        self._before.append(self._before_index(len(self._before)))
+        self._offsets.append(len(event.text))
+        begun = Delta(event.request_id, event.index, event.text, event.tokens)
+        return self.delta(begun) if event.tokens else b""
 
     def delta(self, event: Delta) -> bytes:
         index = self._firsts[event.request_id] + event.index

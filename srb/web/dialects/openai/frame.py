@@ -9,13 +9,14 @@ whole stream at a top-level `error`; that is sent only if every branch failed.
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, BranchSpec, Done, ModelInfo, PromptEvent
+from srb.protocol import BranchAdded, BranchEnded, BranchSpec, Done, ModelInfo, PromptEvent
 from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
@@ -101,7 +102,11 @@ class ChunkRenderer(Renderer):
         head = b"data: " + orjson.dumps(self._empty)
         assert head.endswith(b'"choices":[]}')
         tail = after + b"}]" + (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
-        return [b'%b{"index":%d,%b' % (head[:-2], index, before) for index in range(len(self._specs))], tail
+        self._head, self._before_text = head[:-2], before
+        return [self._before_index(index) for index in range(len(self._specs))], tail
+
+    def _before_index(self, index: int) -> bytes:
+        return b'%b{"index":%d,%b' % (self._head, index, self._before_text)
 
     def _encode(
         self, chunk: Chunk, progress: PromptProgress | None, verbose: Partial | Final | Selection | None
@@ -121,6 +126,18 @@ class ChunkRenderer(Renderer):
             return chunks
         self._waiting = chunks
         return b""
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        """Render the beginning of a branch that was added, after the end of what seemed to be the last one."""
+        super().branch_added(event)
+        self._running += 1
+        if self._verbose is not None:
+            self._verbose.grow(event)
+        return self._take_waiting() + (b"" if event.resumed else self._begun(event))
+
+    @abstractmethod
+    def _begun(self, event: BranchAdded) -> bytes:
+        """Make room for a new branch; render its beginning."""
 
     def failed(self, error: SRBError) -> bytes:
         return self._take_waiting() + super().failed(error)

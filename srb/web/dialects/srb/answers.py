@@ -58,6 +58,7 @@ class BranchEnding(TypedDict):
     truncated: NotRequired[Literal[True]]
     logprob: NotRequired[float]
     rewinds: NotRequired[int]
+    path_logprob: NotRequired[float]
 
 
 @shape
@@ -86,13 +87,20 @@ _Fork = TypedDict("_Fork", {"from": NotRequired[BranchOrigin]})
 
 @shape
 class BranchEvent(_Fork):
-    """A branch was added, or (`resumed`) goes on after its end; a fork has `from`, and begins with `text`."""
+    """A branch was added, or (`resumed`) goes on after its end; a fork has `from`, and begins with `text`.
+
+    A fork of an exploration has `parent` and `at`, which say the same as `from`, and the log-probability of its path.
+    """
 
     event: Literal["branch"]
     index: int
     seed: int
     text: NotRequired[str]
     resumed: NotRequired[Literal[True]]
+    parent: NotRequired[int]
+    at: NotRequired[int]
+    logprob: NotRequired[float]
+    tokens: NotRequired[list[int]]
 
 
 @shape
@@ -123,6 +131,7 @@ class BranchDescription(_Fork):
     stopping_word: NotRequired[str]
     truncated: NotRequired[Literal[True]]
     logprob: NotRequired[float]
+    path_logprob: NotRequired[float]
     error: NotRequired[SRBErrorObject]
 
 
@@ -187,7 +196,7 @@ AttachedEvent = SnapshotEvent | StreamEvent | StopEvent | BranchEvent | RestEven
 
 
 @shape
-class SRBCompletionChoice(BranchEnding):
+class SRBCompletionChoice(BranchEnding, _Fork):
     index: int
     text: str
     tokens: NotRequired[list[int]]

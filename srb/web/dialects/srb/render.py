@@ -120,6 +120,10 @@ class SRBRenderer(Renderer):
         if event.origin is not None and event.token is not None:
             said["from"] = {"branch": event.origin, "token": event.token}
             said["text"] = event.text
+            if event.logprob is not None:
+                said["parent"], said["at"], said["logprob"] = event.origin, event.token, event.logprob
+            if event.tokens and self._return_tokens:
+                said["tokens"] = event.tokens
         return sse(said)
 
     def resting(self, event: Resting) -> bytes:
@@ -252,6 +256,10 @@ def _choice(index: int, branch: BranchOutcome) -> SRBCompletionChoice:
         choice["logprob"] = said["logprob"]
     if "rewinds" in said:
         choice["rewinds"] = said["rewinds"]
+    if "path_logprob" in said:
+        choice["path_logprob"] = said["path_logprob"]
+    if branch.origin is not None and branch.token is not None:
+        choice["from"] = {"branch": branch.origin, "token": branch.token}
     if branch.error:
         choice["error"] = {"code": branch.error.code, "message": branch.error.message}
     return choice
@@ -271,6 +279,8 @@ def ending(event: BranchEnded) -> BranchEnding:
         said["logprob"] = event.logprob
     if event.rewinds:
         said["rewinds"] = event.rewinds
+    if event.path_logprob is not None:
+        said["path_logprob"] = event.path_logprob
     return said
 
 

@@ -5,28 +5,51 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
-from srb.engine.request import BranchState
+from srb.engine.request import BranchState, Request
+from srb.engine.steering import Growth
 from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
-from srb.protocol import TERMINAL, BranchEnded, BranchSpec, Delta, Event, Generate, SamplingParams
+from srb.protocol import (
+    TERMINAL,
+    AddBranches,
+    BranchAdded,
+    BranchEnded,
+    BranchSpec,
+    ChangeBranch,
+    Delta,
+    Event,
+    Generate,
+    NewBranch,
+    Rejected,
+    Reply,
+    Resting,
+    SamplingParams,
+    StopBranches,
+)
 
 
 @dataclass
 class Outcome:
-    """The outcome of one request, gathered from its events."""
+    """The outcome of one request, gathered from its events; a fork's text has its beginning, its `tokens` have not."""
 
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
     tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     ends: dict[int, BranchEnded] = field(default_factory=dict)
+    resumed_at: dict[int, list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # lengths at ends that were none
+    rests: bool = False  # whether the latest event says so
     terminal: list[Any] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def take(self, event: Any) -> None:
         assert not self.terminal, f"{event} after the terminal event"
+        assert not self.rests or isinstance(event, (BranchAdded, *TERMINAL)), f"{event} while the request rests"
+        self.rests = isinstance(event, Resting)
         self.events.append(event)
         if isinstance(event, Delta):
             assert event.index not in self.ends, f"{event} after its branch ended"
@@ -35,6 +58,11 @@ class Outcome:
         elif isinstance(event, BranchEnded):
             assert event.index not in self.ends, f"{event}: a branch ends once"
             self.ends[event.index] = event
+        elif isinstance(event, BranchAdded) and event.resumed:
+            self.resumed_at[event.index].append(self.ends.pop(event.index).length)
+        elif isinstance(event, BranchAdded):
+            assert event.index not in {**self.texts, **self.ends}, f"{event}: a branch is added once"
+            self.texts[event.index] += event.text
         elif isinstance(event, TERMINAL):
             self.terminal.append(event)
 
@@ -66,6 +94,7 @@ class Driver:
             **timeouts,
         )
         self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
+        self._controls = (f"c{number}" for number in itertools.count())
         self._ids = (f"r{number}" for number in itertools.count())
 
     def _tick(self) -> float:
@@ -96,6 +125,75 @@ class Driver:
     def cancel(self, request_id: str, index: int | None = None) -> None:
         self.take(self.engine.cancel(request_id, index))
 
+    # controls; each raises the SRBError of a refusal
+
+    def prepare_add(self, request_id: str, *entries: NewBranch, **where: Any) -> Growth:
+        """Prepare branches to add, as a lane of the engine does; the caller submits or closes them."""
+        command = AddBranches(next(self._controls), request_id, entries or (plain(),), **where)
+        growth = self.engine.prepare(command)
+        assert isinstance(growth, Growth)
+        return growth
+
+    def add(self, request_id: str, *entries: NewBranch, **where: Any) -> list[int]:
+        """Add branches; return their indices."""
+        return self.grow(self.prepare_add(request_id, *entries, **where))
+
+    def grow(self, growth: Growth) -> list[int]:
+        said = self._answer(self.engine.submit(growth))
+        assert said["seeds"] == [
+            self.request(growth.command.target).branches[index].spec.seed for index in said["indices"]
+        ]
+        indices: list[int] = said["indices"]
+        return indices
+
+    def change(self, request_id: str, index: int, more: int = 0, max_tokens: int = 0, **changes: Any) -> dict[str, Any]:
+        command = ChangeBranch(
+            next(self._controls), request_id, index, more=more, changes=tuple(changes.items()), max_tokens=max_tokens
+        )
+        return self._answer(self.engine.control(command))
+
+    def stop(self, request_id: str, index: int | None = None) -> dict[str, Any]:
+        return self._answer(self.engine.control(StopBranches(next(self._controls), request_id, index=index)))
+
+    def _answer(self, events: Sequence[Any]) -> dict[str, Any]:
+        """Take a control's events; return the value of its Reply."""
+        *_, answer = events
+        self.take(events)
+        if isinstance(answer, Rejected):
+            raise answer.error
+        assert isinstance(answer, Reply)
+        value: dict[str, Any] = answer.value
+        return value
+
+    def leave(self, request_id: str) -> None:
+        self.take(self.engine.leave(request_id))
+
+    def attach(self, request_id: str) -> dict[str, Any]:
+        """Attach; return the snapshot, which has to be what all events so far said together."""
+        snapshot, outcome = self.engine.attach(request_id, ""), self.outcomes[request_id]
+        for said in snapshot["branches"]:
+            index, branch = said["index"], self.request(request_id).branches[said["index"]]
+            assert said["text"] == outcome.texts[index], f"branch {index}"
+            if branch.num_shifted:
+                assert "tokens" not in said
+            else:
+                assert said["tokens"] == [*branch.tokens[branch.num_hidden : branch.num_given], *outcome.tokens[index]]
+            assert said.get("ended") == (asdict(outcome.ends[index]) if index in outcome.ends else None)
+        assert (snapshot["state"] == "resting") == outcome.rests
+        return snapshot
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.take(self.engine.step() if self.engine.has_work else self.engine.collect())
+
+    def request(self, request_id: str) -> Request:
+        return self.engine.find(request_id, "")
+
+    @property
+    def resting(self) -> list[Request]:
+        return list(self.engine._resting.values())
+
     def run(self, limit: int = 1000) -> None:
         """Step until no work is left; `limit` steps without a token or a finished request are a hang."""
         seen, idle = -1.0, 0
@@ -122,18 +220,30 @@ class Driver:
         return stats["kv_cells_used"] - stats["kv_cells_idle"]
 
     def check_drained(self) -> None:
-        """Assert that the engine is idle: no cell, sequence or sampler in use, one terminal event for every request."""
+        """Assert that the engine is idle: no cell, sequence or sampler in use, one terminal event for every request.
+
+        A request that rests has had none, and keeps the samplers of branches that may go on, but nothing else.
+        """
         stats = self.engine.stats()
         assert stats["kv_cells_used"] == stats["kv_cells_idle"] >= self.model.used_cells
         assert (
             stats["kv_cells_used"] == self.model.used_cells or not self.model.supports_partial_reuse
         )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
-        assert self.model.open_samplers == 0
-        assert all(len(outcome.terminal) == 1 for outcome in self.outcomes.values())
+        resting = {request.request_id: request for request in self.resting}
+        resumable = sum(branch.can_resume for request in resting.values() for branch in request.branches)
+        assert self.model.open_samplers == resumable
+        for request_id, outcome in self.outcomes.items():
+            assert outcome.rests == (request_id in resting), request_id
+            assert len(outcome.terminal) == (request_id not in resting), request_id
 
     def result(self, request_id: str) -> Outcome:
         return self.outcomes[request_id]
+
+
+def plain(seed: int | None = None, append: tuple[str | int, ...] = (), sampling: Any = (), **changes: Any) -> NewBranch:
+    """Return an entry of AddBranches."""
+    return seed, append, tuple(changes.items()), tuple(dict(sampling).items())
 
 
 def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:

@@ -311,6 +311,7 @@ class Engine:
         began = self._clock()
         events: list[Event] = []
         self._expire(began, events)
+        self._end_rests(began, events)
         if not self._admit(events):
             self._residency.trim()
         elif self._start_branches(events) and not self._has_skipped_decode:
@@ -387,8 +388,16 @@ class Engine:
         for branch in branches:
             if branch.lease is not None:
                 assert branch.request.prefix.node in branch.lease.node.path(), f"{branch!r} is not below its prefix"
+        for request in self._resting.values():
+            assert request.is_over, f"{request!r} rests and is not over"
+            assert request.rests_since is not None, repr(request)
+            assert request.linger, repr(request)
+            assert request.request_id not in self._requests, repr(request)
+            assert request.prefix.node is None, f"{request!r} rests and holds a prompt"
+            assert not any(branch.lease for branch in request.branches), f"{request!r} rests and holds a sequence"
         for request in self._requests.values():
             assert not request.is_over, f"{request!r} is over and was not finished"
+            assert request.rests_since is None, f"{request!r} does not rest"
             for branch in request.branches:
                 assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
                 assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
@@ -409,7 +418,7 @@ class Engine:
             seconds = now - request.resumed_at
             if request.alone_since is not None and now - request.alone_since > request.linger:
                 events += self.cancel(request.request_id)
-            elif request.is_queued and seconds > self._queue_timeout:
+            elif request.started_at is None and seconds > self._queue_timeout:
                 events += self._fail(
                     request, QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
                 )
@@ -582,7 +591,7 @@ class Engine:
         for request in [request for request in self._requests.values() if request.is_over]:
             self._prompts.release(request.prefix)
             del self._requests[request.request_id]
-            request.rests_since = self._clock()
+            request.rests_since, request.has_turn = self._clock(), False
             if request.linger:
                 self._resting[request.request_id] = request
                 events.append(Resting.of(_done(request), request.linger))
@@ -603,7 +612,8 @@ class Engine:
             self._branches.return_lease(branch, keep=False)
         self._prompts.release(request.prefix)
         request.close()
-        del self._requests[request.request_id]
+        for known in (self._requests, self._resting):
+            known.pop(request.request_id, None)
         return [Failed(request.request_id, error.code, error.message)]
 
     def _account(self, plan: StepPlan, seconds: float) -> None:

@@ -97,8 +97,7 @@ class Preparer:
         lora = self.lora if command.lora is None else self.scales(command.lora)
         saved = self._saved(command.state) if command.state else None
         check_spreading(command)
-        _check_breakers(command.branches)
-        self._check_windows(command.branches)
+        self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
         request = Request(command, tokens_of(prompt), samplers, saved, lora, given)
@@ -187,8 +186,7 @@ class Preparer:
 
         Raise InvalidRequest.
         """
-        _check_breakers([spec])
-        self._check_windows([spec])
+        self.check_together([spec])
         params = self._checked(spec.sampling)
         sampler = self._model.new_sampler(params, spec.seed, self._past(params, prompt, given), spec.min_tokens)
         try:
@@ -197,6 +195,11 @@ class Preparer:
             sampler.close()
             raise
         return sampler
+
+    def check_together(self, specs: Sequence[BranchSpec]) -> None:
+        """Raise InvalidRequest if the samplers of a request's branches would take too much memory together."""
+        _check_breakers(specs)
+        self._check_windows(specs)
 
     def _past(self, params: SamplingParams, prompt: Sequence[int], own: Sequence[int]) -> Sequence[int]:
         """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""

@@ -169,8 +169,10 @@ class Branch:
 
     @property
     def can_resume(self) -> bool:
-        """Whether the branch has ended and can go on: by its limit, not by the end of the context."""
-        return self.ended is not None and self.ended.reason == FinishReason.LIMIT and not self.ended.truncated
+        """Whether the branch has ended and can go on: by its limit, not by the context's end or its indentation."""
+        if self.ended is None or self.ended.reason != FinishReason.LIMIT:
+            return False
+        return not (self.ended.truncated or self.text.is_cut)
 
     @property
     def num_readable(self) -> int:
@@ -213,10 +215,10 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "exploration", "id_slot",
-        "linger", "lora",
-        "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs", "report_progress", "request_id",
-        "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at", "state_name",
+        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "exploration", "has_turn",
+        "id_slot", "linger", "lora", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs",
+        "report_progress", "request_id", "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at",
+        "state_name",
     )  # fmt: skip
 
     def __init__(
@@ -256,7 +258,8 @@ class Request:
         self.rests_since: float | None = None  # time at which the last branch ended; None while one runs or waits
         self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
         self.arrived_at = 0.0  # seconds on the engine's clock
-        self.started_at: float | None = None
+        self.has_turn = False  # whether the request has begun, and has not rested since
+        self.started_at: float | None = None  # time at which it first began
         self.prefix_done_at: float | None = None
 
     def explore(self, exploration: Exploration, asked: Explore) -> None:
@@ -335,8 +338,8 @@ class Request:
 
     @property
     def is_queued(self) -> bool:
-        """Whether the request has not begun."""
-        return self.started_at is None
+        """Whether the request has not begun, or goes on after a rest and has not begun again."""
+        return not self.has_turn
 
     def close(self) -> None:
         """Free the samplers, and part from prefix and branches: with no cycle left, Python frees all of them at once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from srb.engine.banned import BannedStrings
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
@@ -18,7 +18,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
-from srb.protocol import AddBranches, BranchSpec, ChangeBranch
+from srb.protocol import AddBranches, Boundary, BranchSpec, ChangeBranch
 from srb.sampling_params import with_penalties
 
 MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
@@ -107,7 +107,7 @@ class Steering:
         given = tokens_of([*(point.tokens if point else ()), *added])
         self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
-        grammar_from = point.origin.grammar_from if point and same_grammar else len(given)
+        grammar_from = min(point.origin.grammar_from, len(given)) if point and same_grammar else len(given)
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
@@ -152,6 +152,8 @@ class Steering:
         _check_tokens(request, command.max_tokens, [draft.spec.max_tokens for draft in drafts])
         specs = [*(branch.spec for branch in request.branches), *(draft.spec for draft in drafts)]
         check_banned({spec.banned_strings for spec in specs})
+        open_specs = [branch.spec for branch in request.branches if branch.ended is None or branch.can_resume]
+        self._preparer.check_together([*open_specs, *(draft.spec for draft in drafts)])
         first = len(request.branches)
         for index, draft in enumerate(drafts, first):
             spec, sampler = draft.spec, draft.sampler
@@ -202,7 +204,8 @@ class Steering:
 def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
     """Return index, seed, state (waiting, running or ended), length and max_tokens of a branch.
 
-    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields; with `text` its text so far.
+    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields; with `text` its text so far,
+    and its tokens unless its context was shifted, which drops tokens.
     """
     said: dict[str, Any] = {
         "index": branch.index,
@@ -217,7 +220,8 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         said["ended"] = asdict(branch.ended)
     if text:
         said["text"] = "".join(branch.shown)
-        said["tokens"] = list(branch.tokens[branch.num_hidden :][: branch.num_readable])
+        if not branch.num_shifted:
+            said["tokens"] = list(branch.tokens[branch.num_hidden :][: branch.num_readable])
     return said
 
 
@@ -260,9 +264,12 @@ def _check_tokens(request: Request, limit: int, new: Sequence[int], instead_of: 
 def _changed(base: BranchSpec, changes: Any, sampling_changes: Any) -> BranchSpec:
     try:
         sampling = with_penalties(replace(base.sampling, **dict(sampling_changes)))
-        return replace(base, **dict(changes), sampling=sampling)
+        spec = replace(base, **dict(changes), sampling=sampling)
     except TypeError as error:
         raise InvalidRequest(f"a branch has no such field: {error}") from None
+    if not spec.stop_at and "stop_after" in dict(changes):
+        raise bad_field("stop_after", f"needs stop_at, which is one of {', '.join(get_args(Boundary))}")
+    return spec
 
 
 def _grammar(spec: BranchSpec) -> tuple[str, str]:

@@ -89,6 +89,7 @@ class BranchText:
         self._decoder = _Utf8("replace")
         self._tail = ""  # decoded, not emitted
         self._shown = 0  # emitted characters
+        self.is_cut = False  # whether an end was found, and the text after it dropped
         self._pending: list[_PendingToken] = []
         self._n_indent = n_indent
         self._finder = finder
@@ -323,7 +324,7 @@ class BranchText:
                     kept = pending.text[: edge - pending.start]
                     pending.prob |= {"token": kept, "bytes": list(kept.encode())}
                 emission.probs.append(pending.prob)
-        self._shown, self._tail = edge, ""
+        self._shown, self._tail, self.is_cut = edge, "", True
         self.num_held = 0
         self._pending.clear()
         self._decoder.reset()

@@ -11,7 +11,19 @@ from typing import Any
 import gevent.event
 
 from srb.errors import Unavailable
-from srb.protocol import TERMINAL, Accepted, Attached, Delta, Done, Failed, PromptDone, PromptLogprobs, Rejected, Reply
+from srb.protocol import (
+    TERMINAL,
+    Accepted,
+    Attached,
+    BranchEnded,
+    Delta,
+    Done,
+    Failed,
+    PromptDone,
+    PromptLogprobs,
+    Rejected,
+    Reply,
+)
 from srb.web.calls.answer_size import weight
 
 MAX_SEPARATE = 256  # unread events of a call that are kept apart; more deltas are merged by branch
@@ -126,6 +138,8 @@ def coalesced(events: list[Any]) -> list[Any]:
     for event in events:
         if type(event) is not Delta:
             kept.append(event)
+            if type(event) is BranchEnded:  # the branch may go on later
+                deltas.pop((event.request_id, event.index), None)
         elif (key := (event.request_id, event.index)) in deltas:
             deltas[key].append(event)
         else:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from srb.errors import bad_field
+from srb.errors import NotFound, bad_field
 from srb.protocol import (
     MAX_STOP_AFTER,
     AddBranches,
@@ -77,7 +77,8 @@ class AddBody(BranchBody):
             raise bad_field(
                 "count", f"is {parsed.count}, and 'branches' has {len(parsed.branches)}; leave one of them out"
             )
-        if parsed.branches is not None and (own := parsed.model_fields_set - {"count", "origin", "branches"}):
+        given = {name for name, value in body.items() if value is not None}
+        if parsed.branches is not None and (own := given - {"count", "from", "branches"}):
             raise bad_field(min(own), "belongs into the entries of 'branches'")
         if parsed.branches is None and parsed.seed is not None and (parsed.count or 1) > 1:
             raise bad_field("seed", "is for one branch; give several in 'branches'")
@@ -146,7 +147,8 @@ def stop_completion(request_id: str) -> Response:
 @operation(answer=BranchDescription)
 def stop_branch(request_id: str, index: int) -> Response:
     """Stop one branch; the others do not notice."""
-    return json_reply(describe_branch(web().client.ask(StopBranches(uuid4().hex, request_id, _owner(), index))))
+    command = StopBranches(uuid4().hex, request_id, _owner(), _small(index))
+    return json_reply(describe_branch(web().client.ask(command)))
 
 
 @routes.post(ONE + "/branches")
@@ -180,9 +182,16 @@ def change_branch(request_id: str, index: int) -> Response:
     if not more and not given:
         raise bad_field("max_tokens", "is required, or stop or stop_at")
     command = ChangeBranch(
-        uuid4().hex, request_id, index, _owner(), more, tuple(given.items()), web().settings.max_request_tokens
+        uuid4().hex, request_id, _small(index), _owner(), more, tuple(given.items()), web().settings.max_request_tokens
     )
     return json_reply(describe_branch(web().client.ask(command)))
+
+
+def _small(index: int) -> int:
+    """Return an index from an address. Raise NotFound for one that no branch can have."""
+    if index > INT32_MAX:
+        raise NotFound(f"the request has no branch {index}")
+    return index
 
 
 def _owner() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from srb.engine.llama import sampler_states
 from srb.engine.model import Batch, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
-from srb.protocol import BranchSpec, ContextShift, Delta, Generate, SamplingParams
+from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = ("fake", "llama")  # the others' memory is kept, forked and saved whole
@@ -394,6 +395,51 @@ def test_a_branch_goes_on_after_a_rewind_as_a_text_in_which_the_token_was_forbid
                 [rest] = generate(new_engine(model), [1], [*before, other[0]], temperature=0)
                 assert tokens[place:] == [other[0], *rest][: 12 - place]
     assert compared
+
+
+@partly_reusable
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_fork_computes_one_token_and_writes_what_a_new_request_would(
+    model: Model, rests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tuple((token, None) for token in range(model.n_vocab) if not model.piece(token).isascii())
+    sampling = SamplingParams(temperature=0, ignore_eos=True, logit_bias=parts)  # every token ends a character
+    for place in (1, 5, 9):
+        engine = new_engine(model, cache_cells=10**6, cache_bytes=10**8)
+        specs = (BranchSpec(1, 10 if rests else 40, sampling=sampling),)
+        engine.submit(engine.prepare(Generate("r", (TEXT,), specs, linger=10.0**6, can_grow=True)))
+        written: dict[int, list[int]] = {0: [], 1: []}
+        decoded = 0
+
+        def step(engine: Engine = engine, written: dict[int, list[int]] = written) -> None:
+            for event in engine.step():
+                if isinstance(event, Delta):
+                    written[event.index] += event.tokens
+            engine.check_invariants()
+
+        while len(written[0]) < 10:
+            step()
+        assert engine.has_work != rests
+        changes = (("max_tokens", 6),)
+        engine.submit(engine.prepare(AddBranches("a", "r", ((None, (), changes, ()),), origin=0, token=place)))
+        decode, origin = model.decode, len(written[0])
+
+        def count(batch: Batch, decode: Callable[[Batch], DecodeStatus] = decode) -> DecodeStatus:
+            nonlocal decoded
+            decoded += len(batch)
+            return decode(batch)
+
+        monkeypatch.setattr(model, "decode", count)
+        while not written[1]:
+            step()
+        monkeypatch.undo()
+        assert decoded - (len(written[0]) - origin) <= 1
+        while len(written[1]) < 6:
+            step()
+        engine.cancel("r")
+        prompt = [*tokens_of(model), *written[0][:place]]
+        cold = generate(new_engine(model), [2], prompt, temperature=0, logit_bias=parts)[0]
+        assert written[1] == cold[:6]
 
 
 @pytest.mark.parametrize("cache_cells", [0, 10**6])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import requests
 
 from tests.e2e.conftest import Server
 
@@ -16,7 +17,10 @@ class Stream:
     """A streamed answer in the srb dialect, event by event."""
 
     def __init__(self, server: Server, body: dict[str, Any]) -> None:
-        self._response = server.post("/v1/srb/completions", body, stream=True)
+        self._open(server.post("/v1/srb/completions", body, stream=True))
+
+    def _open(self, response: requests.Response) -> None:
+        self._response = response
         assert self._response.status_code == 200, self._response.text
         self._lines = self._response.iter_lines(chunk_size=None)  # as they arrive
 

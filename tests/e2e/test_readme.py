@@ -138,6 +138,15 @@ def test_an_example_program_prints_each_branch(storyteller: Server, command: tup
     assert len(re.findall(ends, run(*command, storyteller.url))) == 3
 
 
+def test_the_example_of_steering_forks_stops_extends_and_attaches(storyteller: Server) -> None:
+    printed = run(PYTHON, "examples/steering.py", "The old king", "--tokens", "200", "--url", storyteller.url)
+    assert len(re.findall(r"(?m)^--- branch \d\nThe old king", printed)) == 4
+    for sign in ("forked branch 0", "stopped branch 1", "attached, with", "branch 2 goes on after 200 tokens"):
+        assert sign in printed
+    forked, origin = (printed.split(f"--- branch {index}\n")[1] for index in (3, 0))
+    assert forked[: len("The old king") + 10] == origin[: len("The old king") + 10]
+
+
 def test_the_example_script_asks_everything(storyteller: Server) -> None:
     printed = run("sh", "examples/curl.sh", storyteller.url)
     for sign in ('{"status":"ok"', '"event":"done"', '"completions":[', '"choices":[', "llamacpp:prompt_tokens_total"):

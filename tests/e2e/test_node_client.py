@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.conftest import Server
+from tests.e2e.conftest import MakeServer, Server
 from tests.processes import DEADLINE, ROOT
 
 MODULES = ROOT / "build" / "node" / "node_modules"
@@ -65,11 +65,12 @@ def test_a_stream_of_eight_says_what_the_answer_says(tiny: Server) -> None:
     assert chunks[-1]["usage"]["completion_tokens"] == expected["usage"]["completion_tokens"]
 
 
-def test_several_replies_to_a_chat_streamed_and_not(storyteller: Server) -> None:
-    answer = node(storyteller, "chat", {**CHAT, "n": 4})
+def test_several_replies_to_a_chat_streamed_and_not(make_server: MakeServer) -> None:
+    server = make_server(chat_template="chatml").start()  # the fake's texts are the same wherever their KV is
+    answer = node(server, "chat", {**CHAT, "n": 4})
     assert [choice["index"] for choice in answer["choices"]] == list(range(4))
     texts = [""] * 4
-    for chunk in node(storyteller, "chat", {**CHAT, "n": 4, "stream": True}):
+    for chunk in node(server, "chat", {**CHAT, "n": 4, "stream": True}):
         for choice in chunk["choices"]:
             texts[choice["index"]] += choice["delta"].get("content") or ""
     assert texts == [choice["message"]["content"] for choice in answer["choices"]]

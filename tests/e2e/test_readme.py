@@ -126,13 +126,17 @@ def test_a_branch_had_again_by_its_seed_begins_with_the_same_words(storyteller: 
             (PYTHON, "examples/ladder.py", "The old king", "0", "0.5", "1.5", "--url"),
             r"--- temperature \S+\nThe old king",
         ),
+        (
+            (PYTHON, "examples/banned_words.py", "The old king", " was", " said", "--n", "3", "--url"),
+            r"--- taken back \d+ times\nThe old king",
+        ),
         ((PYTHON, "examples/beginnings.py", "The old king", "--n", "3", "--url"), r"--- branch \d\nThe old king"),
         (
             (PYTHON, "examples/explore.py", "The old king", "--branches", "3", "--depth", "4", "--url"),
             r"(?m)^ *\d+\.\d% ",
         ),
     ],
-    ids=["many_endings", "srb_stream", "ladder", "beginnings", "explore"],
+    ids=["many_endings", "srb_stream", "ladder", "banned_words", "beginnings", "explore"],
 )
 def test_an_example_program_prints_each_branch(storyteller: Server, command: tuple[str, ...], ends: str) -> None:
     assert len(re.findall(ends, run(*command, storyteller.url))) == 3

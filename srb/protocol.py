@@ -341,6 +341,10 @@ class Rejected:
     message: str
     extra: dict[str, Any]
 
+    @classmethod
+    def of(cls, request_id: str, error: SRBError) -> Rejected:
+        return cls(request_id, error.code, error.message, error.extra)
+
     @property
     def error(self) -> SRBError:
         return from_code(self.code, self.message, self.extra)
@@ -652,7 +656,7 @@ def _rows(events: Iterable[Event], max_size: int) -> Iterator[bytes]:
             yield from _rows(halves, max_size)
         elif type(event) is Reply or type(event) is Attached:
             error = AnswerTooLarge(f"The answer has {len(row)} bytes; the web server accepts at most {max_size}")
-            yield orjson.dumps(_CODEC.row(Rejected(event.request_id, error.code, error.message, error.extra)))
+            yield orjson.dumps(_CODEC.row(Rejected.of(event.request_id, error)))
         else:
             raise ValueError(f"{type(event).__name__} of {len(row)} bytes; a frame has at most {max_size}")
 

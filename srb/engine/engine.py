@@ -160,9 +160,17 @@ class Engine:
             case AddBranches():
                 return self._steering.growth(command, self.find(command.target, command.owner))
 
+    def _request(self, request_id: str) -> Request | None:
+        """Return a request that runs, waits or rests."""
+        return self._requests.get(request_id) or self._resting.get(request_id)
+
+    @property
+    def _all_requests(self) -> tuple[Request, ...]:
+        return *self._requests.values(), *self._resting.values()
+
     def find(self, request_id: str, owner: str) -> Request:
         """Return a request that has not ended; an empty `owner` may be anybody. Raise NotFound."""
-        request = self._requests.get(request_id) or self._resting.get(request_id)
+        request = self._request(request_id)
         if request is None or (owner and request.owner != owner):
             raise NotFound("no request with this id is running")
         return request
@@ -194,7 +202,7 @@ class Engine:
             error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
         if error:
             request.close()
-            return [Rejected(request.request_id, error.code, error.message, error.extra)]
+            return [Rejected.of(request.request_id, error)]
         self._counters.requests_total += 1
         if isinstance(request, EmbeddingJob):
             self._embeddings.add(request)
@@ -213,7 +221,7 @@ class Engine:
 
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
         """Cancel a request, or the branch `index` of it. Unknown ids are ignored: those requests have ended."""
-        request = self._requests.get(request_id) or self._resting.get(request_id)
+        request = self._request(request_id)
         if request is None:
             return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
@@ -229,7 +237,7 @@ class Engine:
 
     def leave(self, request_id: str) -> list[Event]:
         """Note that nobody reads a request any more: it lingers, or is cancelled."""
-        request = self._requests.get(request_id) or self._resting.get(request_id)
+        request = self._request(request_id)
         if request is None or not request.linger:
             return self.cancel(request_id)
         request.alone_since = self._clock()
@@ -273,7 +281,7 @@ class Engine:
             added = self._steering.grow(request, growth)
         except SRBError as error:
             growth.close()
-            return [Rejected(command.request_id, error.code, error.message, error.extra)]
+            return [Rejected.of(command.request_id, error)]
         if growth.point:
             self._branches.share(growth.point.origin)
         self._resume(request)
@@ -291,8 +299,7 @@ class Engine:
 
     def _count_unread(self, owner: str) -> int:
         """Return how many requests of a client linger without a reader."""
-        requests = (*self._requests.values(), *self._resting.values())
-        return sum(request.owner == owner and request.alone_since is not None for request in requests)
+        return sum(request.owner == owner and request.alone_since is not None for request in self._all_requests)
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -331,8 +338,7 @@ class Engine:
 
     def fail_all(self, error: SRBError) -> list[Event]:
         """Fail every request and job with `error`."""
-        requests = (*self._requests.values(), *self._resting.values())
-        events = [event for request in requests for event in self._fail(request, error)]
+        events = [event for request in self._all_requests for event in self._fail(request, error)]
         return events + self._embeddings.end_all(error)
 
     def serve_query(self, command: Ask | Attach) -> Any:
@@ -343,8 +349,8 @@ class Engine:
             case GetSlots():
                 return self._slots.show(self.model, self._requests.values())
             case ListRequests(_, owner):
-                requests = (*self._requests.values(), *self._resting.values())
-                return [self._steering.describe(each, texts=False) for each in requests if each.owner == owner]
+                own = (request for request in self._all_requests if request.owner == owner)
+                return [self._steering.describe(request, texts=False) for request in own]
             case GetRequest(_, target, owner):
                 return self._steering.describe(self.find(target, owner))
             case GetAdapters():
@@ -404,7 +410,7 @@ class Engine:
 
     def close(self) -> None:
         """Free every sampler and the model."""
-        for request in (*self._requests.values(), *self._resting.values()):
+        for request in self._all_requests:
             request.close()
         self._requests.clear()
         self._resting.clear()

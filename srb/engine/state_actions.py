@@ -99,7 +99,7 @@ class StateActions:
                     text = self._texts.pop(job.slot, _NOTHING)
                     tokens, size = self._states.evict(text.tokens, text.lora), 0
         except SRBError as refusal:
-            return [_rejected(job.request_id, refusal)]
+            return [Rejected.of(job.request_id, refusal)]
         return [self._reply(job.request_id, began, tokens, size)]
 
     def end_save(self, request_id: str, error: SRBError | None) -> list[Event]:
@@ -108,7 +108,7 @@ class StateActions:
         if error is None:
             return [self._reply(request_id, saving.began, saving.tokens, saving.size)]
         self._states.note_not_saved(saving.name)
-        return [_rejected(request_id, error)]
+        return [Rejected.of(request_id, error)]
 
     def _reply(self, request_id: str, began: float, tokens: int, size: int) -> Reply:
         return Reply(request_id, {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000})
@@ -145,7 +145,3 @@ def check_action(action: str, name: str, slot: int) -> None:
         raise bad_field("filename", "should not be empty")
     if slot < 0:
         raise bad_field("id_slot", "should not be negative")
-
-
-def _rejected(request_id: str, error: SRBError) -> Rejected:
-    return Rejected(request_id, error.code, error.message, error.extra)

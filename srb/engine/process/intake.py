@@ -83,10 +83,6 @@ Item = SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem | StopIte
 Inbox = queue.SimpleQueue[Item]
 
 
-def rejected(request_id: str, error: SRBError) -> Rejected:
-    return Rejected(request_id, error.code, error.message, error.extra)
-
-
 # Lanes ------------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +149,7 @@ class Lane:
 
     def _refuse(self, job: _Job, error: SRBError) -> None:
         self._remove(job)
-        self._connection.send([rejected(job.command.request_id, error)])
+        self._connection.send([Rejected.of(job.command.request_id, error)])
 
     def _remove(self, job: _Job) -> None:
         del self._jobs[job.command.request_id]
@@ -248,7 +244,7 @@ class Intake:
                 case _:
                     self.inbox.put(QueryItem(connection, command))
         except SRBError as error:
-            connection.send([rejected(command.request_id, error)])
+            connection.send([Rejected.of(command.request_id, error)])
         except Exception:
             connection.send([_unprepared(command)])
 
@@ -287,7 +283,7 @@ class Intake:
                     case _:
                         return SubmitItem(connection, command.request_id, engine.prepare(command))
             except SRBError as error:
-                return rejected(command.request_id, error)
+                return Rejected.of(command.request_id, error)
             except Exception:
                 return _unprepared(command)
 
@@ -297,4 +293,4 @@ class Intake:
 def _unprepared(command: Any) -> Rejected:
     """Log the current exception, and return the client's error."""
     log.exception("%s %s could not be prepared", type(command).__name__, command.request_id)
-    return rejected(command.request_id, SRBError("the request could not be prepared"))
+    return Rejected.of(command.request_id, SRBError("the request could not be prepared"))

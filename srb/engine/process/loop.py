@@ -19,7 +19,6 @@ from srb.engine.process.intake import (
     StopItem,
     SubmitItem,
     WakeItem,
-    rejected,
 )
 from srb.errors import InvalidRequest, SRBError
 from srb.protocol import (
@@ -123,7 +122,7 @@ class DecodeLoop:
             case SubmitItem(connection, request_id, request):
                 if request_id in self._readers:  # even another connection's: events would get mixed up
                     request.close()
-                    connection.send([rejected(request_id, InvalidRequest("a request with this id is running"))])
+                    connection.send([Rejected.of(request_id, InvalidRequest("a request with this id is running"))])
                     return
                 self._readers[request_id] = [connection]
                 self._send(self._engine.submit(request))
@@ -161,7 +160,7 @@ class DecodeLoop:
         try:
             value = self._engine.attach(command.target, command.owner)
         except SRBError as error:
-            connection.send([rejected(command.request_id, error)])
+            connection.send([Rejected.of(command.request_id, error)])
             return
         readers = self._readers[command.target]
         if connection not in readers:
@@ -172,21 +171,21 @@ class DecodeLoop:
         try:
             return self._engine.control(command)
         except SRBError as error:
-            return [rejected(command.request_id, error)]
+            return [Rejected.of(command.request_id, error)]
 
     def _refuse(self, item: Item, error: SRBError) -> None:
         match item:
             case SubmitItem(connection, request_id, request):
                 request.close()
-                connection.send([rejected(request_id, error)])
+                connection.send([Rejected.of(request_id, error)])
             case QueryItem(connection, command):
-                connection.send([rejected(command.request_id, error)])
+                connection.send([Rejected.of(command.request_id, error)])
 
     def _serve_query(self, command: Ask | Attach) -> Reply | Rejected:
         try:
             return Reply(command.request_id, self._engine.serve_query(command))
         except SRBError as error:
-            return rejected(command.request_id, error)
+            return Rejected.of(command.request_id, error)
 
     def _send(self, events: Iterable[Event]) -> None:
         """Send each connection its events of this step at once, in order."""

@@ -178,7 +178,7 @@ class _ScriptedConnection:
         try:
             event = Reply(command.request_id, self._client.answers(command, self._client.values))
         except SRBError as error:
-            event = Rejected(command.request_id, error.code, error.message, error.extra)
+            event = Rejected.of(command.request_id, error)
         self._client.receive([event])
 
     def _play(self, command: Generate) -> None:

@@ -82,31 +82,9 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at",
-        "ended",
-        "grammar_from",
-        "has_new_line",
-        "index",
-        "lease",
-        "logprob_sum",
-        "num_cached",
-        "num_computed",
-        "num_given",
-        "num_hidden",
-        "num_shifted",
-        "num_shown",
-        "origin",
-        "path",
-        "request",
-        "rewinding",
-        "sampler",
-        "shown",
-        "slot",
-        "spec",
-        "start",
-        "state",
-        "text",
-        "tokens",
+        "began_at", "ended", "grammar_from", "has_new_line", "index", "lease", "logprob_sum", "num_cached",
+        "num_computed", "num_given", "num_hidden", "num_shifted", "num_shown", "origin", "path", "request",
+        "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(

@@ -68,7 +68,7 @@ build/node/.installed: tests/e2e/node/package.json
 page: build/page/.installed
 build/page/.installed: tools/page/package.json tools/page/package-lock.json
 	@mkdir -p build/page && cp $^ build/page/
-	@if command -v npm >/dev/null; then npm ci --prefix build/page --silent --no-audit --no-fund && touch $@; fi
+	@if command -v npm >/dev/null; then npm install --prefix build/page --silent --no-audit --no-fund --ignore-scripts && touch $@; fi
 
 page-vendor: page  # make srb/web/page/vendor again, byte for byte
 	node tools/page/build.mjs build/page srb/web/page/vendor

@@ -30,7 +30,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node serve test lint bench bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test lint bench bench-tree model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -63,6 +63,15 @@ node: build/node/.installed
 build/node/.installed: tests/e2e/node/package.json
 	@mkdir -p build/node && cp $< build/node/
 	@if command -v npm >/dev/null; then npm install --prefix build/node --silent --no-audit --no-fund --no-package-lock && touch $@; fi
+
+# Compilers and checkers of the page, for who changes it; where npm is not installed they are left out.
+page: build/page/.installed
+build/page/.installed: tools/page/package.json tools/page/package-lock.json
+	@mkdir -p build/page && cp $^ build/page/
+	@if command -v npm >/dev/null; then npm install --prefix build/page --silent --no-audit --no-fund --ignore-scripts && touch $@; fi
+
+page-vendor: page  # make srb/web/page/vendor again, byte for byte
+	node tools/page/build.mjs build/page srb/web/page/vendor
 
 lint: dev
 	$(BIN)/ruff check .

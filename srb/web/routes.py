@@ -10,6 +10,7 @@ from srb.web.dialects.openai import completions as openai
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.ops import openapi_route as openapi
+from srb.web.ops import page
 from srb.web.ops import routes as ops
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
@@ -24,4 +25,5 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     server.routes,
     ops.routes,
     openapi.routes,
+    page.routes,
 )

@@ -55,7 +55,7 @@ $(BIN)/python:
 serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
-test: dev node
+test: dev node page
 	$(BIN)/pytest
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.

@@ -10,16 +10,26 @@ import { EditorState } from "../../../srb/web/page/vendor/codemirror.js";
 function press(key, marked) {
   const parts = marked.split("|");
   const doc = parts.join("");
-  const selection = { anchor: parts[0].length, head: parts.length > 2 ? parts[0].length + parts[1].length : parts[0].length };
+  const selection = {
+    anchor: parts[0].length,
+    head: parts.length > 2 ? parts[0].length + parts[1].length : parts[0].length,
+  };
   let state = EditorState.create({ doc, selection });
   const dispatch = (transaction) => {
     state = transaction.state;
   };
   const binding = proseKeymap.find((each) => each.key === key);
-  binding.run({ get state() { return state; }, dispatch });
+  binding.run({
+    get state() {
+      return state;
+    },
+    dispatch,
+  });
   const { from, to } = state.selection.main;
   const text = state.doc.toString();
-  return from === to ? `${text.slice(0, from)}|${text.slice(from)}` : `${text.slice(0, from)}|${text.slice(from, to)}|${text.slice(to)}`;
+  return from === to
+    ? `${text.slice(0, from)}|${text.slice(from)}`
+    : `${text.slice(0, from)}|${text.slice(from, to)}|${text.slice(to)}`;
 }
 
 test("Enter inserts a line end and drops no space", () => {

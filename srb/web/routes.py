@@ -11,6 +11,7 @@ from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.dialects.srb import server as srb_server
 from srb.web.ops import openapi_route as openapi
+from srb.web.ops import page
 from srb.web.ops import routes as ops
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
@@ -26,4 +27,5 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     server.routes,
     ops.routes,
     openapi.routes,
+    page.routes,
 )

@@ -8,7 +8,7 @@ function segmenter(granularity) {
 const words = segmenter("word");
 const graphemes = segmenter("grapheme");
 const WINDOW = 400; // characters around an offset that are segmented: cost does not grow with the text
-const SPACE = /\s/u;
+const SPACE = /[\s\u3000-\u3002\uff01-\uff0f\uff1a-\uff20]/u; // or a mark of a script without spaces
 const WORD = /[\p{L}\p{N}\p{M}_]/u;
 const SENTENCE_END = /[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？｡]["'”’」』）]*|[؟।](?=\s|$)|\n(?=\s*\n)/gu;
 

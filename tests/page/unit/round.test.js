@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { endWord, IllegalMove, Round } from "../../../srb/web/page/round.js";
+import { random } from "./random.js";
 
 /** A round of n cards whose request "r" runs. */
 function started(n = 3, options = {}) {
@@ -347,14 +348,6 @@ test("log-probabilities are kept with the ends of their tokens", () => {
   round.apply("r", { event: "branch", index: 2, seed: 1, from: { branch: 0, token: 2 }, text: " he went" });
   assert.deepEqual([...round.slots[2].tokenEnds.view()], [3, 8]);
 });
-
-/** Numbers from 0 to 1 that are the same in each run. */
-function random(seed) {
-  return () => {
-    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
-    return seed / 2 ** 32;
-  };
-}
 
 test("random events and moves never put text into a wrong slot, and never move a card", () => {
   for (let seed = 1; seed <= 200; seed++) walk(random(seed));

@@ -1,5 +1,6 @@
 // The cards of a round: its slots, the order in which they are shown, and the marks on their texts.
 
+import { duplicates } from "../compare.js";
 import { trimCut } from "../cuts.js";
 import { IllegalMove, Slot } from "./slots.js";
 
@@ -36,16 +37,10 @@ export class Cards {
 
   /** Groups of ended slots that have the same text, each in the order of the cards. @returns {number[][]} */
   duplicates() {
-    /** @type {Map<string, number[]>} */
-    const groups = new Map();
-    for (const number of this.order) {
-      const { state, text } = this.slots[number];
-      if (state !== "ended" || !text) continue;
-      const group = groups.get(text);
-      if (group) group.push(number);
-      else groups.set(text, [number]);
-    }
-    return [...groups.values()].filter((group) => group.length > 1);
+    const ended = this.order.filter((number) => this.slots[number].state === "ended");
+    return duplicates(ended.map((number) => this.slots[number].text)).map((group) =>
+      group.map((place) => ended[place]),
+    );
   }
 
   /** Fold each duplicate under the first slot with its text. @returns {Set<number>} slots that changed */

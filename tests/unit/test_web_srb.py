@@ -9,10 +9,12 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate
+from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Progress
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.srb.answers import ServerDescription
+from tests.shapes import read
 
 
 def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
@@ -260,3 +262,27 @@ def test_banned_strings_that_cannot_be_looked_for_are_refused(body: dict[str, An
     answer = post(http, prompt="x", **body)
     assert answer.status_code == 400
     assert answer.json["error"]["message"] == f"Field '{field}': {words}"
+
+
+@pytest.mark.parametrize(("said", "reports"), [({}, False), ({"return_progress": True}, True)])
+def test_progress_of_the_prompt_is_an_event_if_it_is_requested(said: dict[str, Any], reports: bool) -> None:
+    def slowly(command: Generate) -> Iterable[list[Event]]:
+        yield [Accepted(command.request_id, 9)]
+        if command.report_progress:
+            yield [Progress(command.request_id, 9, 2, 5, 1.6)]
+        yield [BranchEnded(command.request_id, 0, "eos", 0), Done(command.request_id, 9, 2, 0, 1.0, 1.0)]
+
+    http, _ = serve(slowly)
+    start, *later = events(post(http, "/v1/srb/completions", prompt="a", n=1, **said).text)
+    assert start["event"] == "start"
+    progress = [event for event in later if event["event"] == "prompt"]
+    assert progress == [{"event": "prompt", "total": 9, "cache": 2, "processed": 5, "time_ms": 1}] * reports
+
+
+def test_the_server_describes_its_model_limits_and_defaults() -> None:
+    http, _ = serve(max_n=12, n=4, temperature=0.5, default_max_tokens=33)
+    said = http.get("/v1/srb/server").json
+    read(ServerDescription, orjson.dumps(said))
+    assert (said["max_n"], said["n"], said["max_tokens"], said["max_linger"]) == (12, 4, 33, 600)
+    assert said["sampling"]["temperature"] == 0.5
+    assert said["chat_template"] is False

@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.protocol import FinishReason, TokenProbs
-from srb.web.answers import Ranking, Timings, Usage, shape
+from srb.web.answers import JSONObject, PromptProgress, Ranking, Timings, Usage, shape
 
 
 @shape
@@ -36,6 +36,13 @@ class ProgressEvent(TypedDict):
     event: Literal["progress"]
     done: int
     of: int
+
+
+@shape
+class PromptProgressEvent(PromptProgress):
+    """The progress of the prompt, with `return_progress`: one event before its first batch and one after each."""
+
+    event: Literal["prompt"]
 
 
 @shape
@@ -173,6 +180,21 @@ class Added(TypedDict):
 
 
 @shape
+class ServerDescription(TypedDict):
+    """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
+
+    version: str
+    model: str
+    n_ctx: int
+    chat_template: bool
+    max_n: int
+    max_linger: int
+    n: int
+    max_tokens: int
+    sampling: JSONObject
+
+
+@shape
 class DoneEvent(Ranking):
     event: Literal["done"]
     count: int
@@ -191,8 +213,9 @@ class ErrorEvent(TypedDict):
     index: NotRequired[int]
 
 
-SRBEvent = StartEvent | ProgressEvent | StreamEvent | StopEvent | BranchEvent | RestEvent | DoneEvent | ErrorEvent
-AttachedEvent = SnapshotEvent | StreamEvent | StopEvent | BranchEvent | RestEvent | DoneEvent | ErrorEvent
+_LaterEvent = PromptProgressEvent | StreamEvent | StopEvent | BranchEvent | RestEvent | DoneEvent | ErrorEvent
+SRBEvent = StartEvent | ProgressEvent | _LaterEvent
+AttachedEvent = SnapshotEvent | _LaterEvent
 
 
 @shape

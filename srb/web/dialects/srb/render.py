@@ -15,6 +15,7 @@ from srb.protocol import (
     Delta,
     Done,
     FinishReason,
+    Progress,
     PromptDone,
     PromptEvent,
     PromptLogprobs,
@@ -25,7 +26,7 @@ from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.echo import Echo
 from srb.web.calls.outcome import BranchOutcome, Outcome, error_of, timings, usage
-from srb.web.calls.renderer import Renderer, sse
+from srb.web.calls.renderer import Renderer, prompt_progress, sse
 from srb.web.dialects.srb.answers import (
     BranchDescription,
     BranchEnding,
@@ -33,6 +34,7 @@ from srb.web.dialects.srb.answers import (
     DoneEvent,
     ErrorEvent,
     ProgressEvent,
+    PromptProgressEvent,
     RequestDescription,
     RestEvent,
     SeedsNote,
@@ -79,6 +81,8 @@ class SRBRenderer(Renderer):
         return sse(start) if command.prompt_logprobs else sse(start) + self._render_prompt()
 
     def prompt(self, event: PromptEvent) -> bytes:
+        if type(event) is Progress:
+            return _progress(event)
         if type(event) is PromptLogprobs:
             self._prompt_logprobs += event.probs
         elif type(event) is PromptDone and self._command.prompt_logprobs:
@@ -165,7 +169,7 @@ class AttachedRenderer(SRBRenderer):
         return sse(snapshot)
 
     def prompt(self, event: PromptEvent) -> bytes:
-        return b""
+        return _progress(event) if type(event) is Progress else b""
 
 
 def describe(said: dict[str, Any]) -> RequestDescription:
@@ -195,6 +199,11 @@ def describe_branch(said: dict[str, Any]) -> BranchDescription:
         if error := error_of(ended):
             branch["error"] = {"code": error.code, "message": error.message}
     return cast(BranchDescription, branch)
+
+
+def _progress(event: Progress) -> bytes:
+    said: PromptProgressEvent = {"event": "prompt", **prompt_progress(event)}
+    return sse(said)
 
 
 def _head(index: int) -> bytes:

@@ -40,7 +40,8 @@ def answer(body: dict[str, Any]) -> Response:
     stream = asked.stream is not False
     commands, echoes = asked.requests(web(), settings.n, settings.default_max_tokens)
     echo = echoes[0] if echoes else None
-    commands = [replace(command, can_grow=asked.best_of is None) for command in commands]
+    grows, reports = asked.best_of is None, asked.return_progress and stream
+    commands = [replace(command, can_grow=grows, report_progress=reports) for command in commands]
     with web().calls.open(commands, request.environ, streamed=stream) as call:
         if not stream:
             return _complete(call, asked, echo)

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
 from tests.servers import MakeServer, Server
 
@@ -98,3 +99,12 @@ def test_an_expected_trouble_must_come() -> None:
     troubles.expect("never")
     with pytest.raises(AssertionError, match="never"):
         troubles.check()
+
+
+def test_violations_of_the_guidelines_are_found(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    expect(page.locator(DESK)).to_be_visible()
+    assert violations(page) == []
+    page.evaluate("() => document.body.append(document.createElement('button'))")
+    [found] = violations(page)
+    assert found.startswith("button-name: ")

@@ -9,10 +9,10 @@ export function sharedBeginnings(texts, limit = 400) {
   const order = sorted(starts);
   const shared = texts.map(() => 0);
   for (let place = 1; place < order.length; place++) {
-    const [above, below] = [order[place - 1], order[place]];
-    const length = commonLength(starts[above], starts[below]);
-    shared[above] = Math.max(shared[above], length);
-    shared[below] = Math.max(shared[below], length);
+    const [above, below] = [at(order, place - 1), at(order, place)];
+    const length = commonLength(at(starts, above), at(starts, below));
+    shared[above] = Math.max(at(shared, above), length);
+    shared[below] = Math.max(at(shared, below), length);
   }
   return shared;
 }
@@ -47,7 +47,8 @@ export function duplicates(texts) {
 export function mergedTree(texts, limit = 400) {
   const order = sorted(texts).filter((place) => texts[place]);
   /** Lengths that neighbours in `order` share. */
-  const shared = order.map((place, row) => (row ? sharedWords(texts[order[row - 1]], texts[place], limit) : 0));
+  const text = (/** @type {number} */ row) => at(texts, at(order, row));
+  const shared = order.map((_, row) => (row ? sharedWords(text(row - 1), text(row), limit) : 0));
   /** @type {Twig[]} */
   const twigs = [];
   /** @type {{first: number, last: number, from: number, depth: number}[]} */
@@ -56,17 +57,17 @@ export function mergedTree(texts, limit = 400) {
     const { first, last, from, depth } = group;
     const places = order.slice(first, last + 1).sort((a, b) => a - b);
     if (first === last) {
-      twigs.push({ depth, places, from, to: texts[order[first]].length });
+      twigs.push({ depth, places, from, to: text(first).length });
       continue;
     }
     let to = Number.POSITIVE_INFINITY;
-    for (let row = first + 1; row <= last; row++) to = Math.min(to, shared[row]);
+    for (let row = first + 1; row <= last; row++) to = Math.min(to, at(shared, row));
     if (to > from) twigs.push({ depth, places, from, to });
     const inner = to > from ? depth + 1 : depth;
     const groups = [];
     let begin = first;
     for (let row = first + 1; row <= last + 1; row++) {
-      if (row <= last && shared[row] > to) continue;
+      if (row <= last && at(shared, row) > to) continue;
       groups.push({ first: begin, last: row - 1, from: Math.max(from, to), depth: inner });
       begin = row;
     }
@@ -91,7 +92,9 @@ function sharedWords(a, b, limit) {
 
 /** Places of texts in the order of the texts. @param {string[]} texts */
 function sorted(texts) {
-  return texts.map((_, place) => place).sort((a, b) => (texts[a] < texts[b] ? -1 : texts[a] > texts[b] ? 1 : a - b));
+  const order = texts.map((text, place) => ({ text, place }));
+  order.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : a.place - b.place));
+  return order.map(({ place }) => place);
 }
 
 /** The length of the beginning that two texts share, in whole characters. @param {string} a @param {string} b */
@@ -115,7 +118,7 @@ export function diffWords(before, after) {
   const parts = [];
   const lines = diff(before.match(/[^\n]*\n|[^\n]+/g) ?? [], after.match(/[^\n]*\n|[^\n]+/g) ?? []);
   for (let place = 0; place < lines.length; place++) {
-    const [here, next] = [lines[place], lines[place + 1]];
+    const [here, next] = [at(lines, place), lines[place + 1]];
     if (here.kind === "removed" && next?.kind === "added") {
       for (const part of diff(wordsOf(here.text), wordsOf(next.text))) push(parts, part);
       place++;
@@ -157,7 +160,7 @@ function edits(a, b) {
   for (let count = 0; count <= most; count++) {
     trail.push(reach.slice(middle - count - 1, middle + count + 2));
     for (let diagonal = -count; diagonal <= count; diagonal += 2) {
-      const [left, right] = [reach[middle + diagonal - 1], reach[middle + diagonal + 1]];
+      const [left, right] = [at(reach, middle + diagonal - 1), at(reach, middle + diagonal + 1)];
       let x = diagonal === -count || (diagonal !== count && left < right) ? right : left + 1;
       while (x < a.length && x - diagonal < b.length && a[x] === b[x - diagonal]) x++;
       reach[middle + diagonal] = x;
@@ -174,18 +177,20 @@ function edits(a, b) {
 function retrace(a, b, trail) {
   /** @type {Part[]} */
   const parts = [];
-  let [x, y] = [a.length, b.length];
+  let x = a.length;
+  let y = b.length;
   for (let count = trail.length - 1; count >= 0; count--) {
-    const reach = trail[count]; // of diagonals -count - 1 to count + 1
+    const reach = at(trail, count); // of diagonals -count - 1 to count + 1
     const diagonal = x - y;
-    const [left, right] = [reach[diagonal + count], reach[diagonal + count + 2]];
+    const [left, right] = [at(reach, diagonal + count), at(reach, diagonal + count + 2)];
     const down = diagonal === -count || (diagonal !== count && left < right);
     const fromX = count ? (down ? right : left) : 0;
     const fromY = count ? fromX - (down ? diagonal + 1 : diagonal - 1) : 0;
-    const [edgeX, edgeY] = count ? [down ? fromX : fromX + 1, down ? fromY + 1 : fromY] : [0, 0];
+    const edgeX = count && !down ? fromX + 1 : fromX;
     if (x > edgeX) parts.push({ kind: "same", text: a.slice(edgeX, x).join("") });
-    if (count) parts.push(down ? { kind: "added", text: b[edgeY - 1] } : { kind: "removed", text: a[edgeX - 1] });
-    [x, y] = [fromX, fromY];
+    if (count) parts.push(down ? { kind: "added", text: at(b, fromY) } : { kind: "removed", text: at(a, fromX) });
+    x = fromX;
+    y = fromY;
   }
   return parts.reverse();
 }
@@ -214,4 +219,9 @@ function push(parts, part) {
   if (!part.text) return;
   if (last?.kind === part.kind) last.text += part.text;
   else parts.push({ ...part });
+}
+
+/** The value at a place that the list has. @template T @param {ArrayLike<T>} list @param {number} place */
+function at(list, place) {
+  return /** @type {T} */ (list[place]);
 }

@@ -35,7 +35,7 @@ function* segments(text, offset) {
 function safeStart(text, at) {
   if (at <= 0) return 0;
   for (let place = at; place > Math.max(0, at - WINDOW); place--) {
-    if (SPACE.test(text[place]) && !SPACE.test(text[place - 1])) return place;
+    if (SPACE.test(text.charAt(place)) && !SPACE.test(text.charAt(place - 1))) return place;
   }
   return onBoundary(text, at);
 }
@@ -120,7 +120,7 @@ function isAbbreviation(text, found) {
  * @param {string} text @param {number} at */
 export function trimCut(text, at) {
   let cut = onBoundary(text, clamp(text, at));
-  while (cut > 0 && /[^\S\n\r]/u.test(text[cut - 1])) cut--;
+  while (cut > 0 && /[^\S\n\r]/u.test(text.charAt(cut - 1))) cut--;
   return cut;
 }
 
@@ -135,7 +135,7 @@ export function onBoundary(text, at) {
     return found ? from + found.index : at;
   }
   let place = at;
-  while (place > 0 && (isLow(text, place) || /\p{M}|\u200d/u.test(text[place]))) place--;
+  while (place > 0 && (isLow(text, place) || /\p{M}|\u200d/u.test(text.charAt(place)))) place--;
   return place;
 }
 

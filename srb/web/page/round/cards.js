@@ -37,21 +37,22 @@ export class Cards {
 
   /** Groups of ended slots that have the same text, each in the order of the cards. @returns {number[][]} */
   duplicates() {
-    const ended = this.order.filter((number) => this.slots[number].state === "ended");
-    return duplicates(ended.map((number) => this.slots[number].text)).map((group) =>
-      group.map((place) => ended[place]),
-    );
+    const ended = this.order.map((number) => this._slot(number)).filter((slot) => slot.state === "ended");
+    const groups = duplicates(ended.map((slot) => slot.text));
+    return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
   }
 
   /** Fold each duplicate under the first slot with its text. @returns {Set<number>} slots that changed */
   fold() {
     const changed = new Set();
-    for (const [first, ...others] of this.duplicates()) {
-      const under = this.slots[first].foldedUnder ?? first;
-      for (const number of others) {
-        if (number === under || this.slots[number].foldedUnder !== null) continue;
-        this.slots[number].foldedUnder = under;
-        changed.add(number).add(under);
+    for (const group of this.duplicates()) {
+      const [first, ...others] = group.map((number) => this._slot(number));
+      if (!first) continue;
+      const under = first.foldedUnder ?? first.number;
+      for (const slot of others) {
+        if (slot.number === under || slot.foldedUnder !== null) continue;
+        slot.foldedUnder = under;
+        changed.add(slot.number).add(under);
       }
     }
     return changed;
@@ -60,9 +61,10 @@ export class Cards {
   /** Unfold a slot, or all that are folded under it. @param {number} number @returns {Set<number>} */
   unfold(number) {
     const folded = this.slots.filter((slot) => slot.foldedUnder === number);
-    const unfolded = this._slot(number).foldedUnder === null ? folded : [this.slots[number]];
-    for (const slot of unfolded) slot.foldedUnder = null;
-    return new Set(unfolded.map((slot) => slot.number)).add(number);
+    const slot = this._slot(number);
+    const unfolded = slot.foldedUnder === null ? folded : [slot];
+    for (const each of unfolded) each.foldedUnder = null;
+    return new Set(unfolded.map((each) => each.number)).add(number);
   }
 
   /** Deal the cards anew: the likeliest first, then those without probabilities, folded, failed and pruned ones. */
@@ -70,13 +72,16 @@ export class Cards {
     /** @param {Slot} slot */
     const group = (slot) =>
       slot.state === "pruned" ? 3 : slot.state === "failed" ? 2 : slot.foldedUnder !== null ? 1 : 0;
-    const keys = this.slots.map((slot) => ({
-      group: group(slot),
-      logprob: slot.meanLogprob ?? Number.NEGATIVE_INFINITY,
-    }));
+    const keys = new Map(
+      this.slots.map((slot) => [
+        slot.number,
+        { group: group(slot), loss: -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY) },
+      ]),
+    );
+    const none = { group: 0, loss: 0 };
     this.order.sort((a, b) => {
-      const [x, y] = [keys[a], keys[b]];
-      return x.group - y.group || (x.logprob === y.logprob ? 0 : y.logprob - x.logprob);
+      const [x, y] = [keys.get(a) ?? none, keys.get(b) ?? none];
+      return x.group - y.group || (x.loss === y.loss ? 0 : x.loss - y.loss);
     });
   }
 

@@ -70,7 +70,7 @@ export class Requests extends Cards {
     this.requests.set(key, Object.assign(request, { id }));
     for (const branch of branches) {
       while (this.slots.length <= branch.slot) this._addSlot();
-      const slot = this.slots[branch.slot];
+      const slot = this._slot(branch.slot);
       if (slot.state !== "waiting") slot.move("add");
       slot.begin(branch.text);
       request.slots[branch.index] = slot.number;
@@ -116,7 +116,7 @@ export class Requests extends Cards {
     const request = this._request(key);
     const gone = request.expected.filter((each) => each.ticket === ticket);
     request.expected = request.expected.filter((each) => each.ticket !== ticket);
-    return new Set(gone.reverse().map(({ number }) => this._giveUp(this.slots[number], message)));
+    return new Set(gone.reverse().map(({ number }) => this._giveUp(this._slot(number), message)));
   }
 
   /** @param {Slot} slot @param {string} message */
@@ -132,7 +132,7 @@ export class Requests extends Cards {
   /** @param {Request} request @returns {number[]} */
   _forget(request) {
     const gone = request.expected.splice(0).reverse();
-    return gone.map(({ number }) => this._giveUp(this.slots[number], "the connection ended"));
+    return gone.map(({ number }) => this._giveUp(this._slot(number), "the connection ended"));
   }
 
   /** The newest request whose branches can be controlled and whose prompt is the round's; null if there is none. */
@@ -195,7 +195,7 @@ export class Requests extends Cards {
     request.promptTokens = event.prompt_tokens ?? null;
     request.seeds = event.seeds ?? [];
     request.slots.forEach((number, index) => {
-      this.slots[number].seed = request.seeds[index] ?? null;
+      this._slot(number).seed = request.seeds[index] ?? null;
     });
     return new Set(request.slots);
   }
@@ -243,7 +243,7 @@ export class Requests extends Cards {
     }
     if (known) return new Set(); // a snapshot had it already
     const expected = request.expected.shift();
-    const slot = expected ? this.slots[expected.number] : this._addSlot();
+    const slot = expected ? this._slot(expected.number) : this._addSlot();
     const origin = event.from ? this._slotAt(request, event.from.branch) : null;
     this._fill(request, slot, event, expected?.kind ?? "more", origin);
     return new Set([slot.number]);

@@ -158,7 +158,7 @@ export class Slot {
   share(origin, length) {
     const ends = origin.tokenEnds.view();
     let count = 0;
-    while (count < ends.length && ends[count] <= length) count++;
+    while (count < ends.length && (ends[count] ?? 0) <= length) count++;
     this.tokenEnds.copy(origin.tokenEnds);
     this.tokenEnds.truncate(count);
     this.tokenLogprobs.copy(origin.tokenLogprobs);

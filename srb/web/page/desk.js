@@ -9,7 +9,7 @@ import { Rounds } from "./desk/rounds.js";
 import { ServerWatch } from "./desk/server_watch.js";
 import { Story } from "./story.js";
 
-/** @typedef {import("./story.js").Place} Place */
+/** @typedef {import("./story/types.js").Place} Place */
 /** @typedef {import("./round.js").Round} Round */
 /** @typedef {import("./keep.js").Keeper} Keeper */
 /** @typedef {import("./api.js").Api} Api */

@@ -19,8 +19,8 @@ export { endWord, IllegalMove, Slot };
 const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
-  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string|null, stopAt?: string}} given
-   *   `prompt` ends at `keep`, where the model's text begins, and is null until somebody needs it; the first request of the round is joined by `join` */
+  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string | null, stopAt?: string}} given
+   *   `prompt` ends at `keep`, where the model's text begins; null: not made yet; the first request of the round is joined by `join` */
   constructor({ id, base, keep, n, prompt, stopAt = "" }) {
     super(n);
     this.id = id;

@@ -47,7 +47,7 @@ export class Walk {
 
   editAnywhere() {
     const [from, to] = [offsetIn(this.random, this.text), offsetIn(this.random, this.text)].sort((a, b) => a - b);
-    this.edit(from, this.random.chance(1, 2) ? from : Math.min(to, from + 6), this.random.words(5));
+    this.edit(from, this.random.choice([from, to]), this.random.words(5));
     if (this.random.chance(1, 2) && this.text.length > 0) {
       const again = offsetIn(this.random, this.text);
       this.edit(again, again, this.random.words(3));
@@ -62,20 +62,20 @@ export class Walk {
       id: `run${this.story.runs.size}${this.story.id.slice(0, 4)}`, node: base.node, at: base.at, made: 1, model: "m", request_id: "r", seeds: [1], request: {},
     });
     const ids = [0, 1, 2].map((slot) => this.story.addModelNode({ parent: base.node, keep, slot, run: "run0" }));
-    for (const id of ids) {
-      this.running.push({ id, text: this.text.slice(0, keep) });
-      this.grow();
+    const branches = ids.map((id) => ({ id, text: this.text.slice(0, keep) }));
+    for (const branch of branches) {
+      this.running.push(branch);
+      this.grow(branch);
     }
-    const { id, text } = this.running.at(-1 - this.random.below(3));
+    const { id, text } = this.random.choice(branches);
     const at = Math.max(keep, offsetIn(this.random, text));
     this.fixed.push([{ ...base }, this.text], [{ node: id, at }, text.slice(0, at)]);
     this.head = { node: id, at };
     this.text = text.slice(0, at);
   }
 
-  grow() {
-    if (this.running.length === 0) return;
-    const branch = this.random.choice(this.running);
+  grow(branch = this.random.choice(this.running)) {
+    if (branch === undefined) return;
     const more = this.random.words(20);
     this.story.grow(branch.id, this.story.nodes.get(branch.id).text + more);
     branch.text += more;

@@ -10,12 +10,14 @@ export class Context {
   constructor(desk) {
     this.desk = desk;
     this.rate = FIRST_RATE; // characters per token, learned from the server's answers
-    this.forget();
+    /** @type {import("../prompt.js").Cut | null} */
+    this.cut = null;
+    /** @type {{text: string, words: number}} the text that was counted last */
+    this.counted = { text: "", words: 0 };
   }
 
   /** Forget what belongs to the story that was open. */
   forget() {
-    /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
     this.counted = { text: "", words: 0 };
   }

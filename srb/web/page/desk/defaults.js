@@ -13,16 +13,16 @@ export const DEFAULTS = Object.freeze({
   distinct_first: false,
   sibling_penalty: 0,
   banned_strings: /** @type {string[]} */ ([]),
-  mode: "text",
+  mode: /** @type {"text" | "chat"} */ ("text"),
   system: "",
   instruction: "Continue the story.",
   let_finish: false,
   logprobs: false,
   single_keys: true,
-  font: "prose",
+  font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,
   measure: 68,
-  theme: "auto",
+  theme: /** @type {"auto" | "light" | "dark"} */ ("auto"),
 });
 
 /** @typedef {{-readonly [name in keyof typeof DEFAULTS]: (typeof DEFAULTS)[name]} & Record<string, any>} Settings */

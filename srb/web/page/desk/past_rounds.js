@@ -4,8 +4,8 @@ import { Round } from "../round.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../story.js").Story} Story */
-/** @typedef {import("../story.js").Place} Place */
-/** @typedef {import("../story.js").Run} Run */
+/** @typedef {import("../story/types.js").Place} Place */
+/** @typedef {import("../story/types.js").Run} Run */
 
 /** Finds the newest run that began at a place; looks through all runs only after there are more of them. */
 export class RunIndex {
@@ -63,7 +63,7 @@ export function rebuilt(story, run) {
 
 /** Return the newest node of each slot of a run. @param {Story} story @param {Run} run */
 function latestNodes(story, run) {
-  /** @type {Map<number, import("../story.js").Node>} */
+  /** @type {Map<number, import("../story/types.js").Node>} */
   const latest = new Map();
   const open = [run.node];
   while (open.length) {
@@ -81,8 +81,11 @@ function latestNodes(story, run) {
 /** Return the nodes of a card's text, from the first to the last. @param {Story} story @param {Run} run @param {string} id @param {number} keep */
 function pieces(story, run, id, keep) {
   const found = [];
-  for (let node = story.nodes.get(id); node && node.id !== run.node; node = story.nodes.get(node.parent ?? "")) {
+  /** @type {import("../story/types.js").Node | undefined} */
+  let node = story.nodes.get(id);
+  while (node && node.id !== run.node) {
     found.push({ node: node.id, from: (node.keep ?? keep) - keep });
+    node = story.nodes.get(node.parent ?? "");
   }
   return found.reverse();
 }

@@ -8,7 +8,7 @@ import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../round.js").Plan} Plan */
-/** @typedef {import("../story.js").Place} Place */
+/** @typedef {import("../story/types.js").Place} Place */
 
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
 const SAVE = 1000; // ms between two saves of texts that grow

@@ -3,7 +3,7 @@
  * gets a new node below the ended one, and a fork stands below the node that it was forked from.
  */
 
-/** @typedef {import("../story.js").Place} Place */
+/** @typedef {import("../story/types.js").Place} Place */
 /** @typedef {{node: string | null, from: number}} Piece a node, and where its text begins in the card's text; null: not made yet */
 
 export class Trail {

@@ -12,7 +12,7 @@ const MODEL = Decoration.mark({ class: "by-model" });
 const EDIT = Decoration.mark({ class: "by-edit", inclusive: true });
 
 /** The marks of the whole text, as `marksOf` made them. */
-export const setMarks = /** @type {import("../vendor/codemirror.js").StateEffectType<Marks>} */ (StateEffect.define());
+export const setMarks = /** @type {ReturnType<typeof StateEffect.define<Marks>>} */ (StateEffect.define());
 
 /** The marks of the text, and their decorations. */
 export const authorship = StateField.define({
@@ -37,19 +37,35 @@ export const authorship = StateField.define({
  */
 export function marksOf(pieces, isInserted) {
   const builder = /** @type {RangeSetBuilder<Decoration>} */ (new RangeSetBuilder());
-  const kinds = pieces.map((piece) => (piece.by === "person" && isInserted(piece) ? "inserted" : piece.by));
-  for (let first = 0, next; first < pieces.length; first = next) {
-    next = first + 1;
-    while (kinds[next] === kinds[first]) {
-      next += 1;
-    }
-    const besideModel = kinds[first - 1] === "model" || kinds[next] === "model";
-    const mark = kinds[first] === "model" ? MODEL : kinds[first] === "inserted" && besideModel ? EDIT : null;
-    if (mark !== null && pieces[next - 1].to > pieces[first].from) {
-      builder.add(pieces[first].from, pieces[next - 1].to, mark);
+  const runs = runsOf(pieces, isInserted);
+  for (const [i, run] of runs.entries()) {
+    const besideModel = runs[i - 1]?.kind === "model" || runs[i + 1]?.kind === "model";
+    if (run.kind === "model" || (run.kind === "inserted" && besideModel)) {
+      builder.add(run.from, run.to, run.kind === "model" ? MODEL : EDIT);
     }
   }
   return builder.finish();
+}
+
+/**
+ * Return the text's runs of one kind: by whom, or "inserted".
+ *
+ * @param {readonly Piece[]} pieces
+ * @param {(piece: Piece) => boolean} isInserted
+ */
+function runsOf(pieces, isInserted) {
+  /** @type {{from: number, to: number, kind: string}[]} */
+  const runs = [];
+  for (const piece of pieces) {
+    const kind = piece.by === "person" && isInserted(piece) ? "inserted" : piece.by;
+    const last = runs.at(-1);
+    if (last?.kind === kind) {
+      last.to = piece.to;
+    } else if (piece.to > piece.from) {
+      runs.push({ from: piece.from, to: piece.to, kind });
+    }
+  }
+  return runs;
 }
 
 /**

@@ -4,17 +4,22 @@
 // is told of every change, and answers with the new head.
 
 import {
-  closeSearchPanel, Compartment, dropCursor, EditorState, EditorView, highlightSpecialChars, historyKeymap, isolateHistory,
-  keymap, openSearchPanel, placeholder, redo, search, searchKeymap, Transaction, undo,
+  EditorState,
+  EditorView,
+  isolateHistory,
+  openSearchPanel,
+  redo,
+  Transaction,
+  undo,
 } from "../vendor/codemirror.js";
 import { authorship, marksOf, setMarks } from "./authorship.js";
 import { headAfter, oneHistory, recordAct, runActs, setHead } from "./one_history.js";
-import { proseKeymap } from "./prose_keymap.js";
+import { difference, plain, proseEditor } from "./prose_editor.js";
 import { keepReadingPlace, readingPlace } from "./reading_places.js";
 
 /** @typedef {import("./one_history.js").Place} Place */
 /** @typedef {import("./authorship.js").Piece} Piece */
-/** @typedef {{from: number, to: number, insert: string}} Change   in the text before the transaction, in order */
+/** @typedef {{from: number, to: number, insert: string}} Change   `from`, `to`: in the text before the transaction */
 
 /**
  * The part of the desk that the manuscript needs.
@@ -26,22 +31,12 @@ import { keepReadingPlace, readingPlace } from "./reading_places.js";
  * }} ManuscriptDesk
  */
 
-const HINT = "Write how your story begins.\nThen Continue (Ctrl+Enter): the model goes on, in several versions at once.\n"
-  + "Take the one you like, and write on.";
 const PAUSE = 600; // ms without a change after which colours and the reading place are brought up to date
-const FONTS = new Set(["prose", "mono"]);
-
-/** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
-const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
-
-const CONTENT = {
-  "aria-label": "Manuscript",
-  spellcheck: "true",
-  autocorrect: "on",
-  autocapitalize: "sentences",
-  writingsuggestions: "false",
-  dir: "auto",
-};
+const LEGEND = [
+  ["by-model", "the model's words"],
+  ["by-person", "yours"],
+  ["by-edit", "your edits in its text"],
+];
 
 export class Manuscript extends HTMLElement {
   /** @type {ManuscriptDesk | null} */
@@ -53,9 +48,9 @@ export class Manuscript extends HTMLElement {
   #view;
   #story = ""; // id of the story that the text is of
   #pause = 0;
-  #look = new Compartment();
   #onSettings = () => this.#applySettings();
   #onLeave = () => this.#keepPlace();
+  #isInserted = (/** @type {Piece} */ piece) => this.desk?.story.nodes.get(piece.node)?.tail !== undefined;
 
   constructor() {
     super();
@@ -67,10 +62,10 @@ export class Manuscript extends HTMLElement {
     editor.className = "editor";
     root.append(style, editor, legend());
     this.#view = new EditorView({
-      state: this.#stateOf(""),
+      state: this.#stateOf("", 0),
       parent: editor,
       root,
-      dispatchTransactions: (transactions) => transactions.forEach((each) => this.#dispatched(each)),
+      dispatchTransactions: (transactions) => this.#dispatch(transactions),
     });
     this.#view.scrollDOM.addEventListener("mousedown", (event) => this.#clickedBeside(event));
     style.addEventListener("load", () => this.#view.requestMeasure());
@@ -86,7 +81,6 @@ export class Manuscript extends HTMLElement {
     this.desk?.removeEventListener("story", this.#onSettings);
     removeEventListener("pagehide", this.#onLeave);
     clearTimeout(this.#pause);
-    this.#keepPlace();
   }
 
   /** The manuscript as it is shown. */
@@ -105,12 +99,15 @@ export class Manuscript extends HTMLElement {
     this.#keepPlace();
     this.#story = this.desk?.story.id ?? "";
     this.head = head;
-    const place = readingPlace(this.#story);
-    const length = text.length;
-    this.#view.setState(this.#stateOf(text, Math.min(place?.caret ?? length, length)));
-    const effects = [setMarks.of(marksOf(pieces, this.#isInserted))];
-    const at = place === null ? EditorView.scrollIntoView(length) : EditorView.scrollIntoView(Math.min(place.top, length), { y: "start" });
-    this.#view.dispatch({ effects: [...effects, at] });
+    const { caret, top } = readingPlace(this.#story) ?? { caret: text.length, top: null };
+    const within = (/** @type {number} */ at) => Math.min(at, text.length);
+    this.#view.setState(this.#stateOf(text, within(caret)));
+    this.#view.dispatch({
+      effects: [
+        setMarks.of(marksOf(pieces, this.#isInserted)),
+        top === null ? EditorView.scrollIntoView(text.length) : EditorView.scrollIntoView(within(top), { y: "start" }),
+      ],
+    });
   }
 
   /**
@@ -120,12 +117,12 @@ export class Manuscript extends HTMLElement {
    */
   apply({ text, head, pieces, why }) {
     const change = difference(this.text, text);
-    const caret = why === "take" ? { selection: { anchor: text.length }, scrollIntoView: true } : {};
+    const caret = why === "take" ? text.length : change === null ? null : change.from + change.insert.length;
     this.#view.dispatch({
-      changes: change ?? [],
+      ...(change === null ? {} : { changes: change }),
+      ...(caret === null ? {} : { selection: { anchor: caret }, scrollIntoView: true }),
       effects: [setHead.of(head), setMarks.of(marksOf(pieces, this.#isInserted))],
       annotations: [isolateHistory.of("full"), Transaction.userEvent.of(why)],
-      ...caret,
     });
   }
 
@@ -138,10 +135,12 @@ export class Manuscript extends HTMLElement {
     this.#view.dispatch({ effects: setMarks.of(marksOf(pieces, this.#isInserted)) });
   }
 
+  /** Take the last step back; return whether there was one. */
   undo() {
     return undo(this.#view);
   }
 
+  /** Do the step again that was taken back last; return whether there was one. */
   redo() {
     return redo(this.#view);
   }
@@ -154,11 +153,6 @@ export class Manuscript extends HTMLElement {
    */
   record(undoFn, redoFn) {
     this.#view.dispatch(recordAct(undoFn, redoFn));
-  }
-
-  /** The history's step before this one does not grow any more: later typing is a step of its own. */
-  closeStep() {
-    this.#view.dispatch({ annotations: isolateHistory.of("full") });
   }
 
   focus() {
@@ -182,12 +176,13 @@ export class Manuscript extends HTMLElement {
   }
 
   /**
-   * Insert a plain text at the caret, in the place of the selection, as if it were typed.
+   * Insert a plain text at the caret, in the place of the selection, as if it were pasted.
    *
    * @param {string} text
    */
   insert(text) {
-    this.#view.dispatch(this.#view.state.replaceSelection(plain(text)), { userEvent: "input", scrollIntoView: true });
+    const replacement = this.#view.state.replaceSelection(plain(text));
+    this.#view.dispatch(replacement, { userEvent: "input.paste", scrollIntoView: true });
   }
 
   /** Open the search panel. */
@@ -196,7 +191,7 @@ export class Manuscript extends HTMLElement {
   }
 
   /**
-   * Whether Escape, pressed in this event's place, closes the search panel.
+   * Whether Escape closes the search panel, pressed where this event comes from.
    *
    * @param {Event} event
    */
@@ -206,50 +201,34 @@ export class Manuscript extends HTMLElement {
 
   /**
    * @param {string} text
-   * @param {number} [caret]
+   * @param {number} caret
    */
-  #stateOf(text, caret = 0) {
+  #stateOf(text, caret) {
+    const onFiles = (/** @type {File[]} */ files) =>
+      this.dispatchEvent(new CustomEvent("files", { detail: { files }, bubbles: true, composed: true }));
     return EditorState.create({
       doc: text,
       selection: { anchor: caret },
-      extensions: [
-        EditorState.lineSeparator.of("\n"), // any other character is part of a line: offsets are those of the story
-        oneHistory(() => this.head),
-        authorship,
-        EditorView.lineWrapping,
-        EditorView.perLineTextDirection.of(true),
-        EditorView.contentAttributes.of(CONTENT),
-        EditorView.clipboardInputFilter.of(plain),
-        EditorView.domEventHandlers({ drop: (event) => this.#droppedFiles(event) }),
-        highlightSpecialChars({ addSpecialChars: DIRECTIONS }),
-        dropCursor(),
-        placeholder(HINT),
-        search({ top: true }),
-        keymap.of([...proseKeymap, ...historyKeymap, ...SEARCH_KEYS]),
-        this.#look.of([]),
-      ],
+      extensions: [oneHistory(() => this.head), authorship, proseEditor(onFiles)],
     });
   }
 
-  /** @param {Transaction} transaction */
-  #dispatched(transaction) {
-    this.#view.update([transaction]);
-    const target = headAfter(transaction);
-    if (transaction.docChanged || target !== null) {
-      this.#tellDesk(transaction, target);
-    }
-    runActs(transaction);
-    if (transaction.docChanged || transaction.selection) {
-      this.#startPause();
+  /** @param {readonly Transaction[]} transactions */
+  #dispatch(transactions) {
+    for (const transaction of transactions) {
+      this.#view.update([transaction]);
+      this.#tellDesk(transaction);
+      runActs(transaction);
+      if (transaction.docChanged || transaction.selection) {
+        this.#startPause();
+      }
     }
   }
 
-  /**
-   * @param {Transaction} transaction
-   * @param {Place | null} target
-   */
-  #tellDesk(transaction, target) {
-    if (this.desk === null) {
+  /** @param {Transaction} transaction */
+  #tellDesk(transaction) {
+    const target = headAfter(transaction);
+    if (this.desk === null || (!transaction.docChanged && target === null)) {
       return;
     }
     /** @type {Change[]} */
@@ -269,8 +248,6 @@ export class Manuscript extends HTMLElement {
     }
   }
 
-  #isInserted = (/** @type {Piece} */ piece) => this.desk?.story.nodes.get(piece.node)?.tail !== undefined;
-
   #startPause() {
     clearTimeout(this.#pause);
     this.#pause = setTimeout(() => {
@@ -284,8 +261,8 @@ export class Manuscript extends HTMLElement {
   }
 
   #keepPlace() {
-    if (this.#story !== "") {
-      const { scrollDOM, documentTop } = this.#view;
+    const { scrollDOM, documentTop } = this.#view;
+    if (this.#story !== "" && scrollDOM.clientHeight > 0) {
       const top = this.#view.lineBlockAtHeight(scrollDOM.getBoundingClientRect().top - documentTop).from;
       keepReadingPlace(this.#story, { caret: this.caret(), top });
     }
@@ -293,7 +270,7 @@ export class Manuscript extends HTMLElement {
 
   #applySettings() {
     const { font = "prose", size = 18, measure = 68 } = this.desk?.settings ?? {};
-    this.style.setProperty("--manuscript-font", `var(--${FONTS.has(font) ? font : "prose"})`);
+    this.style.setProperty("--manuscript-font", font === "mono" ? "var(--mono)" : "var(--prose)");
     this.style.setProperty("--manuscript-size", `${Number(size)}px`);
     this.style.setProperty("--manuscript-measure", `${Number(measure)}ch`);
     this.#view.requestMeasure();
@@ -305,78 +282,28 @@ export class Manuscript extends HTMLElement {
    * @param {MouseEvent} event
    */
   #clickedBeside(event) {
-    if (event.target !== this.#view.scrollDOM || event.button !== 0 || event.offsetX > this.#view.scrollDOM.clientWidth) {
+    const { scrollDOM } = this.#view;
+    if (event.target !== scrollDOM || event.button !== 0 || event.offsetX > scrollDOM.clientWidth) {
       return;
     }
     event.preventDefault();
-    this.#view.dispatch({ selection: { anchor: this.#view.posAtCoords({ x: event.clientX, y: event.clientY }, false) } });
+    const at = this.#view.posAtCoords({ x: event.clientX, y: event.clientY }, false);
+    this.#view.dispatch({ selection: { anchor: at } });
     this.focus();
   }
-
-  /**
-   * Dropped files are stories to import, not text: whoever listens for "files" gets them.
-   *
-   * @param {DragEvent} event
-   */
-  #droppedFiles(event) {
-    const files = event.dataTransfer?.files;
-    if (!files?.length) {
-      return false;
-    }
-    event.preventDefault();
-    this.dispatchEvent(new CustomEvent("files", { detail: { files: [...files] }, bubbles: true, composed: true }));
-    return true;
-  }
-}
-
-/** Of the search's keys those for text; Escape belongs to the page, except in the panel. */
-const SEARCH_KEYS = [
-  ...searchKeymap.filter((binding) => ["Mod-f", "F3", "Mod-g"].includes(binding.key ?? "")),
-  { key: "Escape", run: closeSearchPanel, scope: "search-panel" },
-];
-
-/**
- * Return a text with line ends as the story has them.
- *
- * @param {string} text
- */
-function plain(text) {
-  return text.replace(/\r\n?/g, "\n");
-}
-
-/**
- * Return the change that makes one text of another, between what they share at both ends; null if they are the same.
- *
- * @param {string} before
- * @param {string} after
- */
-export function difference(before, after) {
-  if (before === after) {
-    return null;
-  }
-  const most = Math.min(before.length, after.length);
-  let start = 0;
-  while (start < most && before.charCodeAt(start) === after.charCodeAt(start)) {
-    start += 1;
-  }
-  let end = 0;
-  while (end < most - start && before.charCodeAt(before.length - 1 - end) === after.charCodeAt(after.length - 1 - end)) {
-    end += 1;
-  }
-  return { from: start, to: before.length - end, insert: after.slice(start, after.length - end) };
 }
 
 /** The meaning of the colours. */
 function legend() {
-  const list = document.createElement("p");
-  list.className = "legend";
-  for (const [name, words] of [["by-model", "the model's words"], ["by-person", "yours"], ["by-edit", "your edits in its text"]]) {
+  const line = document.createElement("p");
+  line.className = "legend";
+  for (const [name = "", words = ""] of LEGEND) {
     const sample = document.createElement("span");
     sample.className = name;
     sample.textContent = words;
-    list.append(sample, " ");
+    line.append(sample, " ");
   }
-  return list;
+  return line;
 }
 
 customElements.define("srb-manuscript", Manuscript);

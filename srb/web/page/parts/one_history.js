@@ -9,13 +9,13 @@ import { Annotation, history, invertedEffects, isolateHistory, StateEffect } fro
 /** @typedef {{forward: () => void, backward: () => void}} Act */
 
 /** The head moves to this place. */
-export const setHead = /** @type {import("../vendor/codemirror.js").StateEffectType<Place>} */ (StateEffect.define());
+export const setHead = /** @type {ReturnType<typeof StateEffect.define<Place>>} */ (StateEffect.define());
 
 /** An act was done; `forward` does it again, `backward` takes it back. */
-const act = /** @type {import("../vendor/codemirror.js").StateEffectType<Act>} */ (StateEffect.define());
+const act = /** @type {ReturnType<typeof StateEffect.define<Act>>} */ (StateEffect.define());
 
 /** Marks the transaction by which an act that has been done already joins the history. */
-const recorded = /** @type {import("../vendor/codemirror.js").AnnotationType<boolean>} */ (Annotation.define());
+const recorded = /** @type {ReturnType<typeof Annotation.define<boolean>>} */ (Annotation.define());
 
 /**
  * Return the history, as an extension of the editor.

@@ -95,6 +95,37 @@ export function partsOf(path) {
 }
 
 /**
+ * Return the parts of a node, given those of its parent, which stay as they are.
+ * @param {Part[]} parts
+ * @param {Entry} entry
+ * @returns {Part[]}
+ */
+export function splicedParts(parts, entry) {
+  const { keep = 0, text, tail = Infinity } = entry.node;
+  const own = text === "" ? [] : [{ entry, start: 0, length: text.length }];
+  return [...stretchOf(parts, 0, keep), ...own, ...stretchOf(parts, tail, Infinity)];
+}
+
+/**
+ * @param {Part[]} parts
+ * @param {number} from
+ * @param {number} to
+ * @returns {Part[]}
+ */
+function stretchOf(parts, from, to) {
+  const stretch = [];
+  let at = 0;
+  for (const part of parts) {
+    const [first, end] = [Math.max(from - at, 0), Math.min(to - at, part.length)];
+    if (end === part.length && first === 0) stretch.push(part);
+    else if (first < end) stretch.push({ entry: part.entry, start: part.start + first, length: end - first });
+    at += part.length;
+    if (at >= to) break;
+  }
+  return stretch;
+}
+
+/**
  * @param {Part[]} parts
  * @returns {string}
  */

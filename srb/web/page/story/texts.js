@@ -5,7 +5,7 @@
  * @import {Part} from "./pieces.js"
  * @import {Tree} from "./tree.js"
  */
-import { partsOf, piecesOf, textOf } from "./pieces.js";
+import { partsOf, piecesOf, splicedParts, textOf } from "./pieces.js";
 
 const KEPT = 8;
 /** So many splices are made on a text at hand; a node farther from one is put together from its parts. */
@@ -14,8 +14,8 @@ const NEAR = 8;
 export class Texts {
   /** @type {Map<string, string>} */
   #texts = new Map();
-  /** @type {{id: string, parts: Part[]} | null} */
-  #parts = null;
+  /** @type {Map<string, Part[]>} of the node asked for last, and of its parent: the next keystroke changes only the node */
+  #parts = new Map();
 
   /** @param {Tree} tree */
   constructor(tree) {
@@ -51,9 +51,10 @@ export class Texts {
 
   /** @param {{changed: Set<string>, rebuilt: boolean}} change  of the tree */
   forget({ changed, rebuilt }) {
-    if (rebuilt) this.#texts.clear();
-    else for (const id of changed) this.#texts.delete(id);
-    if (this.#parts !== null && (rebuilt || changed.has(this.#parts.id))) this.#parts = null;
+    for (const kept of [this.#texts, this.#parts]) {
+      if (rebuilt) kept.clear();
+      else for (const id of changed) kept.delete(id);
+    }
   }
 
   /**
@@ -81,7 +82,12 @@ export class Texts {
    * @returns {Part[]}
    */
   #partsOf(id) {
-    if (this.#parts?.id !== id) this.#parts = { id, parts: partsOf(this.tree.path(id)) };
-    return this.#parts.parts;
+    const { parent } = this.tree.entry(id);
+    const ofParent = parent === null ? [] : (this.#parts.get(parent.node.id) ?? partsOf(this.tree.path(parent.node.id)));
+    const parts = this.#parts.get(id) ?? splicedParts(ofParent, this.tree.entry(id));
+    this.#parts.clear();
+    if (parent !== null) this.#parts.set(parent.node.id, ofParent);
+    this.#parts.set(id, parts);
+    return parts;
   }
 }

@@ -112,10 +112,10 @@ export class Tree {
       return this.replace(node);
     }
     const before = this.#waiting.get(node.id);
+    if (before !== undefined) this.#unwait(node.id);
     const later = before === undefined ? node : laterNode(node, before);
-    this.#unwait(node.id);
-    this.#wait(later);
-    return { changed: this.#show([later.id]), rebuilt: false };
+    if (!this.#enter(later)) this.#wait(later);
+    return { changed: this.#showAfter(later.id), rebuilt: false };
   }
 
   /**
@@ -133,8 +133,7 @@ export class Tree {
     const disturbed = entry.children.some(({ node: child }) => child.tail !== undefined || !appended);
     if (moved || (disturbed && length !== entry.length)) return this.#rebuild(node.id);
     entry.length = length;
-    const changed = this.#show([...(this.#waitingFor.get(node.id) ?? [])]);
-    return { changed: changed.add(node.id), rebuilt: false };
+    return { changed: this.#showAfter(node.id), rebuilt: false };
   }
 
   /**
@@ -166,24 +165,36 @@ export class Tree {
   }
 
   /**
-   * Make visible those of the waiting nodes that can be, and all that waited for them.
-   * @param {string[]} ids
-   * @returns {Set<string>}
+   * Make a node visible if it can be.
+   * @param {Node} node
+   * @returns {boolean}
    */
-  #show(ids) {
+  #enter(node) {
+    const parent = node.parent === undefined ? null : this.#entries.get(node.parent);
+    if (parent === undefined || (parent !== null && !fits(node, parent))) return false;
+    const entry = new Entry(node, parent);
+    this.#entries.set(node.id, entry);
+    this.nodes.set(node.id, node);
+    insertInOrder(parent === null ? this.roots : parent.children, entry);
+    return true;
+  }
+
+  /**
+   * Make visible all that waited for a node, which has just appeared or changed.
+   * @param {string} id
+   * @returns {Set<string>} the node, if it is visible, and those that waited
+   */
+  #showAfter(id) {
+    /** @type {Set<string>} */
     const shown = new Set();
-    for (const id of ids) {
-      const node = this.#waiting.get(id);
-      if (node === undefined) continue;
-      const parent = node.parent === undefined ? null : this.#entries.get(node.parent);
-      if (parent === undefined || (parent !== null && !fits(node, parent))) continue;
-      this.#unwait(id);
-      const entry = new Entry(node, parent);
-      this.#entries.set(id, entry);
-      this.nodes.set(id, node);
-      insertInOrder(parent === null ? this.roots : parent.children, entry);
-      shown.add(id);
-      for (const next of this.#waitingFor.get(id) ?? []) ids.push(next);
+    if (!this.#entries.has(id)) return shown;
+    for (const visible of shown.add(id)) {
+      for (const waiting of [...(this.#waitingFor.get(visible) ?? [])]) {
+        const node = /** @type {Node} */ (this.#waiting.get(waiting));
+        if (!this.#enter(node)) continue;
+        this.#unwait(waiting);
+        shown.add(waiting);
+      }
     }
     return shown;
   }
@@ -193,15 +204,20 @@ export class Tree {
    * @param {string} id
    */
   #rebuild(id) {
-    const before = new Set(this.nodes.keys());
-    for (const node of this.nodes.values()) this.#wait(node);
-    this.nodes.clear();
+    const before = this.nodes;
+    for (const node of before.values()) this.#wait(node);
+    this.nodes = new Map();
     this.#entries.clear();
     this.roots = [];
-    const shown = this.#show([...this.#waiting.keys()]);
+    for (const node of [...this.#waiting.values()]) {
+      if (node.parent !== undefined) continue;
+      this.#enter(node);
+      this.#unwait(node.id);
+      this.#showAfter(node.id);
+    }
     const changed = new Set([id]);
-    for (const node of before) if (!shown.has(node)) changed.add(node);
-    for (const node of shown) if (!before.has(node)) changed.add(node);
+    for (const node of before.keys()) if (!this.nodes.has(node)) changed.add(node);
+    for (const node of this.nodes.keys()) if (!before.has(node)) changed.add(node);
     return { changed, rebuilt: true };
   }
 

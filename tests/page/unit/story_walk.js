@@ -59,7 +59,14 @@ export class Walk {
     const base = this.story.settle(this.head);
     const keep = this.text.trimEnd().length;
     this.story.addRun({
-      id: `run${this.story.runs.size}${this.story.id.slice(0, 4)}`, node: base.node, at: base.at, made: 1, model: "m", request_id: "r", seeds: [1], request: {},
+      id: `run${this.story.runs.size}${this.story.id.slice(0, 4)}`,
+      node: base.node,
+      at: base.at,
+      made: 1,
+      model: "m",
+      request_id: "r",
+      seeds: [1],
+      request: {},
     });
     const ids = [0, 1, 2].map((slot) => this.story.addModelNode({ parent: base.node, keep, slot, run: "run0" }));
     const branches = ids.map((id) => ({ id, text: this.text.slice(0, keep) }));
@@ -95,7 +102,8 @@ export class Walk {
 
   mark() {
     this.story.head = this.head;
-    if (this.head.node !== "") this.story.setMark(this.head.node, this.random.choice(["star", "name", "seen"]), this.random.words(3));
+    if (this.head.node !== "")
+      this.story.setMark(this.head.node, this.random.choice(["star", "name", "seen"]), this.random.words(3));
   }
 
   check() {

@@ -23,15 +23,13 @@ export class Walk {
   }
 
   step() {
-    const { random } = this;
-    if (random.chance(5, 10)) this.type();
-    else if (random.chance(1, 4)) this.editAnywhere();
-    else if (random.chance(1, 3)) this.branch();
-    else if (random.chance(1, 2)) this.grow();
-    else if (random.chance(1, 3)) this.goElsewhere();
-    else if (random.chance(1, 2)) this.story.close(this.head.node);
-    else this.mark();
+    const often = ["type", "type", "type", "type", "type", "type"];
+    this[this.random.choice([...often, "editAnywhere", "branch", "grow", "grow", "goElsewhere", "close", "mark"])]();
     this.check();
+  }
+
+  close() {
+    this.story.close(this.head.node);
   }
 
   edit(from, to, insert) {

@@ -48,13 +48,13 @@ export function fullRun(id, run) {
 /**
  * @template T
  * @param {Iterable<string>} keys
- * @param {(key: string) => T | undefined} valueOf
+ * @param {(key: string) => T | undefined} lookUp
  * @returns {Record<string, T>} the values that are there
  */
-export function pick(keys, valueOf) {
+export function pick(keys, lookUp) {
   const picked = own();
   for (const key of keys) {
-    const value = valueOf(key);
+    const value = lookUp(key);
     if (value !== undefined) picked[key] = value;
   }
   return /** @type {Record<string, T>} */ (picked);
@@ -75,9 +75,11 @@ export const entriesOf = (record) =>
  * @returns {V}
  */
 export function getOrSet(map, key, make) {
-  let value = map.get(key);
-  if (value === undefined) map.set(key, (value = make()));
-  return value;
+  const found = map.get(key);
+  if (found !== undefined) return found;
+  const made = make();
+  map.set(key, made);
+  return made;
 }
 
 /**

@@ -172,7 +172,7 @@ class _RequestSettings(BaseModel):
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
     )
     static_path: str = Field("", description="folder of files that are served at /; empty: none")
-    ui: bool = Field(True, description="serve a page at /")
+    ui: bool = Field(True, description="serve the page for writing at /, and /completion.js")
     metrics: bool = Field(True, description="serve GET /metrics (Prometheus text)")
     slots: bool = Field(True, description="serve GET /slots, which lists the branches that are being generated")
     props: bool = Field(False, description="accept POST /props, which changes nothing")

@@ -9,12 +9,15 @@ from srb.web.dialects.openai import chat
 from srb.web.dialects.openai import completions as openai
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
+from srb.web.dialects.srb import server as srb_server
 from srb.web.ops import openapi_route as openapi
+from srb.web.ops import page
 from srb.web.ops import routes as ops
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes,
     srb_controls.routes,
+    srb_server.routes,
     openai.routes,
     chat.routes,
     llamacpp.routes,
@@ -24,4 +27,5 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     server.routes,
     ops.routes,
     openapi.routes,
+    page.routes,
 )

@@ -13,6 +13,8 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Pr
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.srb.answers import ServerDescription
+from tests.shapes import read
 
 
 def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
@@ -275,3 +277,12 @@ def test_progress_of_the_prompt_is_an_event_if_it_is_requested(said: dict[str, A
     assert start["event"] == "start"
     progress = [event for event in later if event["event"] == "prompt"]
     assert progress == [{"event": "prompt", "total": 9, "cache": 2, "processed": 5, "time_ms": 1}] * reports
+
+
+def test_the_server_describes_its_model_limits_and_defaults() -> None:
+    http, _ = serve(max_n=12, n=4, temperature=0.5, default_max_tokens=33)
+    said = http.get("/v1/srb/server").json
+    read(ServerDescription, orjson.dumps(said))
+    assert (said["max_n"], said["n"], said["max_tokens"], said["max_linger"]) == (12, 4, 33, 600)
+    assert said["sampling"]["temperature"] == 0.5
+    assert said["chat_template"] is False

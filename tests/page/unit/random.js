@@ -38,3 +38,9 @@ export class Random {
     return text;
   }
 }
+
+/** A generator of numbers from 0 to 1 that are the same in each run. @param {number} seed */
+export function random(seed) {
+  const numbers = new Random(seed);
+  return () => numbers.below(2 ** 32) / 2 ** 32;
+}

@@ -10,8 +10,8 @@ import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

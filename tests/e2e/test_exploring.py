@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

@@ -120,13 +120,14 @@ class Generate:
     can_grow: bool = False  # AddBranches may add branches
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
+    distinct_words: bool = False  # no two branches have the same first word while there are others
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
 
     @property
     def branches_interact(self) -> bool:
         """Whether a branch depends on its siblings: then the seeds reproduce the request, but no branch alone."""
-        return self.distinct_first or self.sibling_penalty > 0
+        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0
 
 
 @dataclass(frozen=True, slots=True)

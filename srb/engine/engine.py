@@ -375,7 +375,7 @@ class Engine:
             "requests_deferred": queued,
             "requests_resting": len(self._resting),
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
-            "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
+            "branches_waiting": sum(branch.state in (BranchState.WAITING, BranchState.HELD) for branch in branches),
             "branches_room": self._scheduler.room(list(self._requests.values())),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
@@ -407,6 +407,7 @@ class Engine:
             for branch in request.branches:
                 assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
                 assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+            assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
 
     def close(self) -> None:
         """Free every sampler and the model."""

@@ -165,8 +165,7 @@ class Steering:
             branch.num_hidden, branch.grammar_from = draft.num_hidden, draft.grammar_from
             if growth.point:
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
-                branch.shown = [draft.text] if draft.text else []
-                branch.text.follow(draft.text)
+                branch.follow(draft.text)
             request.branches.append(branch)
         return request.branches[first:]
 
@@ -226,7 +225,7 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
 
 
 def state_of(branch: Branch) -> str:
-    return branch.state.name.lower()
+    return "waiting" if branch.is_held else branch.state.name.lower()
 
 
 def branch_of(request: Request, index: int) -> Branch:

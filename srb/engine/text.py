@@ -50,6 +50,22 @@ class _Before:
     finder: tuple[Finder, dict[str, Any]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TextState:
+    """A branch's text before a token, to which it can return."""
+
+    before: _Before
+    tail: str
+    shown: int
+    pending: list[_PendingToken]
+    num_held: int
+
+    @property
+    def position(self) -> int:
+        """Number of characters before the token."""
+        return self.shown + len(self.tail)
+
+
 @dataclass(slots=True)
 class _PendingToken:
     """A token that is not emitted yet; `start` is the position of its text, in characters from the branch's start."""
@@ -161,6 +177,16 @@ class BranchText:
             return self._take_back(at + end - size)
         return self._release(self._hold())
 
+    def state(self) -> TextState:
+        """Return the state before the next token."""
+        return TextState(self._before(), self._tail, self._shown, list(self._pending), self.num_held)
+
+    def return_to(self, state: TextState) -> None:
+        """Return to an earlier state, as if the tokens since then had never been; changed ends stay changed."""
+        self._tail, self._shown, self._pending = state.tail, state.shown, state.pending
+        self.num_held, self.is_cut = state.num_held, False
+        self._return_to(state.before)
+
     def change_ends(self, stops: Sequence[str], finder: Finder | None) -> None:
         """Look for other stop strings and another boundary from here on; text that is held back may begin the stops."""
         self._stops = tuple(stop for stop in stops if stop)
@@ -244,12 +270,16 @@ class BranchText:
         count = len(self._pending) - place
         del self._pending[place:]
         self._tail = self._tail[: first.start - self._shown]
-        self._decoder.setstate(first.before.decoder)
-        self._state, self._indent = first.before.banned, first.before.indent
         self.num_held -= count - 1
-        if self._finder is not None:
-            self._rewind_finder(self._finder, first.before.finder)
+        self._return_to(first.before)
         return Emission(rewind=count)
+
+    def _return_to(self, before: _Before) -> None:
+        """Return to the state before a token; tail and number of shown characters are those of then."""
+        self._decoder.setstate(before.decoder)
+        self._state, self._indent = before.banned, before.indent
+        if self._finder is not None:
+            self._rewind_finder(self._finder, before.finder)
 
     def _rewind_finder(self, finder: Finder, before: tuple[Finder, dict[str, Any]] | None) -> None:
         """Bring the finder to its state before a token, or to its beginning if it came after the token."""

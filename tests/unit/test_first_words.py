@@ -14,8 +14,7 @@ from srb.engine.fake import EOS, FakeModel, _hash
 from srb.engine.first_words import MAX_TOKENS, FirstWord
 from srb.engine.rewinding import MAX_REWINDS
 from srb.engine.text import Emission
-from srb.errors import InvalidRequest
-from srb.protocol import BranchSpec, Delta, Explore, FinishReason, Generate, SamplingParams
+from srb.protocol import BranchSpec, Delta, FinishReason, Generate, SamplingParams
 from tests.engine_helpers import Driver, Outcome, plain, solo
 
 PROMPT = "the old king said"
@@ -352,11 +351,3 @@ def test_a_branch_that_is_stopped_while_it_is_held_shows_what_it_has() -> None:
     assert word_of(driver.result("x").texts[1])
     driver.run()
     assert len(set(words_of(driver.result("x")))) == 2
-
-
-# Refusals -----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_request_that_explores_chooses_its_words_itself() -> None:
-    with pytest.raises(InvalidRequest, match="distinct_words"):
-        run(n=1, explore=Explore())

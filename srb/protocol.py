@@ -271,7 +271,8 @@ class StopBranches:
 class ChangeBranch:
     """dict: the changed branch: `more` tokens are added to its limit, `changes` are other fields of BranchSpec.
 
-    A branch that has ended by its limit goes on. `max_tokens` is the limit of all branches together; 0: none.
+    A branch that has ended by its limit goes on, if no more than `max_running` branches of the request run or wait then.
+    `max_tokens` is the limit of all branches together; 0: none.
     """
 
     request_id: str
@@ -281,6 +282,7 @@ class ChangeBranch:
     more: int = 0
     changes: tuple[tuple[str, Any], ...] = ()
     max_tokens: int = 0
+    max_running: int = 0
 
 
 # An entry of AddBranches: its seed (None: the next one), `append`, and changed fields of BranchSpec and SamplingParams.

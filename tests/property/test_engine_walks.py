@@ -535,13 +535,11 @@ class EngineWalk(RuleBasedStateMachine):
         alone = Driver(model)
         asked = alone.submit(spread.prompt, spread.n, spread.seed, spread.max_tokens, **spread.options)
         alone.run()
-        assert outcome.texts == alone.result(asked).texts
-        assert outcome.tokens == alone.result(asked).tokens
-        ends = [
-            {index: replace(end, request_id="") for index, end in each.ends.items()}
-            for each in (outcome, alone.result(asked))
-        ]
-        assert ends[0] == ends[1]
+        expected = alone.result(asked)
+        for index in range(spread.n):
+            assert outcome.texts[index] == expected.texts[index]
+            assert outcome.tokens[index] == expected.tokens[index]
+            assert outcome.ends[index] == replace(expected.ends[index], request_id=request_id)
 
     def check_leaves(self, request_id: str, prompt: str, asked: Explore) -> None:
         """A walk that ran to its end has the leaves of one that ran alone, with all the room."""

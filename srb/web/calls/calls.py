@@ -189,7 +189,7 @@ class Calls:
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
         """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.
 
-        Raise NotFound, or the errors of `open`.
+        It counts as an open request, as the one that made the request did. Raise NotFound, or the errors of `open`.
         """
         call = self._admit([], environ)
         try:
@@ -214,7 +214,7 @@ class Calls:
         """Register a call, count it and watch its client; nothing is sent yet."""
         if self._closed:
             raise ShuttingDown("The server is shutting down")
-        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit and commands else None
+        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
         call = Call(self, commands, environ, counted)
         self._open.add(call)
         try:

@@ -187,14 +187,14 @@ class Branches:
         """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded."""
         is_settled = branch.first_word is None
         if branch.first_word is not None:  # it counts as it stands
-            ending = branch.first_word.finish(branch.text, Ending(reason, stop))
+            ending = branch.first_word.finish(branch, Ending(reason, stop, truncated))
             reason, stop = ending.reason, ending.stop
             self.show(branch, events)
         self.counters.tokens_predicted_total += branch.text.num_held
         if branch.rewinding is not None and reason is FinishReason.LIMIT:  # it may go on later, with all of this shown
             branch.rewinding.release(branch.length, 0)
         if not stop:
-            emission = branch.text.finish()
+            emission = branch.finish_text(reason, truncated)
             self._emit(branch, emission, events)
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop

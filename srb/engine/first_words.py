@@ -76,10 +76,10 @@ class FirstWord:
         self.held.append(emission)
         self._push(emission.text)
 
-    def finish(self, text: BranchText, ending: Ending) -> Ending:
-        """End the word with the text; return how the branch ends, as the rest of its text may have another end."""
+    def finish(self, branch: Branch, ending: Ending) -> Ending:
+        """End the word with its branch's text; return how the branch ends, as the rest of its text may have another end."""
         if not ending.stop:
-            emission = text.finish()
+            emission = branch.finish_text(ending.reason, ending.truncated)
             self.take(emission)
             if emission.stop:
                 ending = Ending(FinishReason.WORD, emission.stop, ending.truncated)

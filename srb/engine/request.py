@@ -13,7 +13,7 @@ from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import MAX_REWINDS, Rewinding, Shift
 from srb.engine.spreading import Spreading
-from srb.engine.text import BranchText
+from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
@@ -130,6 +130,14 @@ class Branch:
         branch.path = Path(fork.logprob, num_shared=fork.at)
         self.request.branches.append(branch)
         return branch
+
+    def finish_text(self, reason: FinishReason, truncated: bool) -> Emission:
+        """End the text for `reason`; return what is still to be shown.
+
+        A character that a limit cuts is held back in a request that lingers, so that it can be completed.
+        """
+        is_limit = reason is FinishReason.LIMIT and not truncated
+        return self.text.finish(may_go_on=is_limit and self.request.linger > 0 and not self.text.is_cut)
 
     def follow(self, text: str) -> None:
         """Take a text that readers have seen before the first token: a fork's beginning."""

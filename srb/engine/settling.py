@@ -24,7 +24,7 @@ class Settling:
     def end(self, branch: Branch, ending: Ending, events: list[Event]) -> None:
         """End a branch by itself: its first word counts as it stands, and may have to be drawn again."""
         assert branch.first_word is not None
-        branch.first_word.finish(branch.text, ending)
+        branch.first_word.finish(branch, ending)
         self.settle(branch, events)
 
     def settle(self, branch: Branch, events: list[Event]) -> None:

@@ -86,8 +86,8 @@ class BranchText:
 
     Incomplete characters are held back, and so is a tail that may be the beginning of a stop string, or may lie behind
     the end of a sentence. Nothing is lost: `finish` emits the rest (a truncated character becomes U+FFFD, as does an
-    invalid byte). Tokens in which a banned string may begin are held back whole; when one is complete, `push` takes them
-    back.
+    invalid byte, unless the text may go on). Tokens in which a banned string may begin are held back whole; when one is
+    complete, `push` takes them back.
     """
 
     def __init__(
@@ -195,9 +195,12 @@ class BranchText:
         self._fresh = vars(finder).copy() if finder else {}
         self._is_plain = not (self._stops or self._n_indent or finder)
 
-    def finish(self) -> Emission:
-        """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again."""
-        broken = self._decoder.decode(b"", final=True)
+    def finish(self, may_go_on: bool = False) -> Emission:
+        """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again.
+
+        With `may_go_on` an incomplete character and its tokens are still held back, for the tokens that may complete it.
+        """
+        broken = "" if may_go_on else self._decoder.decode(b"", final=True)
         if broken and self._banned:
             state, end, _ = self._banned.read(self._state, broken)
             broken, self._state = ("", self._state) if end else (broken, state)  # it would complete a banned string
@@ -213,6 +216,8 @@ class BranchText:
         if stop:
             return self._cut(at, stop)
         emission = self._release(len(self._tail))
+        if may_go_on:
+            return emission
         emission.tokens += [pending.token for pending in self._pending]
         emission.probs += [pending.prob for pending in self._pending if pending.prob]
         self._pending.clear()

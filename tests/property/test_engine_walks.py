@@ -65,6 +65,7 @@ class Submitted:
     shift: ContextShift | None = None
     banned: tuple[str, ...] = ()
     append: tuple[str | int, ...] = ()
+    linger: float = 0.0
     branches: list[Expected] = field(default_factory=list)
 
     def expect(self, model: FakeModel) -> Submitted:
@@ -171,7 +172,9 @@ class EngineWalk(RuleBasedStateMachine):
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options["banned_strings"] = banned
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
-        self.note(request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned))
+        self.note(
+            request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
+        )
         if prompt_logprobs:
             self.scored.append(request_id)
 
@@ -575,7 +578,7 @@ class EngineWalk(RuleBasedStateMachine):
         prompt = submitted.prompt
         head = self.driver.model.tokenize(prompt, True, True) if isinstance(prompt, str) else prompt
         options: dict[str, Any] = {"lora": submitted.lora, "shift": submitted.shift, "n_ctx_seq": self.n_ctx_seq}
-        options["banned_strings"] = submitted.banned
+        options |= {"banned_strings": submitted.banned, "linger": submitted.linger}
 
         def cold(stop: tuple[str, ...]) -> Outcome:
             return solo((*head, *branch.given), branch.seed, branch.max_tokens, stop=stop, **options)
@@ -588,7 +591,7 @@ class EngineWalk(RuleBasedStateMachine):
         whole = branch.beginning + expected.texts[0]
         if end.truncated and self.may_fail:
             assert whole.startswith(outcome.texts[index].rstrip("\ufffd"))
-        elif all(self.is_whole(tokens[:length]) for length in resumed_at):
+        elif submitted.linger or all(self.is_whole(tokens[:length]) for length in resumed_at):
             assert outcome.texts[index] == whole
             ends = [(each.reason, each.length, each.rewinds, each.code) for each in (end, expected.ends[0])]
             assert ends[0] == ends[1]

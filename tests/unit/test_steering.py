@@ -148,10 +148,22 @@ def test_a_token_that_ends_inside_a_character_is_refused_and_the_character_is_no
 
 
 def test_the_replacement_of_a_cut_character_is_forked_as_it_was_shown() -> None:
+    driver = Driver(Scripted(b"a\xc3\xa9 and more than that"))
+    command = Generate("x", ("a",), (BranchSpec(1, 2), BranchSpec(2, 12)), can_grow=True)
+    driver.take(driver.engine.submit(driver.engine.prepare(command)))
+    while 0 not in driver.result("x").ends:
+        driver.step()
+    assert driver.result("x").texts[0] == "a\ufffd"
+    [index] = driver.add("x", plain(max_tokens=0), origin=0)
+    assert driver.result("x").texts[index] == "a\ufffd"
+    finish(driver)
+
+
+def test_a_fork_of_a_branch_that_a_limit_cut_begins_before_the_incomplete_character() -> None:
     driver, request_id = running(model=Scripted(b"a\xc3\xa9"), max_tokens=2, steps=9, linger=9)
-    assert driver.result(request_id).texts[0] == "a\ufffd"
     [index] = driver.add(request_id, plain(max_tokens=0), origin=0)
-    assert driver.result(request_id).texts[index] == "a\ufffd"
+    assert driver.result(request_id).texts[index] == "a"
+    assert len(driver.request(request_id).branches[index].tokens) == 1
     finish(driver)
 
 
@@ -168,6 +180,31 @@ def test_a_place_beyond_the_text_is_refused_with_its_length(where: dict[str, int
     with pytest.raises(NotFound, match="no branch 1; it has 1"):
         driver.add(request_id, origin=1)
     finish(driver)
+
+
+@pytest.mark.parametrize("at", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"banned_strings": ("z",)}, {"distinct_words": True}, {"stop": ("\u2604",)}])
+def test_a_character_that_a_limit_cut_is_completed_when_the_branch_goes_on(at: int, options: dict[str, Any]) -> None:
+    model = Scripted("a☃b c".encode())
+    driver, request_id = running(model=model, max_tokens=at, linger=500, **options)
+    outcome = driver.result(request_id)
+    assert (outcome.texts[0], len(outcome.tokens[0]), outcome.ends[0].length) == ("a", 1, at)
+    assert driver.attach(request_id)["branches"][0]["text"] == "a"
+    driver.change(request_id, 0, 6 - at)
+    driver.run()
+    assert (outcome.texts[0], outcome.tokens[0]) == ("a☃b ", model.script[:6])
+    finish(driver)
+
+
+def test_a_character_that_is_never_completed_is_left_out_of_a_request_that_lingers() -> None:
+    driver, request_id = running(model=Scripted("a☃".encode()[:3] + b"b"), max_tokens=3, linger=500)
+    driver.change(request_id, 0, 1)
+    driver.run()
+    assert driver.result(request_id).texts[0] == "a\ufffdb"
+    driver, request_id = running(model=Scripted("a☃".encode()), max_tokens=3, linger=500)
+    finish(driver)
+    assert driver.result(request_id).texts[0] == "a"
+    assert driver.result(request_id).terminal[0].completion_tokens == 3
 
 
 def test_a_token_that_a_stop_string_cut_is_forked_as_far_as_it_was_shown() -> None:

@@ -366,6 +366,8 @@ class FakeSampler:
         """Return the logits with -inf for tokens that may not come. Raise GrammarDeadEnd if none may."""
         if not self._is_open:
             raise AssertionError("the sampler is closed")
+        if self._states is not None:
+            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
         if self._params.grammar and self._in_grammar:
             raise GrammarDeadEnd("the grammar allows no token here")
         scores = logits.astype(np.float64)
@@ -376,8 +378,6 @@ class FakeSampler:
             scores[EOS] = -np.inf
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
-        if self._states is not None:
-            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
         return scores
 
     def _draw(self, scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], int]:
@@ -413,6 +413,9 @@ class FakeSampler:
 
     def remember(self) -> None:
         self._states = []
+
+    def stop_remembering(self) -> None:
+        self._states = None
 
     def forget(self, count: int) -> None:
         assert self._states is not None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ class FakeModel:
         self.bos_id = BOS
         self.max_piece_bytes = max(len(self.piece(token, special=True)) for token in range(self.n_vocab))
         self.failures: deque[DecodeStatus] = deque()
+        self.before_decode: Callable[[], None] | None = None  # called by each decode, so that it may take its time
         self.n_decodes = 0
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
@@ -190,6 +191,8 @@ class FakeModel:
             return DecodeStatus.NO_ROOM
         if NO_ROOM in batch.tokens:
             self.failures += [DecodeStatus.NO_ROOM] * 2
+        if self.before_decode is not None:
+            self.before_decode()
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
         lora = repr(batch.lora).encode() if any(batch.lora) else b""

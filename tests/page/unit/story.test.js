@@ -91,17 +91,6 @@ test("an edit in the middle of a branch leaves the branch free to grow", () => {
   );
 });
 
-test("several changes at once are made at the offsets of the text before them", () => {
-  const story = Story.create();
-  const head = story.edit(EMPTY, 0, 0, "one two three");
-  const after = story.editAll(head, [
-    { from: 0, to: 3, insert: "1" },
-    { from: 4, to: 7, insert: "zwei" },
-    { from: 13, to: 13, insert: "!" },
-  ]);
-  assert.equal(story.text(after.node, after.at), "1 zwei three!");
-});
-
 test("children come in the order of their making and of their slots", () => {
   const story = new Story("s", () => 5);
   const head = story.edit(EMPTY, 0, 0, "Once");

@@ -215,13 +215,13 @@ class _RequestSettings(BaseModel):
     max_client_requests: int = Field(
         0,
         ge=0,
-        description="completions, embeddings and rerankings that one client may have open at once; a client is an API "
-        "key, or an address if there are no keys; 0: no limit",
+        description="completions, embeddings, rerankings and readers of running requests that one client may have open "
+        "at once; a client is an API key, or an address if there are no keys; 0: no limit",
     )
     rate_limit: int = Field(
         0,
         ge=0,
-        description="POST requests per minute that one client (an API key, or an address) may send; 0: no limit",
+        description="POST and PATCH requests per minute that one client (an API key, or an address) may send; 0: no limit",
     )
     max_unread_bytes: int = Field(
         4 * 1024 * 1024,

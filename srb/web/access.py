@@ -67,7 +67,7 @@ class Access:
             asked = environ["HTTP_HOST"]
             return _refuse(Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), environ, start)
         client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
-        if self._rate_limit and method == "POST":
+        if self._rate_limit and method in ("POST", "PATCH"):
             try:
                 self._rate_limit.take(client)
             except RateLimited as error:

@@ -149,13 +149,9 @@ export class Rounds {
     const { desk } = this;
     const run = desk.story.runs.get(live.round.id);
     if (!run || live.isConnected) return;
-    try {
-      if (Date.now() - run.made < 24 * 3600 * 1000) await desk.api.get(`v1/srb/completions/${encodeURIComponent(run.request_id)}`);
-      else throw new Error("too old to run");
-    } catch {
-      this.settle(live); // it has ended, or its server has: what was saved is what there is
-      return;
-    }
+    const isThere = await this.isRunningThere(run.request_id);
+    if (isThere === false) this.settle(live); // it has ended: what was saved is what there is
+    if (!isThere) return;
     if (live !== this.shown || live.isConnected) return;
     const slots = live.round.slots.map((slot) => slot.number);
     for (const { index, number } of live.round.slots) if (index !== null) slots[index] = number;
@@ -163,6 +159,16 @@ export class Rounds {
     const stream = live.attach(run.request_id, { slots });
     this.saveWhileOpen();
     await stream;
+  }
+
+  /** Whether the server still has a request; null if it does not say. @param {string} id @returns {Promise<boolean | null>} */
+  async isRunningThere(id) {
+    try {
+      const { completions } = await this.desk.api.get("v1/srb/completions");
+      return completions.some((/** @type {{id: string}} */ each) => each.id === id);
+    } catch {
+      return null; // the server is away; its state is told in the banner
+    }
   }
 
   /** Close the nodes of a round that nobody writes any more. @param {Live} live */
@@ -384,7 +390,7 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    desk.prompt.learn(round.prompt, event.prompt_tokens);
+    if (round.prompt !== null) desk.prompt.learn(round.prompt, event.prompt_tokens);
     if (desk.story.runs.has(round.id)) return;
     const { node, at } = round.base;
     const { settings } = desk;

@@ -43,7 +43,7 @@ export class ServerWatch {
     this.asking ??= this.ask().finally(() => {
       this.asking = null;
       const wait = this.server.state === "ready" || this.server.state === "key" ? LATER : SOON;
-      this.timer = setTimeout(() => this.check(), wait);
+      this.timer = window.setTimeout(() => this.check(), wait);
     });
     return this.asking;
   }

@@ -127,8 +127,9 @@ class Formats extends LitElement {
     }
     this.say("");
     await this.updateComplete;
+    const box = /** @type {HTMLElement | null} */ (this.querySelector("fieldset input"));
     if (this.offer.choices.length === 1) await this.importChosen();
-    /** @type {HTMLElement | null} */ else (this.querySelector("fieldset input"))?.focus();
+    else box?.focus();
     return true;
   }
 

@@ -1,7 +1,18 @@
 """Settings of all tests."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # A test's time depends on what else the machine does, so it decides nothing.
 settings.register_profile("srb", deadline=None)
 settings.load_profile("srb")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the stories that tests save out of the folder of the person who runs the tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield

@@ -11,6 +11,7 @@ from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.ops import openapi_route as openapi
 from srb.web.ops import routes as ops
+from srb.web.stories import routes as stories
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes,
@@ -22,6 +23,7 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     tokens.routes,
     embeddings.routes,
     server.routes,
+    stories.routes,
     ops.routes,
     openapi.routes,
 )

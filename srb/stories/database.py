@@ -47,9 +47,13 @@ class _Identity:
 class Database:
     """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
 
-    def __init__(self, path: Path) -> None:
-        """Open nothing yet: the file is opened, and made if it is missing, at its first use."""
+    def __init__(self, path: Path, *, checks: bool = True) -> None:
+        """Open nothing yet: the file is opened, and made if it is missing, at its first use.
+
+        Without `checks` it is only read, also if it is damaged.
+        """
         self.path = path
+        self._checks = checks
         self._connection: Connection | None = None
         self._identity: _Identity | None = None
         self._writable = False
@@ -117,7 +121,7 @@ class Database:
         if self._connection is not None and identity == self._identity:
             return self._connection
         self.close()
-        if self._refused is not None:
+        if self._refused is not None and self._checks:
             if self._refused[0] == (identity, self._time()):
                 raise self._refused[1]
             self._refused = None
@@ -170,7 +174,8 @@ class Database:
             version = schema.version(connection)
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            found = [str(line) for (line,) in connection.execute("PRAGMA quick_check(1)")] if tables else ["ok"]
+            check = "PRAGMA quick_check(1)" if tables and self._checks else "SELECT 'ok'"
+            found = [str(line) for (line,) in connection.execute(check)]
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
@@ -204,7 +209,7 @@ class Database:
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
 
     def _may_write(self) -> bool:
-        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        return self._checks and os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _on_disk(self) -> _Identity | None:
         try:
@@ -224,8 +229,7 @@ class Database:
     def _damaged(self, problem: str) -> StoriesDamaged:
         return StoriesDamaged(
             f"{self.path} is damaged ({problem}); it is kept as it is, and nothing is read or saved. "
-            "Save what can be read with `srb stories export --all FOLDER`, move the file away, and import the folder; "
-            "or put a backup in its place"
+            "Move it away; then `srb stories import` reads what is whole in it, or in a backup, into a new file"
         )
 
     @contextmanager

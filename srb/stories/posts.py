@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from srb.errors import InvalidRequest, bad_field
-from srb.stories.limits import MAX_DEPTH, MAX_KEY, MAX_NODES, MAX_TEXT, MAX_VALUE
+from srb.stories.limits import MAX_DEPTH, MAX_KEY, MAX_NODES, MAX_NUMBER, MAX_TEXT, MAX_VALUE
 from srb.stories.merge import Entry
 from srb.stories.nodes import Node, canonical, units
 from srb.stories.shapes import NOT_MARK, NOT_META, FileShape, KnownMeta, PostShape
@@ -77,26 +77,23 @@ def read_file(data: bytes) -> StoryFile:
     shape = _validated(FileShape, given)
     values = {key: value for key, value in given.items() if key not in NOT_META}
     if bad := next((key for key in values if not 0 < len(key) <= MAX_KEY), None):
-        raise bad_field(bad, f"a key may have {MAX_KEY} characters")
+        raise bad_field(_shown(bad), f"a key may have {MAX_KEY} characters")
     _check_meta(values, "")
     _check_marks(shape.changes.marks)
     times = shape.changes
     meta = {key: Entry(_value(key, value), times.meta.get(key, shape.changed)) for key, value in values.items()}
-    marks = {
-        (node, key): Entry(
-            _value(f"marks.{node}.{key}", value), times.marks.get(node, {}).get(key, _time(node, entries))
-        )
-        for node, entries in shape.marks.items()
-        for key, value in entries.items()
-        if key != NOT_MARK
-    }
+    marks: dict[tuple[str, str], Entry] = {}
+    for node, entries in shape.marks.items():
+        for_all, own = _time(node, entries), times.marks.get(node, {})
+        for key in entries.keys() - {NOT_MARK}:
+            marks[node, key] = Entry(_value(f"marks.{node}.{key}", entries[key]), own.get(key, for_all))
     return StoryFile(shape.id, shape.changed, Part(meta, _nodes(given["nodes"]), _runs(given.get("runs", {})), marks))
 
 
 def _time(node: str, entries: Mapping[str, Any]) -> int:
     """Return the time of a node's marks in a file, where they have one together."""
     changed = entries.get(NOT_MARK, 0)
-    if type(changed) is not int or changed < 0:
+    if type(changed) is not int or not 0 <= changed <= MAX_NUMBER:
         raise bad_field(f"marks.{node}.{NOT_MARK}", "should be a time in milliseconds")
     return changed
 

@@ -42,9 +42,9 @@ class Imported:
 class Store:
     """All stories of one file. One thread at a time may use it."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Open nothing yet; `clock` returns Unix seconds."""
-        self._database = Database(path)
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, *, checks: bool = True) -> None:
+        """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible."""
+        self._database = Database(path, checks=checks)
         self._clock = clock
         self._purged = 0
 
@@ -77,7 +77,13 @@ class Store:
         with self._database.reading() as connection:
             stories = []
             for id_, seq, changed, nodes, deleted, title, words in connection.execute(_LIST, (binned,)):
-                found = {"id": id_, "title": raw(title or '""'), "changed": changed, "nodes": nodes, "seq": seq}
+                found = {
+                    "id": id_,
+                    "title": raw(title if title not in (None, "null") else '""'),
+                    "changed": changed,
+                    "nodes": nodes,
+                    "seq": seq,
+                }
                 if words is not None:
                     found["words"] = raw(words)
                 if deleted is not None:

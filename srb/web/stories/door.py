@@ -41,7 +41,7 @@ def check(environ: WSGIEnvironment, allowed_hosts: Set[str]) -> None:
     _check_origin(environ)
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD", "DELETE"):
         kind, _ = parse_options_header(environ.get("CONTENT_TYPE"))
-        if kind != "application/json":
+        if kind.lower() != "application/json":
             raise UnsupportedMedia("Stories are sent with the header Content-Type: application/json")
     environ[PASSED] = True
 

@@ -148,7 +148,7 @@ export class Keeper extends EventTarget {
    * @throws {Error} with a sentence
    */
   async load(id) {
-    await this.#saver?.kept;
+    await Promise.all([this.#saver?.kept, this.leftovers.kept(id)]);
     const [answer, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
     if (answer === null && kept === null) throw new Error("This story is not there any more.");
     const story = new Story(id);
@@ -371,6 +371,18 @@ export class Keeper extends EventTarget {
   async remove(id) {
     if (id === this.story?.id) await this.flush();
     await this.listing.setBinned(id, true);
+  }
+
+  /**
+   * Give a story that is not open a title.
+   * @param {string} id
+   * @param {string} title
+   */
+  async rename(id, title) {
+    const saver = this.#newSaver(id);
+    saver.add({ meta: { title: { value: title, changed: this.now() } } });
+    await this.leftovers.take(saver);
+    await saver.kept;
   }
 
   /**

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
@@ -217,4 +218,18 @@ test("a story without a place to go on from goes on from its newest text", () =>
   assert.deepEqual(story.head, second);
   story.setMeta("head", { node: second.node, at: 99 });
   assert.deepEqual(story.head, second);
+});
+
+test("the sample story is one, with rounds, versions, stars and a chapter", () => {
+  const story = Story.fromJSON(readFileSync(new URL("../../../srb/web/page/sample.json", import.meta.url), "utf8"));
+  assert.ok(story.nodes.size >= 20);
+  assert.ok(story.runs.size >= 5);
+  for (const { node, at, request } of story.runs.values()) {
+    assert.equal(story.children(node).filter((id) => story.nodes.get(id).keep === at).length >= request.n, true);
+  }
+  const text = story.text(story.head.node, story.head.at);
+  assert.match(text, /^The last ferry.*flat as slate.*“My sister has the other.”$/s);
+  const marks = [...story.nodes.keys()].map((id) => story.mark(id));
+  assert.ok(marks.some(({ star }) => star));
+  assert.ok(marks.some(({ name }) => name?.startsWith("Chapter one")));
 });

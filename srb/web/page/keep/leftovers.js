@@ -20,12 +20,22 @@ export class Leftovers {
   }
 
   /**
-   * Take over the saver of a story that is left.
+   * Take over the saver of a story that is left. Resolves when it has saved, or failed.
    * @param {Saver} saver
    */
-  take(saver) {
+  async take(saver) {
+    const before = this.#savers.get(saver.id);
+    if (before?.isBusy) before.handTo(saver);
     this.#savers.set(saver.id, saver);
-    saver.save();
+    await saver.save();
+  }
+
+  /**
+   * Resolves when the outbox has all of a story that was left.
+   * @param {string} id
+   */
+  kept(id) {
+    return this.#savers.get(id)?.kept;
   }
 
   /**

@@ -49,6 +49,7 @@ export class Saver {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #delay = 0;
+  #isStopped = false;
 
   /**
    * @param {string} id
@@ -122,8 +123,18 @@ export class Saver {
     this.server.post(this.id, wire, null, { keepalive: true }).catch(() => {}); // the outbox has it
   }
 
+  /**
+   * Let another saver of the same story send what is left.
+   * @param {Saver} other
+   */
+  handTo(other) {
+    absorb(other.#pending, this.#sending.reduce(unionOf, this.#pending));
+    this.stop();
+  }
+
   /** Send nothing more; the outbox keeps what is left. */
   stop() {
+    this.#isStopped = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#pending = emptyWire();
@@ -138,7 +149,7 @@ export class Saver {
   }
 
   async #sendAll() {
-    while (!isEmpty(this.#pending) && this.#timer === undefined) {
+    while (!isEmpty(this.#pending) && this.#timer === undefined && !this.#isStopped) {
       this.#sending = postsOf(this.#pending);
       this.#pending = emptyWire();
       this.#tell();
@@ -208,6 +219,7 @@ export class Saver {
 
   /** Save again later. */
   #wait() {
+    if (this.#isStopped) return;
     this.#delay = Math.min(LAST_RETRY, this.#delay === 0 ? FIRST_RETRY : this.#delay * 2);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.wake(), this.#delay);

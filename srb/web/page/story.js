@@ -1,7 +1,7 @@
 /**
  * A story in memory: a tree of splices, what is said about it, and the changes that are still to be saved.
  *
- * @import {BareNode, BareRun, Change, End, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
+ * @import {BareNode, BareRun, End, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
  */
 import { Changes } from "./story/changes.js";
 import { faultOfNode, faultOfRun, isId, isRecord, isStamped } from "./story/check.js";
@@ -20,8 +20,6 @@ export { newId } from "./story/text.js";
 export class Story {
   /** @type {Map<string, Run>} */
   runs = new Map();
-  /** The server's number of the last change that this copy has. */
-  seq = 0;
   #tree = new Tree();
   #texts = new Texts(this.#tree);
   #meta = new Stamps();
@@ -190,21 +188,6 @@ export class Story {
   }
 
   /**
-   * Make several changes at once, whose offsets all refer to the text before them and go upwards.
-   * @param {Place} head
-   * @param {Change[]} changes
-   * @returns {Place}
-   */
-  editAll(head, changes) {
-    let moved = 0;
-    for (const { from, to, insert } of changes) {
-      head = this.#pen.edit(head, from + moved, to + moved, insert);
-      moved += insert.length - (to - from);
-    }
-    return head;
-  }
-
-  /**
    * End the open node of a person; the next words make a new one.
    * @param {string} id
    */
@@ -294,6 +277,11 @@ export class Story {
     return changed;
   }
 
+  /** Whether every node that came in has its parent here. */
+  get isWhole() {
+    return this.#tree.waiting === 0;
+  }
+
   /** Whether anything is still to be saved. */
   get changed() {
     return this.#changes.any;
@@ -312,6 +300,17 @@ export class Story {
       runs: pick(changes.runs, (id) => bareRun(this.runs.get(id))),
       marks,
     };
+  }
+
+  /** @returns {Required<Wire>} all of the story */
+  wire() {
+    const marks = own();
+    for (const [id, stamps] of this.#marks) marks[id] = stamps.all();
+    const nodes = own();
+    for (const [id, node] of this.nodes) nodes[id] = bareNode(node);
+    const runs = own();
+    for (const [id, run] of this.runs) runs[id] = bareRun(run);
+    return { meta: this.#meta.all(), nodes, runs, marks };
   }
 
   /**

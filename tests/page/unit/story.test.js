@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
@@ -89,17 +90,6 @@ test("an edit in the middle of a branch leaves the branch free to grow", () => {
     story.pieces(edited.node).map(({ by }) => by),
     ["person", "person", "model"],
   );
-});
-
-test("several changes at once are made at the offsets of the text before them", () => {
-  const story = Story.create();
-  const head = story.edit(EMPTY, 0, 0, "one two three");
-  const after = story.editAll(head, [
-    { from: 0, to: 3, insert: "1" },
-    { from: 4, to: 7, insert: "zwei" },
-    { from: 13, to: 13, insert: "!" },
-  ]);
-  assert.equal(story.text(after.node, after.at), "1 zwei three!");
 });
 
 test("children come in the order of their making and of their slots", () => {
@@ -228,4 +218,18 @@ test("a story without a place to go on from goes on from its newest text", () =>
   assert.deepEqual(story.head, second);
   story.setMeta("head", { node: second.node, at: 99 });
   assert.deepEqual(story.head, second);
+});
+
+test("the sample story is one, with rounds, versions, stars and a chapter", () => {
+  const story = Story.fromJSON(readFileSync(new URL("../../../srb/web/page/sample.json", import.meta.url), "utf8"));
+  assert.ok(story.nodes.size >= 20);
+  assert.ok(story.runs.size >= 5);
+  for (const { node, at, request } of story.runs.values()) {
+    assert.equal(story.children(node).filter((id) => story.nodes.get(id).keep === at).length >= request.n, true);
+  }
+  const text = story.text(story.head.node, story.head.at);
+  assert.match(text, /^The last ferry.*flat as slate.*“My sister has the other.”$/s);
+  const marks = [...story.nodes.keys()].map((id) => story.mark(id));
+  assert.ok(marks.some(({ star }) => star));
+  assert.ok(marks.some(({ name }) => name?.startsWith("Chapter one")));
 });

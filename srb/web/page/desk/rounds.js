@@ -3,7 +3,7 @@
 import { Round } from "../round.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { rebuilt, RunIndex } from "./past_rounds.js";
+import { RunIndex, rebuilt } from "./past_rounds.js";
 import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -134,7 +134,8 @@ export class Rounds {
    */
   fromStory(place, orParent) {
     const { story } = this.desk;
-    const run = this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
+    const run =
+      this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
     if (!run) return null;
     const known = this.kept.get(keyOf(run));
     if (known) return known;
@@ -180,7 +181,8 @@ export class Rounds {
   /** The page is shown again: take up streams that the sleep has ended. */
   comeBack() {
     const { shown } = this;
-    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
+    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost"))
+      this.attach(shown);
   }
 
   // ---- What a person does with the cards
@@ -248,7 +250,9 @@ export class Rounds {
 
   /** @param {number} number @param {number | null} [at] @param {number} [count] */
   vary(number, at, count = VARIED) {
-    return this.withShown((live) => this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)));
+    return this.withShown((live) =>
+      this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)),
+    );
   }
 
   /** @param {number} [count] */
@@ -273,7 +277,8 @@ export class Rounds {
   /** @param {number | null} number @param {number} at */
   async alternatives(number, at) {
     const { desk, shown } = this;
-    if (number === null || !shown) return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
+    if (number === null || !shown)
+      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
     return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
   }
@@ -307,7 +312,10 @@ export class Rounds {
       live.round.rearrange(arrangement);
       this.round(live, null);
     };
-    this.desk.manuscript?.record(() => put(before), () => put(after));
+    this.desk.manuscript?.record(
+      () => put(before),
+      () => put(after),
+    );
     this.round(live, null);
   }
 
@@ -330,7 +338,8 @@ export class Rounds {
 
   /** Make the prompt of a round that was made again from the story. @param {Live} live */
   async makeReady({ round }) {
-    if (round.prompt === null) round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+    if (round.prompt === null)
+      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
@@ -396,7 +405,16 @@ export class Rounds {
     const { settings } = desk;
     const request = { n: round.n, keep: round.keep, max_tokens: settings.max_tokens, stop_at: settings.stop_at };
     const { model } = desk.server;
-    desk.story.addRun({ id: round.id, node, at, made: Date.now(), model, request_id: id, seeds: event.seeds ?? [], request });
+    desk.story.addRun({
+      id: round.id,
+      node,
+      at,
+      made: Date.now(),
+      model,
+      request_id: id,
+      seeds: event.seeds ?? [],
+      request,
+    });
     desk.changed();
   }
 

@@ -1,7 +1,7 @@
 /**
  * The srb-story form: a story as one JSON object, for export and import.
  *
- * @import {Place, Wire} from "./types.js"
+ * @import {Wire} from "./types.js"
  * @import {Story} from "../story.js"
  * @import {Tree} from "./tree.js"
  */

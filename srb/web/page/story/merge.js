@@ -75,30 +75,38 @@ export const laterStamped = (a, b) => ((a.changed - b.changed || compareCanonica
  * @returns {Required<Wire>}
  */
 export function unionOf(a, b) {
-  const marks = own(a.marks);
-  for (const [id, values] of Object.entries(b.marks ?? {})) marks[id] = union(marks[id], values, laterStamped);
-  return {
-    meta: union(a.meta, b.meta, laterStamped),
-    nodes: union(a.nodes, b.nodes, laterNode),
-    runs: union(a.runs, b.runs, laterRun),
-    marks,
-  };
+  const union = { meta: own(), nodes: own(), runs: own(), marks: own() };
+  absorb(union, a);
+  absorb(union, b);
+  return union;
+}
+
+/**
+ * Add a wire to another.
+ * @param {Required<Wire>} wire  which becomes the union
+ * @param {Wire} more
+ */
+export function absorb(wire, more) {
+  take(wire.meta, more.meta, laterStamped);
+  take(wire.nodes, more.nodes, laterNode);
+  take(wire.runs, more.runs, laterRun);
+  for (const [id, values] of Object.entries(more.marks ?? {})) {
+    wire.marks[id] ??= own();
+    take(wire.marks[id], values, laterStamped);
+  }
 }
 
 /**
  * @template T
- * @param {Record<string, T> | undefined} a
- * @param {Record<string, T> | undefined} b
+ * @param {Record<string, T>} record
+ * @param {Record<string, T> | undefined} more
  * @param {(a: T, b: T) => T} later
- * @returns {Record<string, T>}
  */
-function union(a, b, later) {
-  const both = own(a);
-  for (const [key, value] of Object.entries(b ?? {})) {
-    const before = both[key];
-    both[key] = before === undefined ? value : later(before, value);
+function take(record, more, later) {
+  for (const [key, value] of Object.entries(more ?? {})) {
+    const before = record[key];
+    record[key] = before === undefined ? value : later(before, value);
   }
-  return both;
 }
 
 /**
@@ -110,3 +118,6 @@ function union(a, b, later) {
 export function own(record) {
   return Object.assign(Object.create(null), record);
 }
+
+/** @returns {Required<Wire>} */
+export const emptyWire = () => unionOf({}, {});

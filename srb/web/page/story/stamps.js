@@ -19,6 +19,11 @@ export class Stamps {
     return this.#values.get(key);
   }
 
+  /** @returns {Record<string, Stamped>} also those that were taken away */
+  all() {
+    return Object.assign(own(), Object.fromEntries(this.#values));
+  }
+
   /** The time of the last change. */
   get changed() {
     let latest = 0;

@@ -45,7 +45,6 @@
  * @property {Record<string, Record<string, Stamped>>} [marks]
  *
  * @typedef {{from: number, to: number, node: string, by: Author}} Piece  the node that brought a stretch of a text
- * @typedef {{from: number, to: number, insert: string}} Change
  *
  * @typedef {object} Marks
  * @property {boolean} [star]

@@ -1,7 +1,7 @@
 /**
  * The wire form of a story's parts: nodes and runs under their ids, without them.
  *
- * @import {BareNode, BareRun, Node, Run} from "./types.js"
+ * @import {BareNode, BareRun, Node, Run, Wire} from "./types.js"
  */
 import { isRecord, isStamped } from "./check.js";
 import { own } from "./merge.js";
@@ -43,6 +43,22 @@ export function bareRun(run) {
 export function fullRun(id, run) {
   const empty = { node: "", at: 0, made: 0, model: "", request_id: run.id ?? "", seeds: [], request: {} };
   return { ...empty, ...run, id };
+}
+
+/**
+ * @param {{nodes: Map<string, Node>}} story
+ * @param {string[]} ids
+ * @returns {Wire} these nodes and their parents, as they are now
+ */
+export function withParents(story, ids) {
+  const nodes = own();
+  for (const id of ids) {
+    for (const each of [id, story.nodes.get(id)?.parent ?? id]) {
+      const node = story.nodes.get(each);
+      if (node !== undefined) nodes[each] = bareNode(node);
+    }
+  }
+  return { nodes };
 }
 
 /**

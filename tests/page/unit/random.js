@@ -33,7 +33,8 @@ export class Random {
   /** Some words, now and then with a character of two units. */
   words(most = 12) {
     let text = "";
-    for (let left = this.below(most + 1); left > 0; left -= 1) text += this.choice(["a", "b", "c", " ", "é", "\n", "🦊", "海"]);
+    for (let left = this.below(most + 1); left > 0; left -= 1)
+      text += this.choice(["a", "b", "c", " ", "é", "\n", "🦊", "海"]);
     return text;
   }
 }

@@ -3,6 +3,7 @@
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
 # make bench-tree                 measure the prefix tree alone
+# make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make model                      train the bundled model again, from nothing
 # make clean                      remove .venv and what tools left behind
@@ -31,7 +32,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-steering bench-page bench-tree model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -79,7 +80,7 @@ lint: dev lint-page
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-JAVASCRIPT := srb/web/page srb/web/static tests/page/unit tools/page
+JAVASCRIPT := bench/page srb/web/page srb/web/static tests/page/unit tools/page
 BIOME := build/page/node_modules/.bin/biome check --config-path=tools/page/lint.json
 
 lint-page: page
@@ -97,6 +98,9 @@ bench: dev  # PEER=http://… measures a llama-server beside it
 
 bench-steering: dev  # costs of the fields that steer branches
 	$(BIN)/python -m bench.steering
+
+bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
+	$(BIN)/python -m bench.page
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree

@@ -8,9 +8,9 @@ from urllib.parse import urljoin, urlsplit
 
 _LINKS = re.compile(r"""<(?:link|script)\b[^>]*?\b(?:href|src)=["']?([^"'\s>]+)""")
 _IMPORTS = re.compile(
-    r"""(?:^\s*(?:import|export)\b[^;'"]*?\bfrom\s*|^\s*import\s*|\bimport\(\s*|\bnew URL\(\s*)["'](\.[^"']+)["']""",
-    re.MULTILINE,
+    r"""(?:^\s*(?:import|export)\b[^;'"]*?\bfrom\s*|^\s*import\s*|\bimport\(\s*)["'](\.[^"']+)["']""", re.MULTILINE
 )
+_FILES = re.compile(r"""\bnew URL\(\s*["']([^"':]+)["'],\s*import\.meta\.url""")
 
 
 def module_graph(document: str, fetch: Callable[[str], bytes]) -> dict[str, bytes]:
@@ -25,5 +25,6 @@ def module_graph(document: str, fetch: Callable[[str], bytes]) -> dict[str, byte
         if url not in found:
             found[url] = fetch(url)
             if url.endswith(".js") and "/vendor/" not in urlsplit(url).path:
-                waiting += [urljoin(url, target) for target in _IMPORTS.findall(found[url].decode())]
+                source = found[url].decode()
+                waiting += [urljoin(url, target) for target in _IMPORTS.findall(source) + _FILES.findall(source)]
     return found

@@ -30,6 +30,7 @@ def graph(main: str) -> set[str]:
         'export * from "./a.js";',
         'async function later() {\n  const { a } = await import("./a.js");\n}',
         'const worker = new URL("./a.js", import.meta.url);',
+        'style.href = new URL("a.js", import.meta.url).href;',
     ],
 )
 def test_each_form_of_an_import_is_followed(main: str) -> None:

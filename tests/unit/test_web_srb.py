@@ -61,7 +61,7 @@ def test_start_reports_the_seed_of_every_branch_and_done_the_usage() -> None:
     assert done["timings"]["prompt_n"] == 3
 
 
-@pytest.mark.parametrize("given", [{"distinct_first": True}, {"sibling_penalty": 2.5}])
+@pytest.mark.parametrize("given", [{"distinct_first": True}, {"distinct_words": True}, {"sibling_penalty": 2.5}])
 def test_an_answer_says_that_seeds_reproduce_the_request_if_its_branches_depend_on_each_other(
     given: dict[str, Any],
 ) -> None:
@@ -70,7 +70,7 @@ def test_an_answer_says_that_seeds_reproduce_the_request_if_its_branches_depend_
     whole = post(http, "/v1/srb/completions", prompt="x", n=2, stream=False, **given).json
     assert start["seeds_reproduce"] == whole["seeds_reproduce"] == "request"
     assert all(getattr(command, name) == value for command in engine.sent for name, value in given.items())
-    for off in ({"distinct_first": False}, {"sibling_penalty": 0}, {}):
+    for off in ({"distinct_first": False, "distinct_words": False}, {"sibling_penalty": 0}, {}):
         assert "seeds_reproduce" not in events(post(http, "/v1/srb/completions", prompt="x", n=2, **off).text)[0]
 
 

@@ -65,13 +65,16 @@ def without_nulls(body: dict[str, Any]) -> dict[str, Any]:
 def read_json(request: Request) -> Any:
     """Return the request's JSON value; raise the errors of read_object."""
     try:
-        return orjson.loads(_read(request))
+        return orjson.loads(read_bytes(request))
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}") from None
 
 
-def _read(request: Request) -> bytes:
-    """Read the body. Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length."""
+def read_bytes(request: Request) -> bytes:
+    """Return the body as it came; raise the errors of read_object that are not of its content.
+
+    Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length.
+    """
     seconds = current_app.config["READ_TIMEOUT"]
     try:
         with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):
@@ -103,8 +106,8 @@ class ExploreBody(BaseModel):
 
 # Fields that do not go with `explore`, which chooses tokens and branches by itself; a body may lack them.
 NOT_WITH_EXPLORE = (
-    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "sibling_penalty"),
-    *("banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
+    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "distinct_words"),
+    *("sibling_penalty", "banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
 )
 
 
@@ -120,6 +123,7 @@ class CompletionBody(SamplingBody):
     explore: ExploreBody | None = None
     linger: Annotated[Real, between(0, INT32_MAX)] | None = None
     distinct_first: bool = False
+    distinct_words: bool = False
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
@@ -185,6 +189,7 @@ class CompletionBody(SamplingBody):
                 linger=self._linger(settings),
                 base=base if self.branches is not None else None,
                 distinct_first=self.distinct_first,
+                distinct_words=self.distinct_words,
                 sibling_penalty=self.sibling_penalty,
                 shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
                 explore=explore,

@@ -41,14 +41,14 @@ function actionOf(event, desk, page) {
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":
-      return control || event.altKey || isField(event) ? null : () => escape(desk, page);
+      return control || event.altKey || isField(event) ? null : () => stopOrLeave(desk, page);
     default:
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
   }
 }
 
 /** Stop what runs; a second time, go to the manuscript. @param {Desk} desk @param {Document} page */
-function escape(desk, page) {
+function stopOrLeave(desk, page) {
   if (desk.isRunning) desk.stop();
   else paneOf(page, "srb-manuscript")?.focus();
 }
@@ -79,5 +79,7 @@ function isField(event) {
 /** @param {KeyboardEvent} event */
 function takesText(event) {
   const target = event.composedPath()[0];
-  return isField(event) || target instanceof HTMLSelectElement || (target instanceof HTMLElement && target.isContentEditable);
+  return (
+    isField(event) || target instanceof HTMLSelectElement || (target instanceof HTMLElement && target.isContentEditable)
+  );
 }

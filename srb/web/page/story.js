@@ -1,7 +1,7 @@
 /**
  * A story in memory: a tree of splices, what is said about it, and the changes that are still to be saved.
  *
- * @import {Change, End, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
+ * @import {BareNode, BareRun, End, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
  */
 import { Changes } from "./story/changes.js";
 import { faultOfNode, faultOfRun, isId, isRecord, isStamped } from "./story/check.js";
@@ -12,6 +12,7 @@ import { Stamps } from "./story/stamps.js";
 import { newId, whole } from "./story/text.js";
 import { Texts } from "./story/texts.js";
 import { Tree } from "./story/tree.js";
+import { bareNode, bareRun, entriesOf, fullNode, fullRun, getOrSet, pick, settingsApart } from "./story/wire.js";
 
 export { StoryError } from "./story/check.js";
 export { newId } from "./story/text.js";
@@ -19,15 +20,17 @@ export { newId } from "./story/text.js";
 export class Story {
   /** @type {Map<string, Run>} */
   runs = new Map();
-  /** The server's number of the last change that this copy has. */
-  seq = 0;
   #tree = new Tree();
   #texts = new Texts(this.#tree);
   #meta = new Stamps();
   /** @type {Map<string, Stamps>} */
   #marks = new Map();
   #changes = new Changes();
-  #pen = new Pen(this.#tree, (node) => this.#save(node), () => this.now());
+  #pen = new Pen(
+    this.#tree,
+    (node) => this.#save(node),
+    () => this.now(),
+  );
 
   /**
    * @param {string} id
@@ -78,7 +81,7 @@ export class Story {
   }
 
   set head(place) {
-    this.setMeta("head", { node: place.node, at: place.at });
+    this.setMeta("head", place.node === "" ? null : { node: place.node, at: place.at });
   }
 
   /** @returns {number} the time of the last change that this copy knows */
@@ -92,11 +95,6 @@ export class Story {
   /** @param {string} key */
   meta(key) {
     return this.#meta.get(key);
-  }
-
-  /** @returns {Record<string, unknown>} all that is set, by key */
-  metaValues() {
-    return this.#meta.values();
   }
 
   /**
@@ -118,11 +116,12 @@ export class Story {
   }
 
   /**
-   * @param {string} id
-   * @returns {{values: Record<string, unknown>, changed: number}} a node's marks and when they last changed; 0 without any
+   * @param {string | null} id  of a node, or null for the story's own values
+   * @returns {{values: Record<string, unknown>, times: Record<string, number>}} all that is set, and when
    */
-  marksOf(id) {
-    return { values: this.mark(id), changed: this.#marks.get(id)?.changed ?? 0 };
+  stampsOf(id) {
+    const stamps = id === null ? this.#meta : (this.#marks.get(id) ?? new Stamps());
+    return { values: stamps.values(), times: stamps.times() };
   }
 
   /**
@@ -189,21 +188,6 @@ export class Story {
   }
 
   /**
-   * Make several changes at once, whose offsets all refer to the text before them and go upwards.
-   * @param {Place} head
-   * @param {Change[]} changes
-   * @returns {Place}
-   */
-  editAll(head, changes) {
-    let moved = 0;
-    for (const { from, to, insert } of changes) {
-      head = this.#pen.edit(head, from + moved, to + moved, insert);
-      moved += insert.length - (to - from);
-    }
-    return head;
-  }
-
-  /**
    * End the open node of a person; the next words make a new one.
    * @param {string} id
    */
@@ -243,7 +227,8 @@ export class Story {
   grow(id, text) {
     const { node } = this.#tree.entry(id);
     const grown = whole(text);
-    if (!node.open || node.by !== "model" || !grown.startsWith(node.text)) throw new Error(`node ${id} cannot grow to another text`);
+    if (!node.open || node.by !== "model" || !grown.startsWith(node.text))
+      throw new Error(`node ${id} cannot grow to another text`);
     if (grown.length > node.text.length) this.#save({ ...node, text: grown });
   }
 
@@ -256,17 +241,6 @@ export class Story {
   end(id, end, logprob) {
     const { open, ...node } = this.#tree.entry(id).node;
     if (open && node.by === "model") this.#save({ ...node, end, ...(logprob === undefined ? {} : { logprob }) });
-  }
-
-  /**
-   * Open an ended branch again, which the model continues in place. Its text can only become longer.
-   * @param {string} id
-   */
-  reopen(id) {
-    const { node, children } = this.#tree.entry(id);
-    if (node.by !== "model" || children.some((child) => child.node.tail !== undefined)) throw new Error(`node ${id} cannot be continued`);
-    const { end: _end, ...rest } = node;
-    this.#save({ ...rest, open: true });
   }
 
   /** @param {Run} run */
@@ -284,20 +258,28 @@ export class Story {
   merge(wire) {
     /** @type {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} */
     const changed = { nodes: new Set(), marks: new Set(), meta: new Set() };
-    for (const [key, stamped] of entriesOf(wire.meta)) {
+    for (const [key, stamped] of entriesOf(wire.meta).flatMap(settingsApart)) {
       if (isStamped(stamped) && this.#meta.take(key, stamped)) changed.meta.add(key);
     }
-    for (const [id, run] of entriesOf(wire.runs)) if (faultOfRun(id, run) === "") this.#takeRun({ .../** @type {Run} */ (run), id });
+    for (const [id, run] of entriesOf(wire.runs)) {
+      if (faultOfRun(id, run) === "") this.#takeRun(fullRun(id, /** @type {BareRun} */ (run)));
+    }
     for (const [id, node] of entriesOf(wire.nodes)) {
       if (faultOfNode(id, node) !== "") continue;
-      for (const one of this.#take(/** @type {Node} */ ({ made: 0, .../** @type {object} */ (node), id }))) changed.nodes.add(one);
+      for (const one of this.#take(fullNode(id, /** @type {BareNode} */ (node)))) changed.nodes.add(one);
     }
     for (const [id, values] of entriesOf(wire.marks)) {
       if (!isId(id)) continue;
       const marks = getOrSet(this.#marks, id, () => new Stamps());
-      for (const [key, stamped] of entriesOf(values)) if (isStamped(stamped) && marks.take(key, stamped)) changed.marks.add(id);
+      for (const [key, stamped] of entriesOf(values))
+        if (isStamped(stamped) && marks.take(key, stamped)) changed.marks.add(id);
     }
     return changed;
+  }
+
+  /** Whether every node that came in has its parent here. */
+  get isWhole() {
+    return this.#tree.waiting === 0;
   }
 
   /** Whether anything is still to be saved. */
@@ -314,10 +296,21 @@ export class Story {
     for (const [id, keys] of changes.marks) marks[id] = pick(keys, (key) => this.#marks.get(id)?.stamped(key));
     return {
       meta: pick(changes.meta, (key) => this.#meta.stamped(key)),
-      nodes: pick(changes.nodes, (id) => bare(this.#tree.get(id))),
-      runs: pick(changes.runs, (id) => bare(this.runs.get(id))),
+      nodes: pick(changes.nodes, (id) => bareNode(this.#tree.get(id))),
+      runs: pick(changes.runs, (id) => bareRun(this.runs.get(id))),
       marks,
     };
+  }
+
+  /** @returns {Required<Wire>} all of the story */
+  wire() {
+    const marks = own();
+    for (const [id, stamps] of this.#marks) marks[id] = stamps.all();
+    const nodes = own();
+    for (const [id, node] of this.nodes) nodes[id] = bareNode(node);
+    const runs = own();
+    for (const [id, run] of this.runs) runs[id] = bareRun(run);
+    return { meta: this.#meta.all(), nodes, runs, marks };
   }
 
   /**
@@ -357,49 +350,4 @@ export class Story {
     const at = /** @type {number} */ (place.at);
     return at >= 0 && (place.node === "" ? at === 0 : this.#tree.has(place.node) && at <= this.length(place.node));
   }
-}
-
-/**
- * @template {{id: string}} T
- * @param {T | undefined} item
- * @returns {Omit<T, "id"> | undefined} without its id, which is its key
- */
-function bare(item) {
-  if (item === undefined) return undefined;
-  const { id: _id, ...rest } = item;
-  return rest;
-}
-
-/**
- * @template T
- * @param {Iterable<string>} keys
- * @param {(key: string) => T | undefined} valueOf
- * @returns {Record<string, T>} the values that are there
- */
-function pick(keys, valueOf) {
-  const picked = own();
-  for (const key of keys) {
-    const value = valueOf(key);
-    if (value !== undefined) picked[key] = value;
-  }
-  return /** @type {Record<string, T>} */ (picked);
-}
-
-/**
- * @param {unknown} record  of which nobody knows yet whether it is one
- * @returns {[string, unknown][]}
- */
-const entriesOf = (record) => (isRecord(record) ? Object.entries(record).filter(([key]) => key !== "__proto__") : []);
-
-/**
- * @template K, V
- * @param {Map<K, V>} map
- * @param {K} key
- * @param {() => V} make
- * @returns {V}
- */
-function getOrSet(map, key, make) {
-  let value = map.get(key);
-  if (value === undefined) map.set(key, (value = make()));
-  return value;
 }

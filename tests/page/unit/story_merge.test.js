@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Story } from "../../../srb/web/page/story.js";
 import { unionOf } from "../../../srb/web/page/story/merge.js";
+import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 
@@ -14,13 +14,22 @@ function stateOf(story) {
   const sorted = (record) => Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));
   const texts = Object.fromEntries([...story.nodes.keys()].map((id) => [id, story.text(id)]));
   const children = Object.fromEntries([...story.nodes.keys()].map((id) => [id, story.children(id)]));
-  return { nodes: sorted(nodes), runs: sorted(runs), marks: sorted(marks), meta: sorted(meta), texts: sorted(texts), children: sorted(children) };
+  return {
+    nodes: sorted(nodes),
+    runs: sorted(runs),
+    marks: sorted(marks),
+    meta: sorted(meta),
+    texts: sorted(texts),
+    children: sorted(children),
+  };
 }
 
 /** Let two tabs write in one story, each hearing of the other's changes now and then, and return all that was sent. */
 function twoTabs(seed, steps = 60) {
   const random = new Random(seed);
-  const tabs = [0, 1].map((number) => new Walk(random, { story: new Story("shared", () => number + random.below(1000)) }));
+  const tabs = [0, 1].map(
+    (number) => new Walk(random, { story: new Story("shared", () => number + random.below(1000)) }),
+  );
   const sent = [];
   const inboxes = [[], []];
   const send = (from) => {
@@ -143,20 +152,34 @@ test("closed is final: an older version that comes late does not open a node aga
   assert.equal(here.nodes.get(head.node).open, undefined);
 });
 
-test("an ended branch that was extended elsewhere grows here as well", () => {
+test("of a branch that two tabs followed, the longer text stays, and so does all that builds on it", () => {
   const there = new Story("s");
   const here = new Story("s");
   const branch = there.addModelNode({ parent: "", keep: 0 });
-  there.grow(branch, "Once");
-  there.end(branch, { reason: "limit" });
   here.merge(plain(there.takeChanges()));
-  there.reopen(branch);
-  there.grow(branch, "Once upon");
-  there.end(branch, { reason: "eos" });
-  const late = plain(there.takeChanges());
-  here.merge(late);
-  assert.equal(here.text(branch), "Once upon");
-  assert.deepEqual(here.nodes.get(branch).end, { reason: "eos" });
+  here.grow(branch, "Once upon");
+  here.end(branch, { reason: "lost" });
+  const mine = here.edit({ node: branch, at: 9 }, 0, 4, "Twice");
+  there.grow(branch, "Once upon a time");
+  there.end(branch, { reason: "cancelled" });
+  const child = there.edit({ node: branch, at: 16 }, 16, 16, "!");
+  const [fromThere, fromHere] = [plain(there.takeChanges()), plain(here.takeChanges())];
+  here.merge(fromThere);
+  there.merge(fromHere);
+  for (const story of [here, there]) {
+    assert.equal(story.text(branch), "Once upon a time");
+    assert.equal(story.text(child.node), "Once upon a time!");
+    assert.equal(story.text(mine.node), "Twice upon");
+    assert.deepEqual(story.nodes.get(branch).end, { reason: "cancelled" });
+  }
+});
+
+test("an object of all settings, as a server imports it, is read as one value each", () => {
+  const story = new Story("s");
+  story.merge({ meta: { "settings.n": { value: 4, changed: 9 }, settings: { value: { n: 8, seed: 1 }, changed: 5 } } });
+  assert.equal(story.meta("settings.n"), 4);
+  assert.equal(story.meta("settings.seed"), 1);
+  assert.equal(story.meta("settings"), undefined);
 });
 
 test("the last writer of a key wins, and a write here is later than all that is known here", () => {
@@ -171,7 +194,8 @@ test("the last writer of a key wins, and a write here is later than all that is 
 
 test("what is malformed in a wire is left out, and the rest is taken", () => {
   const story = new Story("s");
-  const wire = JSON.parse(`{"nodes": {"__proto__": {"text": "x", "by": "person", "made": 1}, "a": {"text": 7, "by": "person"},
+  const wire =
+    JSON.parse(`{"nodes": {"__proto__": {"text": "x", "by": "person", "made": 1}, "a": {"text": 7, "by": "person"},
     "b": {"text": "\\ud800", "by": "person"}, "good": {"text": "x", "by": "person", "made": 1}, "c": null},
     "marks": {"__proto__": {"star": {"value": true, "changed": 1}}, "good": {"__proto__": {"value": 1, "changed": 1}, "star": {"value": true, "changed": 1}, "name": 5}},
     "meta": {"title": "no stamp"}, "runs": {"r": 3}}`);
@@ -186,11 +210,16 @@ test("what is malformed in a wire is left out, and the rest is taken", () => {
 test("versions that contradict each other leave a tree in which every node stands on its parent", () => {
   const story = new Story("s");
   const by = "person";
-  story.merge({ nodes: { a: { text: "long text", by, made: 1, open: true, rev: 1 }, b: { parent: "a", keep: 9, text: "!", by, made: 2 } } });
+  story.merge({
+    nodes: {
+      a: { text: "long text", by, made: 1, open: true, changed: 1 },
+      b: { parent: "a", keep: 9, text: "!", by, made: 2 },
+    },
+  });
   assert.equal(story.text("b"), "long text!");
-  story.merge({ nodes: { a: { text: "long", by, made: 1, open: true, rev: 2 } } });
+  story.merge({ nodes: { a: { text: "long", by, made: 1, open: true, changed: 2 } } });
   assert.deepEqual([...story.nodes.keys()], ["a"]);
-  story.merge({ nodes: { a: { text: "long text again", by, made: 1 } } });
+  story.merge({ nodes: { a: { text: "long text again", by, made: 1, open: true, changed: 3 } } });
   assert.equal(story.text("b"), "long text!");
   story.merge({ nodes: { a: { parent: "b", keep: 0, text: "z".repeat(30), by, made: 1 } } });
   assert.equal(story.nodes.size, 0);

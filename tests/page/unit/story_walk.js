@@ -23,15 +23,13 @@ export class Walk {
   }
 
   step() {
-    const { random } = this;
-    if (random.chance(5, 10)) this.type();
-    else if (random.chance(1, 4)) this.editAnywhere();
-    else if (random.chance(1, 3)) this.branch();
-    else if (random.chance(1, 2)) this.grow();
-    else if (random.chance(1, 3)) this.goElsewhere();
-    else if (random.chance(1, 2)) this.story.close(this.head.node);
-    else this.mark();
+    const often = ["type", "type", "type", "type", "type", "type"];
+    this[this.random.choice([...often, "editAnywhere", "branch", "grow", "grow", "goElsewhere", "close", "mark"])]();
     this.check();
+  }
+
+  close() {
+    this.story.close(this.head.node);
   }
 
   edit(from, to, insert) {
@@ -59,7 +57,14 @@ export class Walk {
     const base = this.story.settle(this.head);
     const keep = this.text.trimEnd().length;
     this.story.addRun({
-      id: `run${this.story.runs.size}${this.story.id.slice(0, 4)}`, node: base.node, at: base.at, made: 1, model: "m", request_id: "r", seeds: [1], request: {},
+      id: `run${this.story.runs.size}${this.story.id.slice(0, 4)}`,
+      node: base.node,
+      at: base.at,
+      made: 1,
+      model: "m",
+      request_id: "r",
+      seeds: [1],
+      request: {},
     });
     const ids = [0, 1, 2].map((slot) => this.story.addModelNode({ parent: base.node, keep, slot, run: "run0" }));
     const branches = ids.map((id) => ({ id, text: this.text.slice(0, keep) }));
@@ -95,7 +100,8 @@ export class Walk {
 
   mark() {
     this.story.head = this.head;
-    if (this.head.node !== "") this.story.setMark(this.head.node, this.random.choice(["star", "name", "seen"]), this.random.words(3));
+    if (this.head.node !== "")
+      this.story.setMark(this.head.node, this.random.choice(["star", "name", "seen"]), this.random.words(3));
   }
 
   check() {

@@ -3,7 +3,7 @@
 import { Round } from "../round.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { rebuilt, RunIndex } from "./past_rounds.js";
+import { RunIndex, rebuilt } from "./past_rounds.js";
 import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -134,7 +134,8 @@ export class Rounds {
    */
   fromStory(place, orParent) {
     const { story } = this.desk;
-    const run = this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
+    const run =
+      this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
     if (!run) return null;
     const known = this.kept.get(keyOf(run));
     if (known) return known;
@@ -149,13 +150,9 @@ export class Rounds {
     const { desk } = this;
     const run = desk.story.runs.get(live.round.id);
     if (!run || live.isConnected) return;
-    try {
-      if (Date.now() - run.made < 24 * 3600 * 1000) await desk.api.get(`v1/srb/completions/${encodeURIComponent(run.request_id)}`);
-      else throw new Error("too old to run");
-    } catch {
-      this.settle(live); // it has ended, or its server has: what was saved is what there is
-      return;
-    }
+    const isThere = await this.isRunningThere(run.request_id);
+    if (isThere === false) this.settle(live); // it has ended: what was saved is what there is
+    if (!isThere) return;
     if (live !== this.shown || live.isConnected) return;
     const slots = live.round.slots.map((slot) => slot.number);
     for (const { index, number } of live.round.slots) if (index !== null) slots[index] = number;
@@ -163,6 +160,16 @@ export class Rounds {
     const stream = live.attach(run.request_id, { slots });
     this.saveWhileOpen();
     await stream;
+  }
+
+  /** Whether the server still has a request; null if it does not say. @param {string} id @returns {Promise<boolean | null>} */
+  async isRunningThere(id) {
+    try {
+      const { completions } = await this.desk.api.get("v1/srb/completions");
+      return completions.some((/** @type {{id: string}} */ each) => each.id === id);
+    } catch {
+      return null; // the server is away; its state is told in the banner
+    }
   }
 
   /** Close the nodes of a round that nobody writes any more. @param {Live} live */
@@ -174,7 +181,8 @@ export class Rounds {
   /** The page is shown again: take up streams that the sleep has ended. */
   comeBack() {
     const { shown } = this;
-    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
+    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost"))
+      this.attach(shown);
   }
 
   // ---- What a person does with the cards
@@ -242,7 +250,9 @@ export class Rounds {
 
   /** @param {number} number @param {number | null} [at] @param {number} [count] */
   vary(number, at, count = VARIED) {
-    return this.withShown((live) => this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)));
+    return this.withShown((live) =>
+      this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)),
+    );
   }
 
   /** @param {number} [count] */
@@ -267,7 +277,8 @@ export class Rounds {
   /** @param {number | null} number @param {number} at */
   async alternatives(number, at) {
     const { desk, shown } = this;
-    if (number === null || !shown) return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
+    if (number === null || !shown)
+      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
     return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
   }
@@ -301,7 +312,10 @@ export class Rounds {
       live.round.rearrange(arrangement);
       this.round(live, null);
     };
-    this.desk.manuscript?.record(() => put(before), () => put(after));
+    this.desk.manuscript?.record(
+      () => put(before),
+      () => put(after),
+    );
     this.round(live, null);
   }
 
@@ -324,7 +338,8 @@ export class Rounds {
 
   /** Make the prompt of a round that was made again from the story. @param {Live} live */
   async makeReady({ round }) {
-    if (round.prompt === null) round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+    if (round.prompt === null)
+      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
@@ -384,13 +399,22 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    desk.prompt.learn(round.prompt, event.prompt_tokens);
+    if (round.prompt !== null) desk.prompt.learn(round.prompt, event.prompt_tokens);
     if (desk.story.runs.has(round.id)) return;
     const { node, at } = round.base;
     const { settings } = desk;
     const request = { n: round.n, keep: round.keep, max_tokens: settings.max_tokens, stop_at: settings.stop_at };
     const { model } = desk.server;
-    desk.story.addRun({ id: round.id, node, at, made: Date.now(), model, request_id: id, seeds: event.seeds ?? [], request });
+    desk.story.addRun({
+      id: round.id,
+      node,
+      at,
+      made: Date.now(),
+      model,
+      request_id: id,
+      seeds: event.seeds ?? [],
+      request,
+    });
     desk.changed();
   }
 

@@ -21,7 +21,15 @@ const LATER = 15000;
 
 /** @type {Server} */
 const UNKNOWN = {
-  state: "loading", message: "", model: "", n_ctx: 0, chat_template: false, max_n: 64, max_linger: 0, sampling: {}, n: 8,
+  state: "loading",
+  message: "",
+  model: "",
+  n_ctx: 0,
+  chat_template: false,
+  max_n: 64,
+  max_linger: 0,
+  sampling: {},
+  n: 8,
   max_tokens: 128,
 };
 
@@ -43,7 +51,7 @@ export class ServerWatch {
     this.asking ??= this.ask().finally(() => {
       this.asking = null;
       const wait = this.server.state === "ready" || this.server.state === "key" ? LATER : SOON;
-      this.timer = setTimeout(() => this.check(), wait);
+      this.timer = window.setTimeout(() => this.check(), wait);
     });
     return this.asking;
   }

@@ -96,16 +96,21 @@ export class Manuscript extends HTMLElement {
    * @param {Place} head
    */
   load(text, pieces, head) {
-    this.#keepPlace();
-    this.#story = this.desk?.story.id ?? "";
+    const story = this.desk?.story.id ?? "";
+    if (this.#story !== story) {
+      this.#keepPlace();
+    }
+    this.#story = story;
     this.head = head;
-    const { caret, top } = readingPlace(this.#story) ?? { caret: text.length, top: null };
+    const { caret, top } = readingPlace(story) ?? { caret: text.length, top: null };
     const within = (/** @type {number} */ at) => Math.min(at, text.length);
     this.#view.setState(this.#stateOf(text, within(caret)));
     this.#view.dispatch({
       effects: [
         setMarks.of(marksOf(pieces, this.#isInserted)),
-        top === null ? EditorView.scrollIntoView(text.length) : EditorView.scrollIntoView(within(top), { y: "start" }),
+        top === null
+          ? EditorView.scrollIntoView(text.length)
+          : EditorView.scrollIntoView(within(top), { y: "start", yMargin: 0 }),
       ],
     });
   }
@@ -263,7 +268,7 @@ export class Manuscript extends HTMLElement {
   #keepPlace() {
     const { scrollDOM, documentTop } = this.#view;
     if (this.#story !== "" && scrollDOM.clientHeight > 0) {
-      const top = this.#view.lineBlockAtHeight(scrollDOM.getBoundingClientRect().top - documentTop).from;
+      const top = this.#view.lineBlockAtHeight(scrollDOM.getBoundingClientRect().top - documentTop + 1).from;
       keepReadingPlace(this.#story, { caret: this.caret(), top });
     }
   }

@@ -3,7 +3,14 @@
 // CodeMirror's history keeps effects beside changes. A change that moves the head brings back "the head was …" when it is
 // undone; an act brings back its opposite.
 
-import { Annotation, history, invertedEffects, isolateHistory, StateEffect } from "../vendor/codemirror.js";
+import {
+  Annotation,
+  EditorState,
+  history,
+  invertedEffects,
+  isolateHistory,
+  StateEffect,
+} from "../vendor/codemirror.js";
 
 /** @typedef {{node: string, at: number}} Place */
 /** @typedef {{forward: () => void, backward: () => void}} Act */
@@ -25,6 +32,11 @@ const recorded = /** @type {ReturnType<typeof Annotation.define<boolean>>} */ (A
 export function oneHistory(headNow) {
   return [
     history({ minDepth: 1000, joinToEvent: (transaction, isAdjacent) => isAdjacent && !endsParagraph(transaction) }),
+    EditorState.transactionExtender.of((transaction) =>
+      ["input.paste", "input.drop"].some((event) => transaction.isUserEvent(event))
+        ? { annotations: isolateHistory.of("full") }
+        : null,
+    ),
     invertedEffects.of((transaction) => {
       const effects = [];
       if (transaction.docChanged || headAfter(transaction) !== null) {

@@ -9,6 +9,7 @@ import {
   historyKeymap,
   keymap,
   placeholder,
+  redo,
   search,
   searchKeymap,
 } from "../vendor/codemirror.js";
@@ -48,13 +49,23 @@ export function proseEditor(onFiles) {
     EditorView.perLineTextDirection.of(true),
     EditorView.contentAttributes.of(CONTENT),
     EditorView.clipboardInputFilter.of(plain),
-    EditorView.domEventHandlers({ drop: (event) => dropFiles(event, onFiles) }),
+    EditorView.domEventHandlers({ drop: (event) => dropFiles(event, onFiles), keydown: redoWithCapsLock }),
     highlightSpecialChars({ addSpecialChars: DIRECTIONS }),
     dropCursor(),
     placeholder(HINT),
     search({ top: true }),
     keymap.of([...proseKeymap, ...historyKeymap, ...SEARCH_KEYS]),
   ];
+}
+
+/**
+ * Shift with caps lock gives a small letter: CodeMirror would take Ctrl+Shift+Z for Ctrl+Z.
+ *
+ * @param {KeyboardEvent} event
+ * @param {EditorView} view
+ */
+function redoWithCapsLock(event, view) {
+  return event.key === "z" && event.shiftKey && (event.ctrlKey || event.metaKey) && !event.altKey && redo(view);
 }
 
 /**

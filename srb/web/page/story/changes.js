@@ -28,6 +28,7 @@ export class Changes {
     for (const key of Object.keys(wire.meta ?? {})) this.meta.add(key);
     for (const id of Object.keys(wire.nodes ?? {})) this.nodes.add(id);
     for (const id of Object.keys(wire.runs ?? {})) this.runs.add(id);
-    for (const [id, values] of Object.entries(wire.marks ?? {})) for (const key of Object.keys(values)) this.mark(id, key);
+    for (const [id, values] of Object.entries(wire.marks ?? {}))
+      for (const key of Object.keys(values)) this.mark(id, key);
   }
 }

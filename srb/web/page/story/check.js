@@ -1,16 +1,17 @@
 /**
  * The checks of what comes from outside: files, the server, other tabs. Everything is checked before anything is taken.
  *
- * @import {BareNode, BareRun, Stamped, Wire} from "./types.js"
+ * @import {Stamped} from "./types.js"
  */
-import { own } from "./merge.js";
 import { isWhole } from "./text.js";
 
-export const MOST_BYTES = 64 * 1024 * 1024;
-const MOST_DEPTH = 64;
-const ID = /^[\w.~:-]{1,64}$/;
+const MOST_BYTES = 64 * 1024 * 1024;
+const MOST_DEPTH = 32;
+export const MOST_NODES = 100_000;
+const LONGEST_NODE = 1024 * 1024;
+export const LONGEST_TITLE = 1000;
+const ID = /^[\w-]{1,64}$/;
 const AUTHORS = ["person", "model", "import"];
-const NOT_META = new Set(["format", "version", "id", "nodes", "runs", "marks", "changed", "settings"]);
 
 /** A story that cannot be taken. The message is a sentence for the person who tried. */
 export class StoryError extends Error {
@@ -21,13 +22,13 @@ export class StoryError extends Error {
 export const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 /** @param {unknown} value @returns {value is number} */
-const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
+export const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
 
 /** @param {unknown} value @returns {value is string} */
 export const isId = (value) => typeof value === "string" && ID.test(value) && value !== "__proto__";
 
 /** @param {boolean} good @param {string} sentence @returns {asserts good} */
-function must(good, sentence) {
+export function must(good, sentence) {
   if (!good) throw new StoryError(sentence);
 }
 
@@ -63,19 +64,24 @@ export function checkValue(value) {
  * @returns {string} "" if nothing is
  */
 export function faultOfNode(id, node) {
-  if (!isId(id)) return `A node has the id “${String(id).slice(0, 80)}”; ids are 1 to 64 letters, digits, “-”, “_”, “.”, “~” or “:”.`;
+  if (!isId(id)) return `A node has the id “${String(id).slice(0, 80)}”; ids are 1 to 64 letters, digits, “-” and “_”.`;
   if (!isRecord(node)) return `Node ${id} is not an object.`;
-  const { parent, keep, tail, text, by, made, open, rev } = node;
+  const { parent, keep, tail, text, by, made, open, changed } = node;
   if (typeof text !== "string") return `Node ${id} has no text.`;
+  if (text.length > LONGEST_NODE) return `Node ${id} has ${text.length} characters; a node may have ${LONGEST_NODE}.`;
   if (!isWhole(text)) return `The text of node ${id} holds half of a character.`;
-  if (typeof by !== "string" || !AUTHORS.includes(by)) return `Node ${id} names no author: “by” is person, model or import.`;
+  if (typeof by !== "string" || !AUTHORS.includes(by))
+    return `Node ${id} names no author: “by” is person, model or import.`;
   if (made !== undefined && !isCount(made)) return `Node ${id} was made at no time: “made” is in milliseconds.`;
   if (open !== undefined && typeof open !== "boolean") return `In node ${id}, “open” is neither true nor false.`;
-  if (rev !== undefined && !isCount(rev)) return `In node ${id}, “rev” is not a count.`;
-  if (node.end !== undefined && (!isRecord(node.end) || typeof node.end.reason !== "string")) return `Node ${id} ended without a reason.`;
-  for (const key of ["index", "slot", "seed", "logprob"]) {
+  if (changed !== undefined && !isCount(changed))
+    return `Node ${id} was changed at no time: “changed” is in milliseconds.`;
+  if (node.end !== undefined && (!isRecord(node.end) || typeof node.end.reason !== "string"))
+    return `Node ${id} ended without a reason.`;
+  for (const key of ["slot", "seed", "logprob"]) {
     if (node[key] !== undefined && typeof node[key] !== "number") return `In node ${id}, “${key}” is not a number.`;
   }
+  if (node.index !== undefined && !isCount(node.index)) return `In node ${id}, “index” is not a count.`;
   if (node.run !== undefined && !isId(node.run)) return `Node ${id} names no run.`;
   if (parent === undefined) {
     if (keep !== undefined || tail !== undefined) return `Node ${id} has no parent, but keeps a part of one.`;
@@ -95,7 +101,8 @@ export function faultOfNode(id, node) {
 export function faultOfRun(id, run) {
   if (!isId(id)) return `A run has the id “${String(id).slice(0, 80)}”, which is none.`;
   if (!isRecord(run)) return `Run ${id} is not an object.`;
-  if (typeof run.node !== "string" || !isCount(run.at)) return `Run ${id} has no place.`;
+  if ((run.node !== undefined && run.node !== "" && !isId(run.node)) || (run.at !== undefined && !isCount(run.at)))
+    return `Run ${id} has no place.`;
   if (run.made !== undefined && !isCount(run.made)) return `Run ${id} was made at no time.`;
   if (run.seeds !== undefined && !Array.isArray(run.seeds)) return `The seeds of run ${id} are not a list.`;
   return "";
@@ -111,7 +118,7 @@ export const isStamped = (stamped) => isRecord(stamped) && "value" in stamped &&
  * @param {unknown} json  the text of a file, or the object that it stands for
  * @returns {Record<string, unknown>}
  */
-function parsed(json) {
+export function parseFile(json) {
   if (typeof json === "string") {
     const bytes = json.length * 3 <= MOST_BYTES ? 0 : new Blob([json]).size;
     must(bytes <= MOST_BYTES, "The file is larger than 64 MB.");
@@ -121,95 +128,13 @@ function parsed(json) {
       throw new StoryError(`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
     }
   }
-  must(isRecord(json) && json.format === "srb-story", "The file is not a story: it does not say “format”: “srb-story”.");
-  must(json.version === 1, `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`);
+  must(
+    isRecord(json) && json.format === "srb-story",
+    "The file is not a story: it does not say “format”: “srb-story”.",
+  );
+  must(
+    json.version === 1,
+    `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`,
+  );
   return json;
-}
-
-/**
- * Return the story of a file as a wire, or throw a StoryError that says what is wrong with it. Offsets inside a parent's text
- * are the tree's to check.
- * @param {unknown} json
- * @returns {{id: string, wire: Required<Wire>}}
- */
-export function readStory(json) {
-  const story = parsed(json);
-  checkValue(story);
-  const { id, nodes, runs = {}, marks = {}, settings = {}, changed = 0 } = story;
-  must(isId(id), "The story has no proper id.");
-  must(isRecord(nodes), "The story has no nodes.");
-  must(isRecord(runs) && isRecord(marks) && isRecord(settings), "“runs”, “marks” and “settings” are objects in a story.");
-  must(isCount(changed), "The story was changed at no time: “changed” is in milliseconds.");
-  for (const [key, node] of Object.entries(nodes)) must(faultOfNode(key, node) === "", faultOfNode(key, node));
-  for (const [key, run] of Object.entries(runs)) must(faultOfRun(key, run) === "", faultOfRun(key, run));
-  checkParents(/** @type {Record<string, BareNode>} */ (nodes));
-  return {
-    id,
-    wire: {
-      meta: readMeta(story, settings, changed),
-      nodes: /** @type {Record<string, BareNode>} */ (nodes),
-      runs: /** @type {Record<string, BareRun>} */ (runs),
-      marks: readMarks(marks, nodes),
-    },
-  };
-}
-
-/**
- * Refuse parents that are missing, and circles of parents. Each node is walked once.
- * @param {Record<string, BareNode>} nodes
- */
-function checkParents(nodes) {
-  const good = new Set();
-  for (const id of Object.keys(nodes)) {
-    const walk = new Set();
-    for (let at = /** @type {string | undefined} */ (id); at !== undefined && !good.has(at); ) {
-      must(!walk.has(at), `The parents of node ${at} go round in a circle.`);
-      walk.add(at);
-      const parent = /** @type {BareNode} */ (nodes[at]).parent;
-      must(parent === undefined || Object.hasOwn(nodes, parent), `Node ${at} stands on node ${parent}, which is not in the file.`);
-      at = parent;
-    }
-    for (const done of walk) good.add(done);
-  }
-}
-
-/**
- * @param {Record<string, unknown>} story
- * @param {Record<string, unknown>} settings
- * @param {number} changed
- * @returns {Record<string, Stamped>}
- */
-function readMeta(story, settings, changed) {
-  const { title, memory, note } = story;
-  must(title === undefined || typeof title === "string", "The title of the story is not a text.");
-  must(memory === undefined || typeof memory === "string", "The memory of the story is not a text.");
-  must(note === undefined || (isRecord(note) && typeof note.text === "string"), "The note of the story is not a text.");
-  /** @type {Record<string, Stamped>} */
-  const meta = own();
-  for (const [key, value] of Object.entries(story)) if (!NOT_META.has(key)) meta[key] = { value, changed };
-  for (const [key, value] of Object.entries(settings)) meta[`settings.${key}`] = { value, changed };
-  return meta;
-}
-
-/**
- * @param {Record<string, unknown>} marks
- * @param {Record<string, unknown>} nodes
- * @returns {Record<string, Record<string, Stamped>>}
- */
-function readMarks(marks, nodes) {
-  /** @type {Record<string, Record<string, Stamped>>} */
-  const read = own();
-  for (const [id, values] of Object.entries(marks)) {
-    must(Object.hasOwn(nodes, id), `A mark stands on node ${id.slice(0, 80)}, which is not in the file.`);
-    must(isRecord(values), `The marks of node ${id} are not an object.`);
-    const { changed = 0, ...rest } = values;
-    must(isCount(changed), `The marks of node ${id} were changed at no time.`);
-    read[id] = own();
-    for (const [key, value] of Object.entries(rest)) {
-      const text = key === "name" || key === "note";
-      must(!text || typeof value === "string", `The ${key} of node ${id} is not a text.`);
-      read[id][key] = { value, changed };
-    }
-  }
-  return read;
 }

@@ -1,13 +1,15 @@
 /**
  * The srb-story form: a story as one JSON object, for export and import.
  *
- * @import {Place, Wire} from "./types.js"
+ * @import {Wire} from "./types.js"
  * @import {Story} from "../story.js"
  * @import {Tree} from "./tree.js"
  */
-import { readStory, StoryError } from "./check.js";
+import { StoryError } from "./check.js";
 import { own } from "./merge.js";
+import { readStory } from "./read.js";
 import { hasPairs, isHigh, isLow } from "./text.js";
+import { bareNode, bareRun } from "./wire.js";
 
 /** Steps that the check for cut characters may take, so that no file keeps the page busy for long. */
 const MOST_STEPS = 50_000_000;
@@ -23,12 +25,13 @@ export function readFile(json, create) {
   const { story, tree } = create(id);
   story.merge(wire);
   for (const key of Object.keys(wire.nodes)) {
-    if (!tree.has(key)) throw new StoryError(`Node ${firstHidden(key, wire, tree)} keeps more of its parent than there is.`);
+    if (!tree.has(key))
+      throw new StoryError(`Node ${firstHidden(key, wire, tree)} keeps more of its parent than there is.`);
   }
   checkCuts(tree);
   for (const run of story.runs.values()) checkPlace(story, run, `Run ${run.id}`);
   const head = story.meta("head");
-  if (head !== undefined) checkPlace(story, head, "The story");
+  if (head !== undefined && head !== null) checkPlace(story, head, "The story");
   story.putBack(wire);
   return story;
 }
@@ -38,24 +41,38 @@ export function readFile(json, create) {
  * @returns {Record<string, unknown>}
  */
 export function writeFile(story) {
+  const { values, times } = story.stampsOf(null);
   const meta = own();
   const settings = own();
-  for (const [key, value] of Object.entries(story.metaValues())) {
+  for (const [key, value] of Object.entries(values)) {
     if (key.startsWith("settings.")) settings[key.slice("settings.".length)] = value;
     else meta[key] = value;
   }
+  const changes = { meta: times, marks: own() };
   const nodes = own();
   const marks = own();
-  for (const [key, { id: _id, ...node }] of story.nodes) {
-    nodes[key] = node;
-    const { changed, values } = story.marksOf(key);
-    if (changed > 0) marks[key] = Object.assign(values, { changed });
+  for (const [key, node] of story.nodes) {
+    nodes[key] = bareNode(node);
+    const stamps = story.stampsOf(key);
+    if (Object.keys(stamps.values).length === 0) continue;
+    marks[key] = { ...stamps.values, changed: Math.max(...Object.values(stamps.times)) };
+    changes.marks[key] = stamps.times;
   }
   const runs = own();
-  for (const [key, { id: _id, ...run }] of story.runs) runs[key] = run;
-  const head = story.head;
+  for (const [key, run] of story.runs) runs[key] = bareRun(run);
+  const { node, at } = story.head;
   return {
-    format: "srb-story", version: 1, id: story.id, title: "", ...meta, head, changed: story.edited, settings, nodes, runs, marks,
+    format: "srb-story",
+    version: 1,
+    id: story.id,
+    ...meta,
+    ...(node === "" ? {} : { head: { node, at } }),
+    changed: story.edited,
+    settings,
+    nodes,
+    runs,
+    marks,
+    changes,
   };
 }
 
@@ -66,7 +83,8 @@ export function writeFile(story) {
  * @returns {string} the node for which it waits
  */
 function firstHidden(id, wire, tree) {
-  for (let parent = wire.nodes[id]?.parent; parent !== undefined && !tree.has(parent); parent = wire.nodes[id]?.parent) id = parent;
+  for (let parent = wire.nodes[id]?.parent; parent !== undefined && !tree.has(parent); parent = wire.nodes[id]?.parent)
+    id = parent;
   return id;
 }
 
@@ -97,7 +115,8 @@ function checkCuts(tree) {
       const high = tree.locate(parent, at - 1);
       const low = tree.locate(parent, at);
       steps += high.steps + low.steps;
-      if (isHigh(high.unit) && isLow(low.unit)) throw new StoryError(`Node ${id} cuts a character of its parent into halves.`);
+      if (isHigh(high.unit) && isLow(low.unit))
+        throw new StoryError(`Node ${id} cuts a character of its parent into halves.`);
       if (steps > MOST_STEPS) throw new StoryError("The story's edits are nested too deeply to be checked.");
     }
   }

@@ -11,11 +11,13 @@
  * @returns {string}
  */
 export function canonical(value) {
-  return JSON.stringify(value, (_key, part) =>
-    part !== null && typeof part === "object" && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : part,
-  ) ?? "";
+  return (
+    JSON.stringify(value, (_key, part) =>
+      part !== null && typeof part === "object" && !Array.isArray(part)
+        ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+        : part,
+    ) ?? ""
+  );
 }
 
 /**
@@ -29,8 +31,8 @@ function compareCanonical(a, b) {
 }
 
 /**
- * Compare two versions of one node. A model's text only grows, and an ended branch may be extended: the longer text is
- * the later one. A person's open node is rewritten by one tab alone, which counts `rev`; closed is final.
+ * Compare two versions of one node. A model's text only grows: the longer text is the later one, also where two tabs followed
+ * a branch and one of them saw less of it. A person's open node is rewritten by one tab alone, until it is closed for good.
  * @param {BareNode} a
  * @param {BareNode} b
  * @returns {number} above 0 if `a` is the later version
@@ -38,8 +40,8 @@ function compareCanonical(a, b) {
 export function compareNodes(a, b) {
   if (a.by !== b.by) return a.by < b.by ? -1 : 1;
   const closed = Number(!a.open) - Number(!b.open);
-  const length = a.text.length - b.text.length || (a.text < b.text ? -1 : a.text > b.text ? 1 : 0);
-  const order = a.by === "model" ? length || closed : closed || (a.rev ?? 0) - (b.rev ?? 0) || length;
+  const length = a.text.length - b.text.length;
+  const order = a.by === "model" ? length || closed : closed || (a.changed ?? 0) - (b.changed ?? 0);
   return order || compareCanonical(a, b);
 }
 
@@ -52,12 +54,12 @@ export function compareNodes(a, b) {
 export const laterNode = (a, b) => (compareNodes(a, b) >= 0 ? a : b);
 
 /**
- * @template {BareRun} T
+ * @template {Partial<BareRun>} T
  * @param {T} a
  * @param {T} b
  * @returns {T} the version of a run that both copies settle on
  */
-export const laterRun = (a, b) => (compareCanonical(a, b) >= 0 ? a : b);
+export const laterRun = (a, b) => (((a.made ?? 0) - (b.made ?? 0) || compareCanonical(a, b)) >= 0 ? a : b);
 
 /**
  * @param {Stamped} a
@@ -73,30 +75,38 @@ export const laterStamped = (a, b) => ((a.changed - b.changed || compareCanonica
  * @returns {Required<Wire>}
  */
 export function unionOf(a, b) {
-  const marks = own(a.marks);
-  for (const [id, values] of Object.entries(b.marks ?? {})) marks[id] = union(marks[id], values, laterStamped);
-  return {
-    meta: union(a.meta, b.meta, laterStamped),
-    nodes: union(a.nodes, b.nodes, laterNode),
-    runs: union(a.runs, b.runs, laterRun),
-    marks,
-  };
+  const union = { meta: own(), nodes: own(), runs: own(), marks: own() };
+  absorb(union, a);
+  absorb(union, b);
+  return union;
+}
+
+/**
+ * Add a wire to another.
+ * @param {Required<Wire>} wire  which becomes the union
+ * @param {Wire} more
+ */
+export function absorb(wire, more) {
+  take(wire.meta, more.meta, laterStamped);
+  take(wire.nodes, more.nodes, laterNode);
+  take(wire.runs, more.runs, laterRun);
+  for (const [id, values] of Object.entries(more.marks ?? {})) {
+    wire.marks[id] ??= own();
+    take(wire.marks[id], values, laterStamped);
+  }
 }
 
 /**
  * @template T
- * @param {Record<string, T> | undefined} a
- * @param {Record<string, T> | undefined} b
+ * @param {Record<string, T>} record
+ * @param {Record<string, T> | undefined} more
  * @param {(a: T, b: T) => T} later
- * @returns {Record<string, T>}
  */
-function union(a, b, later) {
-  const both = own(a);
-  for (const [key, value] of Object.entries(b ?? {})) {
-    const before = both[key];
-    both[key] = before === undefined ? value : later(before, value);
+function take(record, more, later) {
+  for (const [key, value] of Object.entries(more ?? {})) {
+    const before = record[key];
+    record[key] = before === undefined ? value : later(before, value);
   }
-  return both;
 }
 
 /**
@@ -108,3 +118,6 @@ function union(a, b, later) {
 export function own(record) {
   return Object.assign(Object.create(null), record);
 }
+
+/** @returns {Required<Wire>} */
+export const emptyWire = () => unionOf({}, {});

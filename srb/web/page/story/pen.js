@@ -36,11 +36,13 @@ export class Pen {
    * @returns {Place}
    */
   edit(head, from, to, insert) {
-    if (from < 0 || from > to || to > head.at) throw new RangeError(`no stretch ${from} to ${to} in a text of ${head.at}`);
+    if (from < 0 || from > to || to > head.at)
+      throw new RangeError(`no stretch ${from} to ${to} in a text of ${head.at}`);
     insert = whole(insert);
     if (from === to && insert === "") return head;
     if (head.node !== "") {
-      if (this.#splits(head, from)) [from, insert] = [from - 1, String.fromCharCode(this.#unit(head, from - 1)) + insert];
+      if (this.#splits(head, from))
+        [from, insert] = [from - 1, String.fromCharCode(this.#unit(head, from - 1)) + insert];
       if (this.#splits(head, to)) [to, insert] = [to + 1, insert + String.fromCharCode(this.#unit(head, to))];
       insert = whole(insert);
     }
@@ -53,8 +55,7 @@ export class Pen {
    */
   close(id) {
     if (!this.#mine.delete(id)) return;
-    const { open: _open, rev: _rev, ...node } = this.tree.entry(id).node;
-    this.save(node);
+    this.save(closed(this.tree.entry(id).node));
   }
 
   /** @param {string} id  a node of which another copy of the story sent a later version */
@@ -71,8 +72,7 @@ export class Pen {
     this.close(place.node);
     const node = this.tree.nodes.get(place.node);
     if (node === undefined || !node.open || node.by === "model") return place;
-    const { open: _open, rev: _rev, ...copy } = node;
-    return { node: this.#add(copy), at: place.at };
+    return { node: this.#add(closed(node)), at: place.at };
   }
 
   /**
@@ -86,7 +86,7 @@ export class Pen {
   #extend(head, from, to, insert) {
     if (!this.#mine.has(head.node)) return null;
     const { node, length, children } = this.tree.entry(head.node);
-    const { keep = 0, text, tail, rev = 0 } = node;
+    const { keep = 0, text, tail, changed = 0 } = node;
     const end = keep + text.length;
     if (children.length > 0 || head.at !== length || from > end || to < keep) return null;
     const before = Math.min(keep, from);
@@ -97,7 +97,7 @@ export class Pen {
       ...(node.parent === undefined ? {} : { keep: before }),
       ...(tail === undefined ? {} : { tail: tail + Math.max(0, to - end) }),
       text: written,
-      rev: rev + 1,
+      changed: Math.max(this.now(), changed + 1),
     });
     return { node: node.id, at: head.at + insert.length - (to - from) };
   }
@@ -117,7 +117,10 @@ export class Pen {
     const after = to < head.at;
     if (after && this.#mayGrow(parent, head.at)) parent = this.#add({ parent, keep: head.at, text: "" });
     const open = insert.length <= LONGEST_OPEN;
-    let id = this.#add(parent === "" ? { text: first } : { parent, keep: from, text: first, ...(after ? { tail: to } : {}) }, open);
+    let id = this.#add(
+      parent === "" ? { text: first } : { parent, keep: from, text: first, ...(after ? { tail: to } : {}) },
+      open,
+    );
     let keep = from + first.length;
     for (const text of others) {
       id = this.#add({ parent: id, keep, text, ...(after ? { tail: keep } : {}) });
@@ -164,4 +167,13 @@ export class Pen {
   #unit(head, at) {
     return this.tree.locate(this.tree.entry(head.node), at).unit;
   }
+}
+
+/**
+ * @param {Node} node
+ * @returns {Node} the same text, which no one rewrites any more
+ */
+function closed(node) {
+  const { open: _open, changed: _changed, ...rest } = node;
+  return rest;
 }

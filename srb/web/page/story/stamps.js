@@ -19,8 +19,9 @@ export class Stamps {
     return this.#values.get(key);
   }
 
-  keys() {
-    return [...this.#values.keys()];
+  /** @returns {Record<string, Stamped>} also those that were taken away */
+  all() {
+    return Object.assign(own(), Object.fromEntries(this.#values));
   }
 
   /** The time of the last change. */
@@ -55,8 +56,24 @@ export class Stamps {
 
   /** @returns {Record<string, unknown>} the values that are set, by key */
   values() {
-    const values = own();
-    for (const [key, { value }] of this.#values) if (value !== null && value !== undefined) values[key] = value;
-    return values;
+    return this.#collect(({ value }) => value);
+  }
+
+  /** @returns {Record<string, number>} the times of these values */
+  times() {
+    return this.#collect(({ changed }) => changed);
+  }
+
+  /**
+   * @template T
+   * @param {(stamped: Stamped) => T} partOf
+   * @returns {Record<string, T>}
+   */
+  #collect(partOf) {
+    /** @type {Record<string, T>} */
+    const parts = own();
+    for (const [key, stamped] of this.#values)
+      if (stamped.value !== null && stamped.value !== undefined) parts[key] = partOf(stamped);
+    return parts;
   }
 }

@@ -13,7 +13,10 @@ export const isLow = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
 /** @param {string} text */
 export const hasPairs = (text) => /[\ud800-\udfff]/.test(text);
 
-/** @param {string} text */
+/**
+ * Whether a text has no half of a character. Browsers of before 2024 have no method for it.
+ * @param {string & {isWellFormed?: () => boolean}} text
+ */
 export const isWhole = (text) => text.isWellFormed?.() ?? !HALF.test(text);
 
 /**

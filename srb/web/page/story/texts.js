@@ -83,7 +83,8 @@ export class Texts {
    */
   #partsOf(id) {
     const { parent } = this.tree.entry(id);
-    const ofParent = parent === null ? [] : (this.#parts.get(parent.node.id) ?? partsOf(this.tree.path(parent.node.id)));
+    const ofParent =
+      parent === null ? [] : (this.#parts.get(parent.node.id) ?? partsOf(this.tree.path(parent.node.id)));
     const parts = this.#parts.get(id) ?? splicedParts(ofParent, this.tree.entry(id));
     this.#parts.clear();
     if (parent !== null) this.#parts.set(parent.node.id, ofParent);

@@ -108,7 +108,8 @@ export class Tree {
   put(node) {
     const entry = this.#entries.get(node.id);
     if (entry !== undefined) {
-      if (laterNode(node, entry.node) !== node || sameNode(node, entry.node)) return { changed: new Set(), rebuilt: false };
+      if (laterNode(node, entry.node) !== node || sameNode(node, entry.node))
+        return { changed: new Set(), rebuilt: false };
       return this.replace(node);
     }
     const before = this.#waiting.get(node.id);
@@ -142,7 +143,8 @@ export class Tree {
    */
   path(id) {
     const path = [];
-    for (let entry = /** @type {Entry | null} */ (this.entry(id)); entry !== null; entry = entry.parent) path.push(entry);
+    for (let entry = /** @type {Entry | null} */ (this.entry(id)); entry !== null; entry = entry.parent)
+      path.push(entry);
     return path.reverse();
   }
 

@@ -16,7 +16,7 @@
  * @property {Author} by
  * @property {number} made
  * @property {boolean} [open]  the node still grows (by: model), or is being typed (by: person)
- * @property {number} [rev]  of an open node of a person: how often it was rewritten
+ * @property {number} [changed]  the time of this version of an open node of a person
  * @property {string} [run]
  * @property {number} [index]
  * @property {number} [slot]
@@ -41,11 +41,10 @@
  * @typedef {object} Wire  a part of a story, or a whole one, as sent to the server and to other tabs
  * @property {Record<string, Stamped>} [meta]
  * @property {Record<string, BareNode>} [nodes]
- * @property {Record<string, BareRun>} [runs]
+ * @property {Record<string, Partial<BareRun>>} [runs]
  * @property {Record<string, Record<string, Stamped>>} [marks]
  *
  * @typedef {{from: number, to: number, node: string, by: Author}} Piece  the node that brought a stretch of a text
- * @typedef {{from: number, to: number, insert: string}} Change
  *
  * @typedef {object} Marks
  * @property {boolean} [star]

@@ -217,7 +217,20 @@ def test_a_click_with_alt_marks_and_pointing_shows_what_a_click_would_take(pane:
 def test_every_gesture_has_a_button(pane: Pane) -> None:
     pane.card(1).get_by_role("button", name="More").click()
     menu = pane.page.locator("dialog.menu")
-    for name in ("Take", "Read", "Extend", "Vary", "Prune", "Other words", "Star", "Note", "Mark", "Sort", "Fold", "Refill"):
+    for name in (
+        "Take",
+        "Read",
+        "Extend",
+        "Vary",
+        "Prune",
+        "Other words",
+        "Star",
+        "Note",
+        "Mark",
+        "Sort",
+        "Fold",
+        "Refill",
+    ):
         expect(menu.get_by_role("button", name=name).first).to_be_visible()
     menu.get_by_role("button", name="Mark one word more").click()
     expect(menu).to_be_hidden()

@@ -89,7 +89,7 @@ export class Rounds {
   /** Leave the story: its rounds go on for as long as they linger. */
   leave() {
     this.asked += 1;
-    for (const live of this.kept.values()) live.stop();
+    for (const live of this.kept.values()) live.leave();
     this.kept.clear();
     this.shown = null;
     this.runs.forget();

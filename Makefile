@@ -72,8 +72,8 @@ lint: dev
 bench: dev  # PEER=http://… measures a llama-server beside it
 	$(BIN)/python -m bench $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
-bench-steering: dev  # costs of the fields that steer branches
-	$(BIN)/python -m bench.steering
+bench-steering: dev  # costs of the fields that steer branches; PEER=http://… times explore beside a llama-server
+	$(BIN)/python -m bench.steering $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree

@@ -32,7 +32,6 @@ from tools.random_gguf import BENCH_110M, write_llama
 
 N, TOKENS = 8, 256
 LEAVES = 64
-DEPTHS = (8, 24, 64)
 PROMPT = [1] + [400 + (i * 7919) % 3000 for i in range(40)]
 LADDER = [{"temperature": 0.5 + 0.1 * i} for i in range(N)]
 # Each with the fields of a plain request that it is compared with: eight settings cost more than one in llama.cpp as well.
@@ -180,6 +179,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--peer", metavar="URL", default="", help="a llama-server that runs the same model")
     parser.add_argument("--model", type=Path, help="the peer's model (default: the bundled one)")
+    parser.add_argument("--depth", type=int, nargs="+", default=(8, 24, 64), help="of the leaves beside the peer")
     options = parser.parse_args()
     if options.peer:
         model = options.model or Settings().model_path
@@ -187,7 +187,7 @@ def main() -> None:
             print(
                 f"\n{model}: explore, and {options.peer} one by one; medians of {options.rounds} rounds\n", flush=True
             )
-            for depth in DEPTHS:
+            for depth in options.depth:
                 compare_leaves(url, options.peer.rstrip("/"), depth, options.rounds)
     else:
         measure_fields(options.rounds)

@@ -152,7 +152,7 @@ class Branches:
         assert word is not None
         assert words is not None
         assert branch.rewinding is not None
-        words.add(word)
+        words.add(branch, word)
         self.counters.tokens_predicted_total += branch.length - branch.text.num_held
         branch.rewinding.release(branch.length, branch.text.num_held)
         branch.free_word()
@@ -353,7 +353,7 @@ class Branches:
         if branch.first_word is not None:
             branch.first_word.forget(count)
         self.rewind(branch, count)
-        if branch.rewinding.is_dead_end(branch.length) and not self._settling.go_back(branch, events):
+        if branch.rewinding.is_dead_end(branch.length) and not self._settling.go_back(branch):
             self.end(branch, FinishReason.ERROR, events, error=dead_end(len(branch.rewinding.forbidden)))
 
     def _leave_dead_end(self, branch: Branch, row: int | None, events: list[Event]) -> bool:
@@ -362,7 +362,7 @@ class Branches:
             return False
         self.undo(branch)
         length = branch.length
-        if not self._settling.go_back(branch, events):
+        if not self._settling.go_back(branch):
             return False
         if branch.length == length:  # every token is allowed again
             self.counters.decode_steps_total -= row is not None

@@ -11,7 +11,7 @@ from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
-from srb.engine.rewinding import MAX_REWINDS, Rewinding, Shift
+from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
 from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
@@ -111,7 +111,7 @@ class Branch:
         self.first_word = FirstWord() if request.words is not None else None  # None: settled, or like any other
         self.rewinding: Rewinding | None = None  # None: its tokens are final
         if banned or self.first_word is not None:
-            self.rewinding = Rewinding(sampler, MAX_REWINDS + (index if self.first_word else 0))
+            self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING

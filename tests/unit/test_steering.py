@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.steering import longest_wait
 from srb.engine import engine as engine_module
 from srb.engine import steering
 from srb.engine.fake import FakeModel
@@ -564,6 +565,10 @@ def test_without_linger_a_request_ends_with_its_last_branch_or_reader() -> None:
     driver.leave(request_id)
     assert isinstance(driver.result(request_id).terminal[0], Done)
     driver.check_drained()
+
+
+def test_stopping_and_adding_branches_delays_no_sibling_by_a_step() -> None:
+    assert longest_wait(4, 20) == 1
 
 
 def test_a_rest_takes_no_sequence_and_a_stop_ends_it_at_once() -> None:

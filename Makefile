@@ -3,6 +3,8 @@
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
 # make bench-tree                 measure the prefix tree alone
+# make bench-page                 measure the page in a browser
+# make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make model                      train the bundled model again, from nothing
 # make clean                      remove .venv and what tools left behind
 
@@ -30,7 +32,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test lint bench bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-steering bench-page bench-tree model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -55,7 +57,7 @@ $(BIN)/python:
 serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
-test: dev node
+test: dev node page
 	$(BIN)/pytest
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
@@ -73,16 +75,32 @@ build/page/.installed: tools/page/package.json tools/page/package-lock.json
 page-vendor: page  # make srb/web/page/vendor again, byte for byte
 	node tools/page/build.mjs build/page srb/web/page/vendor
 
-lint: dev
+lint: dev lint-page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+JAVASCRIPT := bench/page srb/web/page srb/web/static tests/page/unit tools/page
+BIOME := build/page/node_modules/.bin/biome check --config-path=tools/page/lint.json
+
+lint-page: page
+	@if test -e build/page/.installed; then \
+	    $(BIOME) $(JAVASCRIPT) && build/page/node_modules/.bin/tsc -p tools/page; \
+	else \
+	    echo 'npm is not installed: the page is not checked'; test -z "$$CI"; \
+	fi
+
+format-page: page  # put the page's modules and styles into the form that make lint asks for
+	$(BIOME) --write $(JAVASCRIPT)
 
 bench: dev  # PEER=http://… measures a llama-server beside it
 	$(BIN)/python -m bench $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
 bench-steering: dev  # costs of the fields that steer branches
 	$(BIN)/python -m bench.steering
+
+bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
+	$(BIN)/python -m bench.page
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree

@@ -30,6 +30,7 @@ LADDER = [{"temperature": 0.5 + 0.1 * i} for i in range(N)]
 FIELDS: dict[str, dict[str, Any]] = {
     "branches, eight settings": {"branches": LADDER},
     "distinct_first": {"distinct_first": True},
+    "distinct_words": {"distinct_words": True},
     "sibling_penalty": {"sibling_penalty": 1.0},
     "stop_at sentence": {"stop_at": "sentence", "stop_after": 1000},
     "16 banned_strings": {"banned_strings": [f"never{i} written" for i in range(16)]},

@@ -120,13 +120,14 @@ class Generate:
     can_grow: bool = False  # AddBranches may add branches
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`
     distinct_first: bool = False  # no two branches begin with the same token while there are candidates
+    distinct_words: bool = False  # no two branches have the same first word while there are others
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
 
     @property
     def branches_interact(self) -> bool:
         """Whether a branch depends on its siblings: then the seeds reproduce the request, but no branch alone."""
-        return self.distinct_first or self.sibling_penalty > 0
+        return self.distinct_first or self.distinct_words or self.sibling_penalty > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,8 @@ class StopBranches:
 class ChangeBranch:
     """dict: the changed branch: `more` tokens are added to its limit, `changes` are other fields of BranchSpec.
 
-    A branch that has ended by its limit goes on. `max_tokens` is the limit of all branches together; 0: none.
+    A branch that has ended by its limit goes on, if no more than `max_running` branches of the request run or wait then.
+    `max_tokens` is the limit of all branches together; 0: none.
     """
 
     request_id: str
@@ -280,6 +282,7 @@ class ChangeBranch:
     more: int = 0
     changes: tuple[tuple[str, Any], ...] = ()
     max_tokens: int = 0
+    max_running: int = 0
 
 
 # An entry of AddBranches: its seed (None: the next one), `append`, and changed fields of BranchSpec and SamplingParams.

@@ -172,7 +172,7 @@ class _RequestSettings(BaseModel):
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
     )
     static_path: str = Field("", description="folder of files that are served at /; empty: none")
-    ui: bool = Field(True, description="serve a page at /")
+    ui: bool = Field(True, description="serve the page for writing at /, and /completion.js")
     stories: str = Field(
         "auto",
         description="SQLite file in which the page keeps stories; auto: srb/stories.sqlite3 in XDG_DATA_HOME, or else in "
@@ -220,14 +220,14 @@ class _RequestSettings(BaseModel):
     max_client_requests: int = Field(
         0,
         ge=0,
-        description="completions, embeddings and rerankings that one client may have open at once; a client is an API "
-        "key, or an address if there are no keys; 0: no limit",
+        description="completions, embeddings, rerankings and readers of running requests that one client may have open "
+        "at once; a client is an API key, or an address if there are no keys; 0: no limit",
     )
     rate_limit: int = Field(
         0,
         ge=0,
-        description="POST requests per minute that one client (an API key, or an address) may send, apart from stories "
-        "that it saves; 0: no limit",
+        description="POST and PATCH requests per minute that one client (an API key, or an address) may send, apart from "
+        "stories that it saves; 0: no limit",
     )
     max_unread_bytes: int = Field(
         4 * 1024 * 1024,

@@ -1,9 +1,11 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the servers that they share."""
 
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+pytest_plugins = ["tests.servers"]
 
 # A test's time depends on what else the machine does, so it decides nothing.
 settings.register_profile("srb", deadline=None)

@@ -146,9 +146,12 @@ class Driver:
         indices: list[int] = said["indices"]
         return indices
 
-    def change(self, request_id: str, index: int, more: int = 0, max_tokens: int = 0, **changes: Any) -> dict[str, Any]:
+    def change(
+        self, request_id: str, index: int, more: int = 0, max_tokens: int = 0, max_running: int = 0, **changes: Any
+    ) -> dict[str, Any]:
+        limits = {"max_tokens": max_tokens, "max_running": max_running}
         command = ChangeBranch(
-            next(self._controls), request_id, index, more=more, changes=tuple(changes.items()), max_tokens=max_tokens
+            next(self._controls), request_id, index, more=more, changes=tuple(changes.items()), **limits
         )
         return self._answer(self.engine.control(command))
 

@@ -238,7 +238,7 @@ class _Sentences(Finder):
         if char in _TERMINALS and (self._has_word or not self._ended):
             self._begin_end(char)
             return None
-        if _is_word(char) or (self._word and char in "'’&"):
+        if is_word(char) or (self._word and char in "'’&"):
             self._add(char)
         else:
             self._word, self._begins_line = "", False
@@ -280,7 +280,7 @@ class _Sentences(Finder):
         elif self._ends_before(char):
             return self._begin(char)
         else:
-            if self._punctuation == "." and not self._is_closed and self._word and _is_word(char):
+            if self._punctuation == "." and not self._is_closed and self._word and is_word(char):
                 self._add(".")
             else:
                 self._word, self._begins_line = "", False
@@ -328,7 +328,7 @@ class _Sentences(Finder):
         elif char in (_AMBIGUOUS if self._later is None else _CLOSERS):
             self._later_dot = self._dot if self._later is None else self._later_dot
             self._later, self._is_closed = self._at + 1, True
-        elif _is_word(char) or category(char) == "Sc":
+        elif is_word(char) or category(char) == "Sc":
             return self._next_word(char)
         else:
             self._later = None
@@ -349,7 +349,7 @@ class _Sentences(Finder):
 
     def _in_next_word(self, char: str) -> int | None:
         """In the word after a possible end that this word decides."""
-        if _is_word(char) and len(self._word) < _MAX_WORD:
+        if is_word(char) and len(self._word) < _MAX_WORD:
             self._word += char
             return None
         word = self._word
@@ -404,7 +404,7 @@ class _Sentences(Finder):
         return _Dot.PLAIN
 
 
-def _is_word(char: str) -> bool:
+def is_word(char: str) -> bool:
     """Whether a character belongs to a word: a letter, a digit, or a mark on one."""
     return char.isalnum() or (char > "\x7f" and category(char)[0] == "M")
 

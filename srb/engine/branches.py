@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from srb.engine.exploring import Fork
+from srb.engine.first_words import Ending
 from srb.engine.model import Logits, Model
 from srb.engine.probs import chosen_probs, token_probs
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
 from srb.engine.rewinding import Rewinding, dead_end
+from srb.engine.settling import Settling
 from srb.engine.text import Emission, Prob
 from srb.engine.tokens import tokens_of
 from srb.engine.tree.match import WORTH_SHARING
@@ -59,6 +61,7 @@ class Branches:
         self._clock = clock
         self._count_special = count_special
         self._note_end = note_end
+        self._settling = Settling(self)
         self.counters = BranchCounters()
 
     def start(self, branch: Branch, events: list[Event]) -> None:
@@ -89,10 +92,11 @@ class Branches:
                 draw = partial(self._draw, branch, row)
                 token = branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
         except (GrammarDeadEnd, BannedDeadEnd) as error:
-            self.end(branch, FinishReason.ERROR, events, error=error)
+            if not self._leave_dead_end(branch, row, events):
+                self.end(branch, FinishReason.ERROR, events, error=error)
             return
         if self._model.is_eog(token):
-            self.end(branch, FinishReason.EOS, events)
+            self._end(branch, FinishReason.EOS, events)
             return
         prob: Prob | None = None
         if branch.spec.is_scored:
@@ -101,10 +105,10 @@ class Branches:
             prob = None  # scored, but not told
         self._append(branch, token, prob, events)
 
-    def rewind(self, branch: Branch, count: int, events: list[Event]) -> None:
+    def rewind(self, branch: Branch, count: int) -> None:
         """Take back a branch's last `count` tokens, forbid the first of them at its place, and go on from there.
 
-        Its text has taken them back. The branch goes on in the next steps, or ends with BannedDeadEnd.
+        Its text has taken them back. The branch goes on in the next steps.
         """
         rewinding = branch.rewinding
         assert rewinding is not None
@@ -116,7 +120,7 @@ class Branches:
             and self._tree.shorten(branch.lease, end, branch.num_computed - keep + 1)
         ):
             branch.num_computed = keep - 1
-        else:
+        elif branch.state is not BranchState.WAITING:
             branch.move(BranchState.WAITING)
             self.return_lease(branch, keep=False)
         if keep < 0:
@@ -126,10 +130,34 @@ class Branches:
         if branch.request.spreading is not None:
             branch.request.spreading.forget(branch, count)
         branch.logprob_sum = rewinding.rewind(place, first, count)
+        branch.num_rewinds += 1
         self.counters.rewinds_total += 1
         self.counters.tokens_rewound_total += count
-        if rewinding.is_dead_end(place):
-            self.end(branch, FinishReason.ERROR, events, error=dead_end(len(rewinding.forbidden)))
+
+    def undo(self, branch: Branch) -> None:
+        """Take back a branch's latest draw, which has given no token."""
+        assert branch.rewinding is not None
+        branch.rewinding.undo()
+        if branch.request.spreading is not None:
+            branch.request.spreading.forget(branch, 1)
+
+    def hold(self, branch: Branch) -> None:
+        """Take a branch out of the steps until the first words before its own are settled."""
+        branch.move(BranchState.HELD)
+        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+
+    def show(self, branch: Branch, events: list[Event]) -> None:
+        """Show a branch's first word, which is settled, and all that was held back with it."""
+        word, words = branch.first_word, branch.request.words
+        assert word is not None
+        assert words is not None
+        assert branch.rewinding is not None
+        words.add(word)
+        self.counters.tokens_predicted_total += branch.length - branch.text.num_held
+        branch.rewinding.release(branch.length, branch.text.num_held)
+        branch.free_word()
+        for emission in word.held:
+            self._emit(branch, emission, events)
 
     def pause(self, branch: Branch) -> None:
         """Pause a branch under pressure: free its sequence; its computed tokens stay in the tree if they can."""
@@ -157,11 +185,16 @@ class Branches:
         error: SRBError | None = None,
     ) -> None:
         """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded."""
+        is_settled = branch.first_word is None
+        if branch.first_word is not None:  # it counts as it stands
+            ending = branch.first_word.finish(branch, Ending(reason, stop, truncated))
+            reason, stop = ending.reason, ending.stop
+            self.show(branch, events)
         self.counters.tokens_predicted_total += branch.text.num_held
         if branch.rewinding is not None and reason is FinishReason.LIMIT:  # it may go on later, with all of this shown
             branch.rewinding.release(branch.length, 0)
         if not stop:
-            emission = branch.text.finish()
+            emission = branch.finish_text(reason, truncated)
             self._emit(branch, emission, events)
             if emission.stop:
                 reason, stop = FinishReason.WORD, emission.stop
@@ -187,12 +220,14 @@ class Branches:
             logprob,
             code,
             message,
-            branch.rewinding.count if branch.rewinding else 0,
+            branch.num_rewinds,
             path_logprob,
         )
         if not branch.can_resume:
             branch.sampler.close()
         events.append(branch.ended)
+        if not is_settled:
+            self._settling.release(branch.request, events)
 
     def begin_fork(self, branch: Branch, fork: Fork, events: list[Event]) -> None:
         """Begin an explored branch: it has its origin's tokens up to the fork, computed once, and then its own first one."""
@@ -272,29 +307,67 @@ class Branches:
         branch.tokens.append(token)
         if branch.path is not None and prob is not None:
             branch.path.probs.append(prob)
+        if branch.first_word is not None:
+            branch.first_word.note(branch.text)
         emission = branch.text.push(token, self._model.piece(token), prob)
         if branch.rewinding is None:
             self.counters.tokens_predicted_total += 1
         elif emission.rewind:
-            self.rewind(branch, emission.rewind, events)
+            self._avoid_banned(branch, emission.rewind, events)
             return
         else:
-            self.counters.tokens_predicted_total += branch.rewinding.settle(branch.length, branch.text.num_held)
-        self._emit(branch, emission, events)
+            self.counters.tokens_predicted_total += branch.rewinding.settle(branch.length, branch.num_held)
+        if branch.first_word is None:
+            self._emit(branch, emission, events)
+        else:
+            branch.first_word.take(emission)
         if emission.stop:
-            self.end(branch, FinishReason.WORD, events, stop=emission.stop)
+            self._end(branch, FinishReason.WORD, events, stop=emission.stop)
         elif emission.is_boundary:
-            self.end(branch, FinishReason.BOUNDARY, events)
+            self._end(branch, FinishReason.BOUNDARY, events)
         elif (
             emission.is_outdented
             or branch.length == branch.spec.max_tokens
             or self._is_out_of_time(branch, emission.text)
         ):
-            self.end(branch, FinishReason.LIMIT, events)
+            self._end(branch, FinishReason.LIMIT, events)
         elif branch.end >= self._model.n_ctx_seq and branch.request.can_shift:
             self._shift(branch)
         elif branch.end >= self._model.n_ctx_seq:
-            self.end(branch, FinishReason.LIMIT, events, truncated=True)
+            self._end(branch, FinishReason.LIMIT, events, truncated=True)
+        elif branch.first_word is not None and branch.first_word.is_complete:
+            self._settling.settle(branch, events)
+
+    def _end(
+        self, branch: Branch, reason: FinishReason, events: list[Event], *, stop: str = "", truncated: bool = False
+    ) -> None:
+        """End a branch by its own text, unless its first word has to be settled before."""
+        if branch.first_word is None:
+            self.end(branch, reason, events, stop=stop, truncated=truncated)
+        else:
+            self._settling.end(branch, Ending(reason, stop, truncated), events)
+
+    def _avoid_banned(self, branch: Branch, count: int, events: list[Event]) -> None:
+        """Rewind a branch whose text has taken back a banned string's tokens; end it at a dead end."""
+        assert branch.rewinding is not None
+        if branch.first_word is not None:
+            branch.first_word.forget(count)
+        self.rewind(branch, count)
+        if branch.rewinding.is_dead_end(branch.length) and not self._settling.go_back(branch, events):
+            self.end(branch, FinishReason.ERROR, events, error=dead_end(len(branch.rewinding.forbidden)))
+
+    def _leave_dead_end(self, branch: Branch, row: int | None, events: list[Event]) -> bool:
+        """Go on after a draw that failed, if the words of siblings are why it did; return whether the branch goes on."""
+        if branch.first_word is None or not branch.first_word.has_tried:
+            return False
+        self.undo(branch)
+        length = branch.length
+        if not self._settling.go_back(branch, events):
+            return False
+        if branch.length == length:  # every token is allowed again
+            self.counters.decode_steps_total -= row is not None
+            self.sample(branch, row, events)
+        return True
 
     def _shift(self, branch: Branch) -> None:
         """Shift the context of a branch that has reached its end: discard some text and compute the rest again."""

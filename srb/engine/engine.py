@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -192,13 +192,14 @@ class Engine:
         if isinstance(request, Growth):
             return self._grow(request)
         error: SRBError | None = None
-        waiting = sum(other.is_queued for other in self._requests.values()) + len(self._embeddings)
         ids = (self._requests, self._resting, self._embeddings)
         if any(request.request_id in known for known in ids):
             error = InvalidRequest("request_id is in use")
-        elif waiting >= self._max_queue:
+        elif self._is_queue_full:
             error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
-        elif isinstance(request, Request) and 0 < request.max_unread <= self._count_unread(request.owner):
+        elif isinstance(request, Request) and 0 < request.max_unread <= self._count_unread(
+            request.owner, self._all_requests
+        ):
             error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
         if error:
             request.close()
@@ -252,7 +253,7 @@ class Engine:
     def control(self, command: StopBranches | ChangeBranch) -> list[Event]:
         """Stop or change branches; return their events and the Reply to the command.
 
-        Raise NotFound, Conflict or InvalidRequest.
+        Raise NotFound, Conflict, InvalidRequest, QueueFull or RateLimited.
         """
         request = self.find(command.target, command.owner)
         if isinstance(command, StopBranches) and command.index is None:
@@ -261,6 +262,8 @@ class Engine:
         branch = branch_of(request, command.index)
         events: list[Event] = []
         if isinstance(command, ChangeBranch):
+            if branch.can_resume:
+                self._check_resume(request)
             self._steering.change(branch, command)
             if branch.state is BranchState.ENDED:
                 self._branches.resume(branch)
@@ -278,6 +281,7 @@ class Engine:
         command = growth.command
         try:
             request = self.find(command.target, command.owner)
+            self._check_resume(request)
             added = self._steering.grow(request, growth)
         except SRBError as error:
             growth.close()
@@ -290,6 +294,21 @@ class Engine:
         said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
         return [*events, Reply(command.request_id, said)]
 
+    @property
+    def _is_queue_full(self) -> bool:
+        waiting = sum(request.is_queued for request in self._requests.values()) + len(self._embeddings)
+        return waiting >= self._max_queue
+
+    def _check_resume(self, request: Request) -> None:
+        """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
+        if request.rests_since is None:
+            return
+        if self._is_queue_full:
+            raise QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+        unread = self._count_unread(request.owner, self._requests.values())
+        if request.alone_since is not None and 0 < request.max_unread <= unread:
+            raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
+
     def _resume(self, request: Request) -> None:
         """Let a request go on that rests; nothing otherwise."""
         if self._resting.pop(request.request_id, None):
@@ -297,9 +316,9 @@ class Engine:
             request.resumed_at = self._clock()
             self._requests[request.request_id] = request
 
-    def _count_unread(self, owner: str) -> int:
-        """Return how many requests of a client linger without a reader."""
-        return sum(request.owner == owner and request.alone_since is not None for request in self._all_requests)
+    def _count_unread(self, owner: str, requests: Iterable[Request]) -> int:
+        """Return how many of the requests are a client's and linger without a reader."""
+        return sum(request.owner == owner and request.alone_since is not None for request in requests)
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -375,7 +394,7 @@ class Engine:
             "requests_deferred": queued,
             "requests_resting": len(self._resting),
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
-            "branches_waiting": sum(branch.state is BranchState.WAITING for branch in branches),
+            "branches_waiting": sum(branch.state in (BranchState.WAITING, BranchState.HELD) for branch in branches),
             "branches_room": self._scheduler.room(list(self._requests.values())),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
@@ -407,6 +426,7 @@ class Engine:
             for branch in request.branches:
                 assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
                 assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+            assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
 
     def close(self) -> None:
         """Free every sampler and the model."""
@@ -424,10 +444,8 @@ class Engine:
             seconds = now - request.resumed_at
             if request.alone_since is not None and now - request.alone_since > request.linger:
                 events += self.cancel(request.request_id)
-            elif request.started_at is None and seconds > self._queue_timeout:
-                events += self._fail(
-                    request, QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
-                )
+            elif request.is_queued and seconds > self._queue_timeout:
+                self._end_wait(request, events)
             elif seconds > self._request_timeout:
                 _stop_exploring(request)
                 for branch in request.branches:
@@ -435,6 +453,17 @@ class Engine:
                         self._branches.end(branch, FinishReason.LIMIT, events)
                 self._finish_ended(events)
         self._end_rests(now, events)
+
+    def _end_wait(self, request: Request, events: list[Event]) -> None:
+        """Fail a request that has waited too long; one that has rested keeps its texts, and its new branches fail."""
+        error = QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
+        if request.started_at is None:
+            events += self._fail(request, error)
+            return
+        for branch in request.branches:
+            if branch.is_active:
+                self._branches.end(branch, FinishReason.ERROR, events, error=error)
+        self._finish_ended(events)
 
     def _in_turn(self) -> list[Request]:
         """Return the requests that run or may begin now, oldest first."""

@@ -173,6 +173,7 @@ def check_exploring(command: Generate) -> None:
         "post_sampling_probs": sampling.post_sampling_probs and sampling.n_probs >= 0,
         "context_shift": command.shift is not None,
         "distinct_first": command.distinct_first,
+        "distinct_words": command.distinct_words,
         "sibling_penalty": command.sibling_penalty > 0,
         "echo": command.prompt_logprobs,
     }

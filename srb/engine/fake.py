@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ class FakeModel:
         self.bos_id = BOS
         self.max_piece_bytes = max(len(self.piece(token, special=True)) for token in range(self.n_vocab))
         self.failures: deque[DecodeStatus] = deque()
+        self.before_decode: Callable[[], None] | None = None  # called by each decode, so that it may take its time
         self.n_decodes = 0
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
@@ -190,6 +191,8 @@ class FakeModel:
             return DecodeStatus.NO_ROOM
         if NO_ROOM in batch.tokens:
             self.failures += [DecodeStatus.NO_ROOM] * 2
+        if self.before_decode is not None:
+            self.before_decode()
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
         lora = repr(batch.lora).encode() if any(batch.lora) else b""
@@ -366,6 +369,8 @@ class FakeSampler:
         """Return the logits with -inf for tokens that may not come. Raise GrammarDeadEnd if none may."""
         if not self._is_open:
             raise AssertionError("the sampler is closed")
+        if self._states is not None:
+            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
         if self._params.grammar and self._in_grammar:
             raise GrammarDeadEnd("the grammar allows no token here")
         scores = logits.astype(np.float64)
@@ -376,8 +381,6 @@ class FakeSampler:
             scores[EOS] = -np.inf
         if not np.isfinite(scores).any():
             raise GrammarDeadEnd("the settings allow no token here")
-        if self._states is not None:
-            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
         return scores
 
     def _draw(self, scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], int]:
@@ -413,6 +416,9 @@ class FakeSampler:
 
     def remember(self) -> None:
         self._states = []
+
+    def stop_remembering(self) -> None:
+        self._states = None
 
     def forget(self, count: int) -> None:
         assert self._states is not None

@@ -119,8 +119,12 @@ class Sampler(Protocol):
     def rewind(self, count: int) -> None:
         """Return to the state before the last `count` tokens, which is remembered, as if they had never been sampled.
 
-        After a sample that raised an error the states are in doubt.
+        A sample that raised an error counts as a token here, and can only be taken back.
         """
+        ...
+
+    def stop_remembering(self) -> None:
+        """Forget all states, and remember none from now on."""
         ...
 
     def close(self) -> None:

@@ -9,10 +9,11 @@ from enum import Enum, auto
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
+from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
-from srb.engine.rewinding import Rewinding, Shift
+from srb.engine.rewinding import MAX_REWINDS, Rewinding, Shift
 from srb.engine.spreading import Spreading
-from srb.engine.text import BranchText
+from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
@@ -22,12 +23,14 @@ from srb.protocol import BranchEnded, BranchSpec, Explore, FinishReason, Generat
 class BranchState(Enum):
     WAITING = auto()  # not started, or paused under pressure; holds no sequence
     RUNNING = auto()  # holds a sequence; takes part in every step
+    HELD = auto()  # its first word waits for those of the branches before it; holds no sequence
     ENDED = auto()
 
 
 _LEGAL = {
     BranchState.WAITING: {BranchState.RUNNING, BranchState.ENDED},
-    BranchState.RUNNING: {BranchState.WAITING, BranchState.ENDED},
+    BranchState.RUNNING: {BranchState.WAITING, BranchState.HELD, BranchState.ENDED},
+    BranchState.HELD: {BranchState.WAITING, BranchState.ENDED},
     BranchState.ENDED: {BranchState.WAITING},  # a branch that ended by its limit and got a later one
 }
 
@@ -82,8 +85,8 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "ended", "grammar_from", "has_new_line", "index", "lease", "logprob_sum", "num_cached",
-        "num_computed", "num_given", "num_hidden", "num_shifted", "num_shown", "origin", "path", "request",
+        "began_at", "ended", "first_word", "grammar_from", "has_new_line", "index", "lease", "logprob_sum", "num_cached",
+        "num_computed", "num_given", "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "request",
         "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
@@ -105,7 +108,11 @@ class Branch:
         self.sampler = sampler
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned)
-        self.rewinding = Rewinding(sampler) if banned else None  # None: its tokens are final
+        self.first_word = FirstWord() if request.words is not None else None  # None: settled, or like any other
+        self.rewinding: Rewinding | None = None  # None: its tokens are final
+        if banned or self.first_word is not None:
+            self.rewinding = Rewinding(sampler, MAX_REWINDS + (index if self.first_word else 0))
+        self.num_rewinds = 0
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
@@ -123,6 +130,30 @@ class Branch:
         branch.path = Path(fork.logprob, num_shared=fork.at)
         self.request.branches.append(branch)
         return branch
+
+    def finish_text(self, reason: FinishReason, truncated: bool) -> Emission:
+        """End the text for `reason`; return what is still to be shown.
+
+        A character that a limit cuts is held back in a request that lingers, so that it can be completed.
+        """
+        is_limit = reason is FinishReason.LIMIT and not truncated
+        return self.text.finish(may_go_on=is_limit and self.request.linger > 0 and not self.text.is_cut)
+
+    def follow(self, text: str) -> None:
+        """Take a text that readers have seen before the first token: a fork's beginning."""
+        self.shown = [text] if text else []
+        self.text.follow(text)
+        if self.first_word is not None:
+            self.first_word.follow(text)
+            if self.first_word.is_complete:
+                self.free_word()
+
+    def free_word(self) -> None:
+        """Stop holding back the first word, which is settled."""
+        self.first_word = None
+        if self.rewinding is not None and not self.spec.banned_strings:
+            self.rewinding.close()
+            self.rewinding = None
 
     def move(self, state: BranchState) -> None:
         """Change the state. Raise AssertionError for an illegal move, which changes nothing."""
@@ -144,6 +175,16 @@ class Branch:
     def is_active(self) -> bool:
         """Whether the branch has not ended."""
         return self.state is not BranchState.ENDED
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the branch waits for the first words of others."""
+        return self.state is BranchState.HELD
+
+    @property
+    def num_held(self) -> int:
+        """Number of last tokens that may still be taken back."""
+        return self.length if self.first_word is not None else self.text.num_held
 
     @property
     def can_resume(self) -> bool:
@@ -196,7 +237,7 @@ class Request:
         "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "exploration", "has_turn",
         "id_slot", "linger", "lora", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs",
         "report_progress", "request_id", "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at",
-        "state_name",
+        "state_name", "words",
     )  # fmt: skip
 
     def __init__(
@@ -222,8 +263,11 @@ class Request:
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
         self.shift = command.shift
         self.spreading: Spreading | None = None  # None: branches do not depend on each other
-        if command.branches_interact:
+        if command.distinct_first or command.sibling_penalty:
             self.spreading = Spreading(distinct_first=command.distinct_first, sibling_penalty=command.sibling_penalty)
+        self.words: FirstWords | None = None  # None: first words may be the same
+        if command.distinct_words and (command.shift is None or len(command.branches) > 1):  # else there is one branch
+            self.words = FirstWords()
         self.exploration: Exploration | None = None  # None: branches are added by commands alone
         parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
@@ -326,7 +370,7 @@ class Request:
         """
         for branch in self.branches:
             branch.sampler.close()
-        self.branches, self.spreading, self.exploration = [], None, None
+        self.branches, self.spreading, self.words, self.exploration = [], None, None, None
         self.saved = None
         if hasattr(self, "prefix"):
             del self.prefix

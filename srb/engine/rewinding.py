@@ -6,7 +6,7 @@ places are numbers of sampled tokens from the branch's start; only held-back tok
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,16 +33,16 @@ class Shift:
 class Rewinding:
     """A branch's memory of its held-back tokens: what it forbids at their places, and its sums before each."""
 
-    __slots__ = ("_forbidden", "_rewinds", "_sampler", "_sums", "count", "forbidden", "shifts")
+    __slots__ = ("_forbidden", "_most", "_rewinds", "_sampler", "_sums", "forbidden", "shifts")
 
-    def __init__(self, sampler: Sampler) -> None:
-        """Have the sampler remember its states from now on."""
+    def __init__(self, sampler: Sampler, most: int = MAX_REWINDS) -> None:
+        """Have the sampler remember its states from now on. A place is a dead end after `most` rewinds to it."""
         sampler.remember()
+        self._most = most
         self._sampler = sampler
         self._sums: list[float] = []  # sums of log-probabilities before each held-back token, and before the newest
         self._forbidden: dict[int, set[int]] = {}  # tokens by place
         self._rewinds: dict[int, int] = {}  # rewinds by place, until the token at the place is no longer held back
-        self.count = 0
         self.forbidden: Collection[int] = ()  # tokens that may not come next
         self.shifts: list[Shift] = []  # during the held-back tokens
 
@@ -107,12 +107,26 @@ class Rewinding:
         self.forbidden = self._forbidden.setdefault(place, set())
         self.forbidden.add(token)
         self._rewinds[place] = self._rewinds.get(place, 0) + 1
-        self.count += 1
         return logprob_sum
+
+    def undo(self) -> None:
+        """Take back the latest draw, which has given no token: the end of the text, or an error."""
+        self._sampler.rewind(1)
+        del self._sums[-1:]
+
+    def allow(self, place: int, tokens: Set[int]) -> None:
+        """Forbid some tokens no longer at `place`, the next one."""
+        forbidden = self._forbidden.get(place, set())
+        forbidden -= tokens
+        self.forbidden = forbidden
+
+    def close(self) -> None:
+        """Have the sampler remember nothing any more; no token can be taken back."""
+        self._sampler.stop_remembering()
 
     def is_dead_end(self, place: int) -> bool:
         """Whether the branch has been rewound to a place too often."""
-        return self._rewinds[place] >= MAX_REWINDS
+        return self._rewinds.get(place, 0) >= self._most
 
 
 def dead_end(count: int) -> BannedDeadEnd:

@@ -143,10 +143,7 @@ class Steering:
         """Add the prepared branches to their request; return them. Raise InvalidRequest or Conflict, which adds none."""
         _check_can_grow(request)
         command, drafts = growth.command, growth.drafts
-        active = sum(branch.state is not BranchState.ENDED for branch in request.branches)
-        if command.max_running and active + len(drafts) > command.max_running:
-            problem = f"{active} branches run already; at most {command.max_running} may run at once (max_n)"
-            raise bad_field("count", problem)
+        _check_running(request, command.max_running, len(drafts), "count")
         if len(request.branches) + len(drafts) > MAX_BRANCHES:
             raise bad_field("count", f"a request may have {MAX_BRANCHES} branches in its whole life")
         _check_tokens(request, command.max_tokens, [draft.spec.max_tokens for draft in drafts])
@@ -165,8 +162,7 @@ class Steering:
             branch.num_hidden, branch.grammar_from = draft.num_hidden, draft.grammar_from
             if growth.point:
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
-                branch.shown = [draft.text] if draft.text else []
-                branch.text.follow(draft.text)
+                branch.follow(draft.text)
             request.branches.append(branch)
         return request.branches[first:]
 
@@ -184,6 +180,8 @@ class Steering:
             limit = spec.max_tokens if spec.max_tokens >= 0 and branch.state is not BranchState.ENDED else branch.length
             spec = replace(spec, max_tokens=limit + command.more)
         check_branches([spec])
+        if branch.state is BranchState.ENDED:
+            _check_running(branch.request, command.max_running, 1, "max_tokens")
         _check_tokens(branch.request, command.max_tokens, [spec.max_tokens], instead_of=branch)
         branch.spec = spec
         if command.changes:
@@ -226,7 +224,7 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
 
 
 def state_of(branch: Branch) -> str:
-    return branch.state.name.lower()
+    return "waiting" if branch.is_held else branch.state.name.lower()
 
 
 def branch_of(request: Request, index: int) -> Branch:
@@ -248,6 +246,13 @@ def _check_can_grow(request: Request) -> None:
         raise Conflict("a request that explores adds its branches by itself", state=_state_of_request(request))
     if request.shift is not None:
         raise Conflict("a request that may shift its context has one branch", state=_state_of_request(request))
+
+
+def _check_running(request: Request, limit: int, more: int, field: str) -> None:
+    """Raise InvalidRequest, which names `field`, if more than `limit` branches would run or wait; 0: no limit."""
+    active = sum(branch.is_active for branch in request.branches)
+    if limit and active + more > limit:
+        raise bad_field(field, f"{active} branches run already; at most {limit} may run at once (max_n)")
 
 
 def _check_tokens(request: Request, limit: int, new: Sequence[int], instead_of: Branch | None = None) -> None:

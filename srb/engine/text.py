@@ -50,6 +50,22 @@ class _Before:
     finder: tuple[Finder, dict[str, Any]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TextState:
+    """A branch's text before a token, to which it can return."""
+
+    before: _Before
+    tail: str
+    shown: int
+    pending: list[_PendingToken]
+    num_held: int
+
+    @property
+    def position(self) -> int:
+        """Number of characters before the token."""
+        return self.shown + len(self.tail)
+
+
 @dataclass(slots=True)
 class _PendingToken:
     """A token that is not emitted yet; `start` is the position of its text, in characters from the branch's start."""
@@ -70,8 +86,8 @@ class BranchText:
 
     Incomplete characters are held back, and so is a tail that may be the beginning of a stop string, or may lie behind
     the end of a sentence. Nothing is lost: `finish` emits the rest (a truncated character becomes U+FFFD, as does an
-    invalid byte). Tokens in which a banned string may begin are held back whole; when one is complete, `push` takes them
-    back.
+    invalid byte, unless the text may go on). Tokens in which a banned string may begin are held back whole; when one is
+    complete, `push` takes them back.
     """
 
     def __init__(
@@ -161,6 +177,16 @@ class BranchText:
             return self._take_back(at + end - size)
         return self._release(self._hold())
 
+    def state(self) -> TextState:
+        """Return the state before the next token."""
+        return TextState(self._before(), self._tail, self._shown, list(self._pending), self.num_held)
+
+    def return_to(self, state: TextState) -> None:
+        """Return to an earlier state, as if the tokens since then had never been; changed ends stay changed."""
+        self._tail, self._shown, self._pending = state.tail, state.shown, state.pending
+        self.num_held, self.is_cut = state.num_held, False
+        self._return_to(state.before)
+
     def change_ends(self, stops: Sequence[str], finder: Finder | None) -> None:
         """Look for other stop strings and another boundary from here on; text that is held back may begin the stops."""
         self._stops = tuple(stop for stop in stops if stop)
@@ -169,9 +195,12 @@ class BranchText:
         self._fresh = vars(finder).copy() if finder else {}
         self._is_plain = not (self._stops or self._n_indent or finder)
 
-    def finish(self) -> Emission:
-        """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again."""
-        broken = self._decoder.decode(b"", final=True)
+    def finish(self, may_go_on: bool = False) -> Emission:
+        """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again.
+
+        With `may_go_on` an incomplete character and its tokens are still held back, for the tokens that may complete it.
+        """
+        broken = "" if may_go_on else self._decoder.decode(b"", final=True)
         if broken and self._banned:
             state, end, _ = self._banned.read(self._state, broken)
             broken, self._state = ("", self._state) if end else (broken, state)  # it would complete a banned string
@@ -187,6 +216,8 @@ class BranchText:
         if stop:
             return self._cut(at, stop)
         emission = self._release(len(self._tail))
+        if may_go_on:
+            return emission
         emission.tokens += [pending.token for pending in self._pending]
         emission.probs += [pending.prob for pending in self._pending if pending.prob]
         self._pending.clear()
@@ -244,12 +275,16 @@ class BranchText:
         count = len(self._pending) - place
         del self._pending[place:]
         self._tail = self._tail[: first.start - self._shown]
-        self._decoder.setstate(first.before.decoder)
-        self._state, self._indent = first.before.banned, first.before.indent
         self.num_held -= count - 1
-        if self._finder is not None:
-            self._rewind_finder(self._finder, first.before.finder)
+        self._return_to(first.before)
         return Emission(rewind=count)
+
+    def _return_to(self, before: _Before) -> None:
+        """Return to the state before a token; tail and number of shown characters are those of then."""
+        self._decoder.setstate(before.decoder)
+        self._state, self._indent = before.banned, before.indent
+        if self._finder is not None:
+            self._rewind_finder(self._finder, before.finder)
 
     def _rewind_finder(self, finder: Finder, before: tuple[Finder, dict[str, Any]] | None) -> None:
         """Bring the finder to its state before a token, or to its beginning if it came after the token."""

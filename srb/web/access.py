@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from werkzeug import Response
+from werkzeug.utils import redirect
 
 from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.settings import Settings, split_commas
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PUBLIC = {"/", "/completion.js", "/health", "/v1/health", "/livez"}  # GET needs no key; nor for the user's own files
+PAGE = "/page/"  # nor for the page's
 
 
 class Access:
@@ -61,7 +63,7 @@ class Access:
             return Response()(environ, start)
         reading = method in ("GET", "HEAD")
         file = self._files.find(path) if self._files and reading and path is not None else None
-        public = reading and (file is not None or (path is not None and _route(path) in PUBLIC))
+        public = reading and (file is not None or (path is not None and _is_public(_route(path))))
         key = self._key(environ)
         if self._keys and not public and key is None:
             return _refuse(Unauthorized("Invalid API Key"), environ, start)
@@ -72,12 +74,14 @@ class Access:
         try:
             if of_stories:
                 door.check(environ, self._hosts)
-            elif self._rate_limit and method == "POST":
+            elif self._rate_limit and method in ("POST", "PATCH"):
                 self._rate_limit.take(client)
         except SRBError as error:
             return _refuse(error, environ, start)
         if path is None:
             return _refuse(NotFound("File Not Found"), environ, start)
+        if reading and self._lacks_slash(environ):
+            return redirect(self._prefix.rpartition("/")[2] + "/", 307)(environ, start)
         if self._files and file is not None:
             return self._files.send(file, environ)(environ, start)
         environ["PATH_INFO"] = _route(path)
@@ -85,11 +89,15 @@ class Access:
 
     def _path(self, environ: WSGIEnvironment) -> str | None:
         """Return the path below the prefix, with its trailing slash if it has one; None for a path outside the prefix."""
-        path = re.sub("/{2,}", "/", "/" + environ.get("PATH_INFO", ""))
+        path = _without_repeats(environ)
         rest = path.removeprefix(self._prefix)
         if self._prefix and (rest == path or (rest and rest[0] != "/")):
             return None
         return rest or "/"
+
+    def _lacks_slash(self, environ: WSGIEnvironment) -> bool:
+        """Whether the path is the prefix alone, where the page's relative links would lead out of the prefix."""
+        return bool(self._prefix) and _without_repeats(environ) == self._prefix
 
     def _key(self, environ: WSGIEnvironment) -> int | None:
         """Return the index of the key that was sent, or None.
@@ -133,6 +141,15 @@ class Access:
         if origin is None:
             return False
         return origin in self._origins or ("localhost" in self._origins and _is_local_origin(origin))
+
+
+def _without_repeats(environ: WSGIEnvironment) -> str:
+    """Return the path with single slashes."""
+    return re.sub("/{2,}", "/", "/" + environ.get("PATH_INFO", ""))
+
+
+def _is_public(route: str) -> bool:
+    return route in PUBLIC or route.startswith(PAGE)
 
 
 def _route(path: str) -> str:

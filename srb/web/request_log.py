@@ -23,8 +23,8 @@ _MAX_PATH = 200
 def log_response(environ: Mapping[str, Any], status: str) -> None:
     """Log one line per response, whose `status` is WSGI's ("200 OK").
 
-    Successful GETs, and saves of stories, are logged only at debug level. Calls that generate are left out: they are logged
-    when they end (see CallLine).
+    Successful GETs, and saves of stories, are logged only at debug level. Calls that generate, or read the events of a
+    running request, are left out: they are logged when they end (see CallLine).
     """
     if _HAS_LINE in environ:
         return
@@ -49,12 +49,10 @@ class CallLine:
 
     def write(self, mailbox: Mailbox) -> None:
         """Log the line; `mailbox` has the events that ended the call, and the counts until then."""
-        failed = [event.code for event in mailbox.ended if isinstance(event, Rejected | Failed)]
-        done = any(isinstance(event, Done) for event in mailbox.ended)
         work = _Work.of(mailbox)
         fields = self._asked | {
             "id": self._commands[0].request_id,
-            "outcome": failed[0] if failed else "done" if done else "refused",
+            "outcome": _outcome(mailbox),
             "branches": sum(len(command.branches) for command in self._commands),
             "prompt_tokens": work.prompt,
             "cached_tokens": work.cached,
@@ -75,6 +73,38 @@ class CallLine:
             fields["prompts"] = [list(command.prompt) for command in self._commands]
             text += ", prompts %(prompts)s"
         log.info(text, fields, extra=logs.with_fields(fields))
+
+
+class ReaderLine:
+    """The log line of one call that reads the events of a running request."""
+
+    def __init__(self, environ: MutableMapping[str, Any], target: str) -> None:
+        environ[_HAS_LINE] = True
+        self._asked = _request_fields(environ)
+        self._target = target
+        self._began = environ.get(BEGAN, time.monotonic())
+
+    def write(self, mailbox: Mailbox) -> None:
+        """Log the line; `mailbox` has the events that were read, and the snapshot before them."""
+        fields = self._asked | {
+            "id": self._target,
+            "outcome": _outcome(mailbox),
+            "branches": len(mailbox.snapshot.get("branches", ())),
+            "read_tokens": mailbox.new_tokens[self._target],
+            "ms": round(1000 * (time.monotonic() - self._began), 1),
+        }
+        text = (
+            "%(method)s %(path)s %(client)s %(id)s: %(outcome)s, %(branches)d branches, read %(read_tokens)d tokens, "
+            "%(ms).0f ms"
+        )
+        log.info(text, fields, extra=logs.with_fields(fields))
+
+
+def _outcome(mailbox: Mailbox) -> str:
+    """Return how a call ended: done, refused, or the code of the error."""
+    failed = [event.code for event in mailbox.ended if isinstance(event, Rejected | Failed)]
+    done = any(isinstance(event, Done) for event in mailbox.ended)
+    return failed[0] if failed else "done" if done else "refused"
 
 
 @dataclass(slots=True)

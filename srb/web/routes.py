@@ -9,13 +9,16 @@ from srb.web.dialects.openai import chat
 from srb.web.dialects.openai import completions as openai
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
+from srb.web.dialects.srb import server as srb_server
 from srb.web.ops import openapi_route as openapi
+from srb.web.ops import page
 from srb.web.ops import routes as ops
 from srb.web.stories import routes as stories
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes,
     srb_controls.routes,
+    srb_server.routes,
     openai.routes,
     chat.routes,
     llamacpp.routes,
@@ -26,4 +29,5 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     stories.routes,
     ops.routes,
     openapi.routes,
+    page.routes,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 from collections.abc import Callable
@@ -334,6 +335,25 @@ def test_a_rewound_sampler_goes_on_as_if_what_was_taken_back_had_never_been(
         anew.close()
         rewinds += len(places)
     assert rewinds > 10
+
+
+@pytest.mark.parametrize("params", SETTINGS)
+def test_a_draw_from_no_allowed_token_can_be_taken_back_and_remembering_can_end(
+    model: Model, params: SamplingParams
+) -> None:
+    rows = np.random.default_rng(2).standard_normal((12, model.n_vocab)).astype(np.float32) * 2
+    sampler, anew = (model.new_sampler(params, 3, [5, 6, 7] * 9, min_tokens=4) for _ in range(2))
+    sampler.remember()
+    for place, row in enumerate(rows):
+        if place < 8:
+            with contextlib.suppress(GrammarDeadEnd):  # llama.cpp's chain chooses a token that is forbidden
+                sampler.sample_from(np.full_like(row, -np.inf))
+            sampler.rewind(1)
+        if place == 8:
+            sampler.stop_remembering()
+        assert sampler.sample_from(row) == anew.sample_from(row), f"place {place}"
+    sampler.close()
+    anew.close()
 
 
 def new_engine(model: Model, cache_cells: int = 0, cache_bytes: int = 0) -> Engine:

@@ -200,6 +200,22 @@ def test_no_two_branches_of_a_request_begin_alike(model: Model, append: str) -> 
     assert len({branch[0] for branch in plain}) == 1
 
 
+@pytest.mark.parametrize("append", ["", " and"])
+@pytest.mark.parametrize("temperature", [0.0, 3.0])
+def test_as_many_branches_as_there_are_first_words_have_all_of_them(
+    model: Model, append: str, temperature: float
+) -> None:
+    tokens = {model.piece(token): token for token in range(model.n_vocab)}  # bytes come first
+    allowed = [tokens[letter] for letter in (b"a", b"b", b"c")]
+    bias = tuple((token, None) for token in range(model.n_vocab) if token not in allowed)
+    specs = specs_of(9, 2, append, temperature=temperature, min_p=0.0, logit_bias=bias)
+    drawn, _ = run(model, specs, distinct_words=True)
+    assert sorted(map(tuple, drawn)) == sorted(itertools.product(allowed, repeat=2))
+    plain, _ = run(model, specs)
+    assert len(set(map(tuple, plain))) < 9
+    assert drawn[0] == plain[0]
+
+
 def test_a_penalty_keeps_greedy_siblings_apart_at_every_place(model: Model) -> None:
     tokens, _ = run(model, specs_of(5, temperature=0), sibling_penalty=100)
     assert all(len(set(place)) == 5 for place in zip(*tokens, strict=True))

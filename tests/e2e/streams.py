@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import requests
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 BRIEF = {"prompt": "Once upon a time,", "n": 2, "max_tokens": 4}
 ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True, "format": "srb"}

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server, everything_ends, free_port
 from tests.processes import DEADLINE, PYTHON, Process, clean_environ, command_line, self_signed, wait_for
+from tests.servers import MakeServer, Server, everything_ends, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -44,16 +44,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (folder / "files" / "out").symlink_to(folder / "keys")
     with Server(folder, api_key="key-1,key-2", api_key_file=folder / "keys", static_path=folder / "files",
                 api_prefix="/llm", log_level="debug") as server:  # fmt: skip
-        server.start(wait=False)
-        wait_for(lambda: server.has_ended or health(server) == 200, "GET /llm/health answers 200")
-        yield server
-
-
-def health(server: Server) -> int:
-    try:
-        return server.get("/llm/health").status_code
-    except requests.ConnectionError:
-        return 0
+        yield server.start()
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from srb.settings import Settings
 from srb.web.app import create_app
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +81,7 @@ FIELDS: list[tuple[str, Any]] = [
     ("grammar", 'root ::= root "a"'),
     ("stream_options", 7), ("best_of", 1), ("select", "diverse"), ("rank", "far"),
     ("cache_prompt", "no"),
-    ("distinct_first", 1), ("distinct_first", "yes"),
+    ("distinct_first", 1), ("distinct_first", "yes"), ("distinct_words", 1), ("distinct_words", []),
     ("explore", 1), ("explore", {"cutoff": -1}), ("explore", {"depth": 0}), ("explore", {"max_branches": "9"}),
     ("sibling_penalty", -1), ("sibling_penalty", 100.5), ("sibling_penalty", "2"), ("sibling_penalty", True),
 ]  # fmt: skip

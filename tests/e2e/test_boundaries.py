@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from srb.engine.boundaries import finder
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.conftest import Server, openai_options
+from tests.servers import Server, openai_options
 
 pytestmark = pytest.mark.e2e
 

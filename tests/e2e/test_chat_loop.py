@@ -8,8 +8,8 @@ import subprocess
 import orjson
 import pytest
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE, ROOT
+from tests.servers import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")]
 

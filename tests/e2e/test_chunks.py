@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.servers import Server
 from tests.shapes import chunks_of
 
 pytestmark = pytest.mark.e2e

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import Stream
 from tests.processes import wait_for
+from tests.servers import MakeServer, Server
 
 BASE = "/v1/srb/completions"
 ENDLESS = {"prompt": "Once upon a time,", "n": 3, "max_tokens": -1, "ignore_eos": True, "seed": 7}

@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer, Server, everything_ends
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import DEADLINE, is_alive, wait_for
+from tests.servers import MakeServer, Server, everything_ends
 
 pytestmark = pytest.mark.e2e
 

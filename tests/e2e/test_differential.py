@@ -8,8 +8,8 @@ import pytest
 
 from bench.differential.__main__ import compare, context_of, main
 from bench.differential.cases import cases
-from tests.e2e.conftest import MakeServer
 from tests.processes import DEADLINE
+from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
 

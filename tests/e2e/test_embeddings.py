@@ -11,8 +11,8 @@ import openai
 import pytest
 import requests
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE
+from tests.servers import Server
 from tools.random_gguf import write_bert, write_llama, write_lora
 
 pytestmark = pytest.mark.e2e

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -112,6 +112,7 @@ def test_an_answer_has_every_token_and_its_probability(storyteller: Server) -> N
         ({"echo": True}, "echo"),
         ({"banned_strings": ["x"]}, "banned_strings"),
         ({"distinct_first": True}, "distinct_first"),
+        ({"distinct_words": True}, "distinct_words"),
         ({"sibling_penalty": 1}, "sibling_penalty"),
         ({"post_sampling_probs": True}, "post_sampling_probs"),
         ({"prompt": ["a", "b"]}, "prompt"),

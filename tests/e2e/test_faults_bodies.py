@@ -13,9 +13,9 @@ import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
+from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 

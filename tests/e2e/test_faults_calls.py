@@ -20,9 +20,9 @@ import pytest
 import requests
 
 from srb.protocol import Accepted
-from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import ENDLESS
 from tests.processes import DEADLINE, Worker, endless, self_signed, wait_for
+from tests.servers import MakeServer, Server
 from tools.random_gguf import write_bert
 
 pytestmark = pytest.mark.e2e

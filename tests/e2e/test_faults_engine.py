@@ -15,9 +15,9 @@ import requests
 
 from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
 from srb.settings import BUNDLED_MODEL
-from tests.e2e.conftest import GUNICORN, MakeServer, Server
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import PYTHON, Process, children, is_alive, wait_for
+from tests.servers import GUNICORN, MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 

@@ -20,9 +20,9 @@ import orjson
 import pytest
 
 from srb.protocol import Accepted
-from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
 from tests.processes import PYTHON, ROOT, Worker, endless, wait_for
+from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

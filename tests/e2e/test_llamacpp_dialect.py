@@ -16,9 +16,9 @@ import pytest
 import requests
 
 from srb.web.dialects.llamacpp.answers import Final, FullSlot, Health, LlamaEvent, Props, Slot, TokenList
-from tests.e2e.conftest import MakeServer, Server
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
+from tests.servers import MakeServer, Server
 from tests.shapes import read
 
 pytestmark = pytest.mark.e2e

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
+from tests.servers import MakeServer
 
 pytestmark = pytest.mark.e2e
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server, free_port
 from tests.e2e.streams import ENDLESS
 from tests.processes import DEADLINE, ROOT, Process, clean_environ, self_signed, wait_for
+from tests.servers import MakeServer, Server, free_port
 
 pytestmark = [
     pytest.mark.e2e,

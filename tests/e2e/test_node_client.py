@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer, Server
 from tests.processes import DEADLINE, ROOT
+from tests.servers import MakeServer, Server
 
 MODULES = ROOT / "build" / "node" / "node_modules"
 

@@ -14,8 +14,8 @@ import openai
 import orjson
 import pytest
 
-from tests.e2e.conftest import MakeServer, Server, openai_options
 from tests.processes import wait_for
+from tests.servers import MakeServer, Server, openai_options
 from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e

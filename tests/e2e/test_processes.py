@@ -15,9 +15,9 @@ import orjson
 import pytest
 import requests
 
-from tests.e2e.conftest import GUNICORN, MakeServer, Server, everything_ends, free_port
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import DEADLINE, PYTHON, is_alive, wait_for
+from tests.servers import GUNICORN, MakeServer, Server, everything_ends, free_port
 
 pytestmark = pytest.mark.e2e
 

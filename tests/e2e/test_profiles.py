@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import GUNICORN, MakeServer
 from tests.processes import DEADLINE, ROOT, clean_environ, wait_for
+from tests.servers import GUNICORN, MakeServer
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Server
 from tests.processes import DEADLINE, PYTHON, ROOT
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.conftest import MakeServer, Server
 from tests.processes import DEADLINE, PYTHON, wait_for
+from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 

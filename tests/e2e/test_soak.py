@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import MakeServer
 from tests.processes import DEADLINE
+from tests.servers import MakeServer
 from tests.soak.runs import SETTINGS, fuzz, soak
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(10 * DEADLINE)]

@@ -14,8 +14,8 @@ import requests
 import sseclient
 import urllib3
 
-from tests.e2e.conftest import MakeServer, Server
 from tests.processes import DEADLINE, wait_for
+from tests.servers import MakeServer, Server
 from tools.random_gguf import write_llama
 
 pytestmark = pytest.mark.e2e

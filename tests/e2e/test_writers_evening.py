@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 
 
 def complete(server: Server, prompt: str, **options: object) -> dict:

@@ -8,9 +8,9 @@ import struct
 import sys
 from pathlib import Path
 
-from tests.e2e.conftest import Server
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import Worker, wait_for
+from tests.servers import Server
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 

@@ -8,7 +8,7 @@ and the text it began with, and a branch that got more tokens that of its last l
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import settings
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from srb.engine.banned import fold
-from srb.engine.fake import FakeModel
+from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import DecodeStatus
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
@@ -34,6 +34,12 @@ from srb.protocol import (
 from tests.engine_helpers import Driver, Outcome, parked_bytes, plain, solo
 
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
+# Biases that forbid all tokens but a few bytes, the king and the end of the text.
+FEW_LETTERS = tuple(
+    (token, None)
+    for token in range(FakeModel().n_vocab)
+    if token not in {EOS, *FakeModel().tokenize("ab é? king", False, False)}
+)
 
 
 @dataclass
@@ -59,6 +65,7 @@ class Submitted:
     shift: ContextShift | None = None
     banned: tuple[str, ...] = ()
     append: tuple[str | int, ...] = ()
+    linger: float = 0.0
     branches: list[Expected] = field(default_factory=list)
 
     def expect(self, model: FakeModel) -> Submitted:
@@ -66,6 +73,17 @@ class Submitted:
         given = tuple(tokens_of(model, self.append))
         self.branches = [Expected(self.seed + i, self.max_tokens, self.stop, given) for i in range(self.n)]
         return self
+
+
+@dataclass
+class Spread:
+    """A request with distinct words; `n` counts the branches that were added."""
+
+    prompt: str
+    n: int
+    seed: int
+    max_tokens: int
+    options: dict[str, Any]
 
 
 def tokens_of(model: FakeModel, parts: tuple[str | int, ...]) -> list[int]:
@@ -117,6 +135,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.may_fail = False
         self.embedded = self.acted = 0
         self.explored: dict[str, tuple[str, Explore]] = {}
+        self.spread: dict[str, Spread] = {}
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
 
     @rule(
@@ -153,7 +172,9 @@ class EngineWalk(RuleBasedStateMachine):
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options["banned_strings"] = banned
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
-        self.note(request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned))
+        self.note(
+            request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
+        )
         if prompt_logprobs:
             self.scored.append(request_id)
 
@@ -183,6 +204,39 @@ class EngineWalk(RuleBasedStateMachine):
         asked = Explore(cutoff, max_branches, depth)
         request_id = self.driver.submit(prompt, 1, 1, -1, explore=asked, lora=((0, 0.0),))
         self.explored[request_id] = prompt, asked
+
+    @rule(
+        prompt=st.sampled_from(PROMPTS),
+        n=st.integers(1, 10),
+        seed=st.integers(0, 1000),
+        max_tokens=st.sampled_from([1, 2, 3, 25]),
+        temperature=st.sampled_from([0, 0.3, 0.8]),
+        bias=st.sampled_from([(), ((EOS, 3.0),), FEW_LETTERS]),
+        stop=st.sampled_from([(), (" king",), ("e",)]),
+        banned=st.sampled_from([(), ("KING",), ("a", "e o", "?")]),
+        stop_at=st.sampled_from(["", "word", "sentence"]),
+        append=st.sampled_from([(), (5, 6)]),
+    )
+    def submit_with_distinct_words(self, prompt: str, n: int, seed: int, max_tokens: int, **options: Any) -> None:
+        names = {"bias": "logit_bias", "banned": "banned_strings"}
+        options = {names.get(name, name): value for name, value in options.items()}
+        options |= {"distinct_words": True, "can_grow": True, "lora": ((0, 0.0),)}
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
+        self.spread[request_id] = Spread(prompt, n, seed, max_tokens, options)
+
+    @precondition(lambda self: self.spread)
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def add_branches_with_distinct_words(self, data: st.DataObject, count: int) -> None:
+        request_id = data.draw(st.sampled_from(list(self.spread)))
+        if self.lives(request_id):
+            self.driver.add(request_id, *[plain(None, self.spread[request_id].options["append"])] * count)
+            self.spread[request_id].n += count
+
+    @precondition(lambda self: self.spread)
+    @rule(data=st.data())
+    def cancel_one_with_distinct_words(self, data: st.DataObject) -> None:
+        request_id = data.draw(st.sampled_from(list(self.spread)))
+        self.driver.cancel(request_id, data.draw(st.none() | st.integers(0, self.spread[request_id].n - 1)))
 
     @precondition(lambda self: self.explored)
     @rule(data=st.data())
@@ -469,6 +523,26 @@ class EngineWalk(RuleBasedStateMachine):
             self.check_texts(request_id, submitted)
         for request_id, (prompt, asked) in self.explored.items():
             self.check_leaves(request_id, prompt, asked)
+        for request_id, spread in self.spread.items():
+            self.check_words(request_id, spread)
+
+    def check_words(self, request_id: str, spread: Spread) -> None:
+        """A request with distinct words is what it would be alone, with all the room and all its branches at once."""
+        outcome = self.driver.result(request_id)
+        if isinstance(outcome.terminal[0], Failed):
+            assert self.may_fail
+            return
+        if any(end.truncated or end.reason == FinishReason.CANCELLED for end in outcome.ends.values()):
+            return
+        model = FakeModel(4096, 64, n_ctx_seq=self.n_ctx_seq, n_adapters=1)
+        alone = Driver(model)
+        asked = alone.submit(spread.prompt, spread.n, spread.seed, spread.max_tokens, **spread.options)
+        alone.run()
+        expected = alone.result(asked)
+        for index in range(spread.n):
+            assert outcome.texts[index] == expected.texts[index]
+            assert outcome.tokens[index] == expected.tokens[index]
+            assert outcome.ends[index] == replace(expected.ends[index], request_id=request_id)
 
     def check_leaves(self, request_id: str, prompt: str, asked: Explore) -> None:
         """A walk that ran to its end has the leaves of one that ran alone, with all the room."""
@@ -504,7 +578,7 @@ class EngineWalk(RuleBasedStateMachine):
         prompt = submitted.prompt
         head = self.driver.model.tokenize(prompt, True, True) if isinstance(prompt, str) else prompt
         options: dict[str, Any] = {"lora": submitted.lora, "shift": submitted.shift, "n_ctx_seq": self.n_ctx_seq}
-        options["banned_strings"] = submitted.banned
+        options |= {"banned_strings": submitted.banned, "linger": submitted.linger}
 
         def cold(stop: tuple[str, ...]) -> Outcome:
             return solo((*head, *branch.given), branch.seed, branch.max_tokens, stop=stop, **options)
@@ -517,7 +591,7 @@ class EngineWalk(RuleBasedStateMachine):
         whole = branch.beginning + expected.texts[0]
         if end.truncated and self.may_fail:
             assert whole.startswith(outcome.texts[index].rstrip("\ufffd"))
-        elif all(self.is_whole(tokens[:length]) for length in resumed_at):
+        elif submitted.linger or all(self.is_whole(tokens[:length]) for length in resumed_at):
             assert outcome.texts[index] == whole
             ends = [(each.reason, each.length, each.rewinds, each.code) for each in (end, expected.ends[0])]
             assert ends[0] == ends[1]

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.conftest import Server
+from tests.servers import Server
 from tests.soak.runs import SETTINGS, fuzz, soak
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import requests
 
-from tests.e2e.conftest import Server
 from tests.processes import children, wait_for
+from tests.servers import Server
 from tests.soak.fuzz import Fuzzer
 from tests.soak.memory import EngineMemory, resident_mib, slope
 from tests.soak.traffic import Client, Tally

@@ -329,6 +329,7 @@ def test_branches_are_added_by_the_walk_alone() -> None:
         ({"json_schema": "{}"}, "json_schema"),
         ({"shift": ContextShift()}, "context_shift"),
         ({"distinct_first": True}, "distinct_first"),
+        ({"distinct_words": True}, "distinct_words"),
         ({"sibling_penalty": 1.0}, "sibling_penalty"),
         ({"prompt_logprobs": True}, "echo"),
         ({"post_sampling_probs": True, "n_probs": 1}, "post_sampling_probs"),

@@ -212,6 +212,22 @@ def test_a_client_has_only_so_many_requests_open() -> None:
         assert next_one.status_code == 200
 
 
+def test_readers_of_running_requests_count_as_open() -> None:
+    client = http(max_client_requests=1)
+    with client.post("/v1/srb/completions", json={"prompt": "x"}) as first:
+        assert first.status_code == 200
+        assert client.get("/v1/srb/completions/abc/events").status_code == 429
+    assert client.get("/v1/srb/completions/abc/events").status_code == 404
+    assert client.get("/v1/srb/completions/abc/events").status_code == 404  # the refused one is not counted
+
+
+def test_changes_of_branches_count_in_the_rate_as_posts_do() -> None:
+    client = http(rate_limit=2)
+    path = "/v1/srb/completions/abc/branches"
+    sent = [client.post(path, json={}), client.patch(f"{path}/0", json={"max_tokens": 1}), client.patch(f"{path}/0")]
+    assert [response.status_code == 429 for response in sent] == [False, False, True]
+
+
 def test_more_tokens_than_a_request_may_have_are_400_naming_the_field() -> None:
     response = http(max_request_tokens=100).post("/v1/completions", json={"prompt": "x", "n": 4, "max_tokens": 26})
     assert response.status_code == 400

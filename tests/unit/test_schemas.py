@@ -104,6 +104,7 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("lora", [{"id": -1, "scale": 1}], f"Field 'lora': Value must be between 0 <= value <= {INT32}, but got -1"),
         ("lora", [{"id": i, "scale": 1} for i in range(65)], "Field 'lora': has 65 entries; at most 64 are allowed"),
         ("distinct_first", 1, "Field 'distinct_first': Input should be a valid boolean, but got 1"),
+        ("distinct_words", "no", "Field 'distinct_words': Input should be a valid boolean, but got \"no\""),
         ("sibling_penalty", 101, "Field 'sibling_penalty': Value must be between 0 <= value <= 100.0, but got 101"),
         ("sibling_penalty", "2", "Field 'sibling_penalty': Input should be a valid number, but got \"2\""),
         ("explore", True, "Field 'explore': Input should be an object, but got true"),

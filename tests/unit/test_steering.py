@@ -17,6 +17,7 @@ from srb.errors import (
     GrammarDeadEnd,
     InvalidRequest,
     NotFound,
+    QueueFull,
     RateLimited,
 )
 from srb.protocol import (
@@ -147,10 +148,22 @@ def test_a_token_that_ends_inside_a_character_is_refused_and_the_character_is_no
 
 
 def test_the_replacement_of_a_cut_character_is_forked_as_it_was_shown() -> None:
+    driver = Driver(Scripted(b"a\xc3\xa9 and more than that"))
+    command = Generate("x", ("a",), (BranchSpec(1, 2), BranchSpec(2, 12)), can_grow=True)
+    driver.take(driver.engine.submit(driver.engine.prepare(command)))
+    while 0 not in driver.result("x").ends:
+        driver.step()
+    assert driver.result("x").texts[0] == "a\ufffd"
+    [index] = driver.add("x", plain(max_tokens=0), origin=0)
+    assert driver.result("x").texts[index] == "a\ufffd"
+    finish(driver)
+
+
+def test_a_fork_of_a_branch_that_a_limit_cut_begins_before_the_incomplete_character() -> None:
     driver, request_id = running(model=Scripted(b"a\xc3\xa9"), max_tokens=2, steps=9, linger=9)
-    assert driver.result(request_id).texts[0] == "a\ufffd"
     [index] = driver.add(request_id, plain(max_tokens=0), origin=0)
-    assert driver.result(request_id).texts[index] == "a\ufffd"
+    assert driver.result(request_id).texts[index] == "a"
+    assert len(driver.request(request_id).branches[index].tokens) == 1
     finish(driver)
 
 
@@ -167,6 +180,31 @@ def test_a_place_beyond_the_text_is_refused_with_its_length(where: dict[str, int
     with pytest.raises(NotFound, match="no branch 1; it has 1"):
         driver.add(request_id, origin=1)
     finish(driver)
+
+
+@pytest.mark.parametrize("at", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"banned_strings": ("z",)}, {"distinct_words": True}, {"stop": ("\u2604",)}])
+def test_a_character_that_a_limit_cut_is_completed_when_the_branch_goes_on(at: int, options: dict[str, Any]) -> None:
+    model = Scripted("a☃b c".encode())
+    driver, request_id = running(model=model, max_tokens=at, linger=500, **options)
+    outcome = driver.result(request_id)
+    assert (outcome.texts[0], len(outcome.tokens[0]), outcome.ends[0].length) == ("a", 1, at)
+    assert driver.attach(request_id)["branches"][0]["text"] == "a"
+    driver.change(request_id, 0, 6 - at)
+    driver.run()
+    assert (outcome.texts[0], outcome.tokens[0]) == ("a☃b ", model.script[:6])
+    finish(driver)
+
+
+def test_a_character_that_is_never_completed_is_left_out_of_a_request_that_lingers() -> None:
+    driver, request_id = running(model=Scripted("a☃".encode()[:3] + b"b"), max_tokens=3, linger=500)
+    driver.change(request_id, 0, 1)
+    driver.run()
+    assert driver.result(request_id).texts[0] == "a\ufffdb"
+    driver, request_id = running(model=Scripted("a☃".encode()), max_tokens=3, linger=500)
+    finish(driver)
+    assert driver.result(request_id).texts[0] == "a"
+    assert driver.result(request_id).terminal[0].completion_tokens == 3
 
 
 def test_a_token_that_a_stop_string_cut_is_forked_as_far_as_it_was_shown() -> None:
@@ -562,6 +600,78 @@ def test_requests_that_linger_unread_count_as_their_owners_and_read_ones_do_not(
     assert refused()
     driver.attach(request_id)
     assert not refused()
+
+
+def go_on(driver: Driver, request_id: str, control: str) -> Any:
+    return driver.add(request_id) if control == "add" else driver.change(request_id, 0, 4)
+
+
+@pytest.mark.parametrize("control", ["add", "change"])
+def test_a_rest_that_would_end_waits_in_the_queue_with_its_limit(control: str) -> None:
+    driver = Driver(max_queue=2, max_running=1)
+    resting = [driver.submit("the old king", max_tokens=2, linger=500, can_grow=True, ignore_eos=True) for _ in "ab"]
+    driver.run()
+    running = driver.submit("a", max_tokens=50, ignore_eos=True)
+    driver.step()
+    driver.submit("one", max_tokens=2)
+    go_on(driver, resting[0], control)  # two wait now
+    with pytest.raises(QueueFull):
+        go_on(driver, resting[1], control)
+    go_on(driver, resting[0], control)  # it waits already
+    driver.cancel(running)
+    driver.run()
+    go_on(driver, resting[1], control)
+    finish(driver)
+    added = 1 if control == "add" else 0
+    assert set(driver.result(resting[1]).ends) == set(range(1 + added))
+    assert driver.result(resting[1]).ends[added].length == (2 if added else 6)
+
+
+@pytest.mark.parametrize("control", ["add", "change"])
+def test_a_rest_that_ended_and_waits_too_long_rests_again_with_its_texts(control: str) -> None:
+    driver = Driver(max_running=1, queue_timeout=5.0)
+    resting = driver.submit("the old king", max_tokens=2, linger=500, can_grow=True, ignore_eos=True)
+    driver.run()
+    running = driver.submit("a", max_tokens=50, ignore_eos=True)
+    driver.step()
+    go_on(driver, resting, control)
+    driver.advance(6)
+    end = driver.result(resting).ends[1 if control == "add" else 0]
+    assert (end.reason, end.code) == (FinishReason.ERROR, "queue_timeout")
+    assert driver.attach(resting)["state"] == "resting"
+    assert not driver.result(running).ends
+    driver.add(resting)
+    driver.cancel(running)
+    finish(driver)
+    assert driver.result(resting).ends[max(driver.result(resting).ends)].reason == FinishReason.LIMIT
+
+
+@pytest.mark.parametrize("control", ["add", "change"])
+def test_no_more_requests_without_a_reader_run_than_a_client_may_have(control: str) -> None:
+    driver = Driver()
+    options = {"linger": 500.0, "can_grow": True, "ignore_eos": True, "owner": "key 1", "max_unread": 2}
+    ids = [driver.submit("the old king", max_tokens=2, **options) for _ in range(3)]
+    driver.run()
+    for request_id in ids:
+        driver.leave(request_id)
+    go_on(driver, ids[0], control)
+    go_on(driver, ids[1], control)
+    with pytest.raises(RateLimited):
+        go_on(driver, ids[2], control)
+    driver.attach(ids[2])
+    go_on(driver, ids[2], control)
+    finish(driver)
+
+
+def test_no_more_branches_go_on_than_a_request_may_have_at_once() -> None:
+    driver, request_id = running(max_tokens=1, n=3, steps=5, linger=500)
+    for index in (0, 1):
+        driver.change(request_id, index, 4, max_running=2)
+    with pytest.raises(InvalidRequest, match="at most 2 may run"):
+        driver.change(request_id, 2, 4, max_running=2)
+    driver.change(request_id, 1, 4, max_running=2)  # it runs already
+    finish(driver)
+    assert [driver.result(request_id).ends[index].length for index in range(3)] == [5, 9, 1]
 
 
 def test_a_request_that_goes_on_waits_for_its_turn() -> None:

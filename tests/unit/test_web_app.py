@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 from flask.testing import FlaskClient
 
@@ -244,10 +243,6 @@ def test_models_tells_all_names_and_the_tags(engine: ScriptedClient) -> None:
     assert (model["aliases"], model["tags"]) == (["mine", "gpt-4"], ["small", "4 bits"])
 
 
-def test_without_a_page_there_is_nothing_at_the_front_door(engine: ScriptedClient) -> None:
-    assert create_app(Settings(ui=False), engine).test_client().get("/").status_code == 404
-
-
 def test_metrics_names_what_llama_server_has_after_it_and_the_rest_after_us(http: FlaskClient) -> None:
     response = http.get("/metrics")
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4"
@@ -276,31 +271,6 @@ def test_every_metric_has_its_help_and_its_type_before_its_value(http: FlaskClie
         assert re.fullmatch(rf"# HELP {name} \S.*", lines[place - 2])
         assert lines[place - 1] == f"# TYPE {name} {kind}"
         assert float(value) >= 0
-
-
-@pytest.mark.parametrize(
-    ("host", "shown"),
-    [
-        ("localhost:9091", "http://localhost:9091/v1/completions"), ("box.example", "http://box.example/v1/completions"),
-        ("[::1]:7", "&#39;http://[::1]:7/v1/completions&#39;"),
-        ("<b>&$(x)", "http://localhost:9090/v1/completions"),
-    ],
-)  # fmt: skip
-def test_the_front_door_has_the_address_that_the_visitor_used(engine: ScriptedClient, host: str, shown: str) -> None:
-    http = create_app(Settings(allowed_hosts="*"), engine).test_client()
-    assert f"<pre>curl -N {shown} -d" in http.get("/", headers={"Host": host}).text
-
-
-def test_the_front_door_has_the_prefix_of_the_paths(engine: ScriptedClient) -> None:
-    http = create_app(Settings(api_prefix="/srb"), engine).test_client()
-    assert "curl -N http://localhost/srb/v1/completions" in http.get("/srb/").text
-
-
-def test_the_front_door_says_what_to_try(http: FlaskClient) -> None:
-    response = http.get("/")
-    assert response.mimetype == "text/html"
-    assert "http://localhost/v1/completions" in response.text
-    assert orjson.loads(response.text.split("-d '")[1].split("'")[0]) == {"prompt": "Once upon a time,", "n": 8}
 
 
 def test_making_the_application_connects_to_nothing(tmp_path: Any) -> None:

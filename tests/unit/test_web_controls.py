@@ -147,7 +147,7 @@ def test_the_servers_limits_go_along_with_additions_and_changes() -> None:
     http, engine = serve(n=1, max_n=5, max_request_tokens=1000)
     send(http, "POST", f"{ONE}/branches", {})
     send(http, "PATCH", f"{ONE}/branches/0", {"max_tokens": 3})
-    assert (engine.sent[0].max_running, engine.sent[0].max_tokens, engine.sent[1].max_tokens) == (5, 1000, 1000)
+    assert [(command.max_running, command.max_tokens) for command in engine.sent] == [(5, 1000)] * 2
 
 
 def test_a_change_carries_the_tokens_and_the_new_ends(served: tuple[FlaskClient, ScriptedClient]) -> None:
@@ -164,7 +164,7 @@ def test_a_change_carries_the_tokens_and_the_new_ends(served: tuple[FlaskClient,
 # What is refused --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("body", "field"), [
+WRONG_ADDITIONS: list[tuple[dict[str, Any], str]] = [
     ({"conut": 2}, "conut"),
     ({"count": 0}, "count"), ({"count": 65}, "count"), ({"count": True}, "count"), ({"count": "2"}, "count"),
     ({"count": 2, "seed": 3}, "seed"), ({"count": 2, "branches": [{}]}, "count"),
@@ -177,28 +177,28 @@ def test_a_change_carries_the_tokens_and_the_new_ends(served: tuple[FlaskClient,
     ({"from": {"branch": 0, "token": 2**31}}, "from"), ({"from": {"branch": 0, "character": 1.5}}, "from"),
     ({"temperature": "hot"}, "temperature"), ({"stop": 5}, "stop"), ({"append": {}}, "append"),
     ({"post_sampling_probs": True}, "post_sampling_probs"), ({"prompt": "x"}, "prompt"), ({"linger": 5}, "linger"),
-])  # fmt: skip
-def test_a_wrong_addition_is_400_and_names_the_field_as_it_was_sent(
-    served: tuple[FlaskClient, ScriptedClient], body: dict[str, Any], field: str
-) -> None:
-    http, engine = served
-    response = send(http, "POST", f"{ONE}/branches", body)
-    assert (response.status_code, response.json["error"]["param"]) == (400, field)
-    assert engine.sent == []
-
-
-@pytest.mark.parametrize(("body", "field"), [
+]  # fmt: skip
+WRONG_CHANGES: list[tuple[dict[str, Any], str]] = [
     ({}, "max_tokens"), ({"max_tokens": None}, "max_tokens"), ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": -1}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"), ({"max_tokens": 2**31}, "max_tokens"),
     ({"max_tokens": True}, "max_tokens"), ({"temperature": 1}, "temperature"), ({"seed": 1}, "seed"), ({"stop": 5}, "stop"),
     ({"stop_at": "page"}, "stop_at"), ({"stop_after": 0}, "stop_after"),
     ({"stop_after": 1001, "stop_at": "line"}, "stop_after"),
-])  # fmt: skip
-def test_a_wrong_change_is_400_and_names_the_field(
-    served: tuple[FlaskClient, ScriptedClient], body: dict[str, Any], field: str
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        *(("POST", "/branches", *each) for each in WRONG_ADDITIONS),
+        *(("PATCH", "/branches/0", *each) for each in WRONG_CHANGES),
+    ],
+)
+def test_a_wrong_addition_or_change_is_400_and_names_the_field_as_it_was_sent(
+    served: tuple[FlaskClient, ScriptedClient], method: str, path: str, body: dict[str, Any], field: str
 ) -> None:
     http, engine = served
-    response = send(http, "PATCH", f"{ONE}/branches/0", body)
+    response = send(http, method, ONE + path, body)
     assert (response.status_code, response.json["error"]["param"]) == (400, field)
     assert engine.sent == []
 
@@ -290,8 +290,8 @@ def attach_to(*later: Any, query: str = "") -> list[dict[str, Any]]:
 
     engine.answers = lambda *_: None
     engine.receive = receive  # type: ignore[method-assign]
-    with gevent.Timeout(5):
-        return events(send(http, "GET", f"{ONE}/events{query}").text)
+    with gevent.Timeout(5), send(http, "GET", f"{ONE}/events{query}") as response:
+        return events(response.text)
 
 
 LATER = (
@@ -323,6 +323,26 @@ def test_a_reader_that_attaches_gets_a_snapshot_and_then_what_comes() -> None:
     assert later[6] == {"event": "branch", "index": 0, "seed": 7, "resumed": True}
     assert later[7] == {"event": "branch", "index": 4, "seed": 11}
     assert later[-1]["count"] == 5
+
+
+def test_a_reader_is_one_line_of_the_log_with_what_it_read(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", "srb.web"):
+        attach_to(*LATER, query="?return_tokens=1")
+    [record] = [record for record in caplog.records if record.name == "srb.web"]
+    fields: Any = record.args
+    assert (record.levelname, fields["id"], fields["outcome"]) == ("INFO", "abc", "done")
+    assert (fields["branches"], fields["read_tokens"]) == (3, 3)
+    assert record.getMessage().startswith(f"GET {ONE}/events 127.0.0.1 abc: done, 3 branches, read 3 tokens, ")
+
+
+def test_a_reader_that_is_refused_is_one_line_with_its_status(caplog: pytest.LogCaptureFixture) -> None:
+    http, engine = serve()
+    engine.answers = lambda *_: (_ for _ in ()).throw(NotFound("no request with this id is running"))
+    with caplog.at_level("DEBUG", "srb.web"):
+        assert send(http, "GET", f"{BASE}/unknown/events").status_code == 404
+    [record] = [record for record in caplog.records if record.name == "srb.web"]
+    assert f"{BASE}/unknown/events" in record.getMessage()
+    assert ": 404, " in record.getMessage()
 
 
 def test_with_return_tokens_snapshot_and_events_have_them() -> None:

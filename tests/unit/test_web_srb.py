@@ -13,6 +13,8 @@ from srb.protocol import Accepted, BranchEnded, Delta, Done, Event, Generate, Pr
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.dialects.srb.answers import ServerDescription
+from tests.shapes import read
 
 
 def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient, ScriptedClient]:
@@ -59,7 +61,7 @@ def test_start_reports_the_seed_of_every_branch_and_done_the_usage() -> None:
     assert done["timings"]["prompt_n"] == 3
 
 
-@pytest.mark.parametrize("given", [{"distinct_first": True}, {"sibling_penalty": 2.5}])
+@pytest.mark.parametrize("given", [{"distinct_first": True}, {"distinct_words": True}, {"sibling_penalty": 2.5}])
 def test_an_answer_says_that_seeds_reproduce_the_request_if_its_branches_depend_on_each_other(
     given: dict[str, Any],
 ) -> None:
@@ -68,7 +70,7 @@ def test_an_answer_says_that_seeds_reproduce_the_request_if_its_branches_depend_
     whole = post(http, "/v1/srb/completions", prompt="x", n=2, stream=False, **given).json
     assert start["seeds_reproduce"] == whole["seeds_reproduce"] == "request"
     assert all(getattr(command, name) == value for command in engine.sent for name, value in given.items())
-    for off in ({"distinct_first": False}, {"sibling_penalty": 0}, {}):
+    for off in ({"distinct_first": False, "distinct_words": False}, {"sibling_penalty": 0}, {}):
         assert "seeds_reproduce" not in events(post(http, "/v1/srb/completions", prompt="x", n=2, **off).text)[0]
 
 
@@ -275,3 +277,12 @@ def test_progress_of_the_prompt_is_an_event_if_it_is_requested(said: dict[str, A
     assert start["event"] == "start"
     progress = [event for event in later if event["event"] == "prompt"]
     assert progress == [{"event": "prompt", "total": 9, "cache": 2, "processed": 5, "time_ms": 1}] * reports
+
+
+def test_the_server_describes_its_model_limits_and_defaults() -> None:
+    http, _ = serve(max_n=12, n=4, temperature=0.5, default_max_tokens=33)
+    said = http.get("/v1/srb/server").json
+    read(ServerDescription, orjson.dumps(said))
+    assert (said["max_n"], said["n"], said["max_tokens"], said["max_linger"]) == (12, 4, 33, 600)
+    assert said["sampling"]["temperature"] == 0.5
+    assert said["chat_template"] is False

@@ -1,6 +1,6 @@
 // Make the page's vendored libraries: node tools/page/build.mjs PACKAGES VENDOR
 //
-// PACKAGES is the folder in which npm installed package.json; VENDOR gets a file for each of tools/page/vendor/*.ts, and
+// PACKAGES is the folder in which npm installed package.json; VENDOR gets a file for each of tools/page/vendor/*.ts, its types,
 // LICENSES and versions.json. The same packages give the same bytes.
 
 import { createHash } from "node:crypto";
@@ -65,6 +65,8 @@ async function bundle(source) {
   const banner = `/* ${used.map((each) => `${each.name} ${each.version}`).join(", ")}; see LICENSES */\n`;
   const text = banner + outputFiles[0].text;
   writeFileSync(join(vendor, `${name}.js`), text);
+  const types = `../../../../tools/page/vendor/${name}.js`; // as seen from srb/web/page/vendor
+  writeFileSync(join(vendor, `${name}.d.ts`), `export * from "${types}"; // for the checker only; not in the wheel\n`);
   return { sha256: createHash("sha256").update(text).digest("hex"), packages: used };
 }
 

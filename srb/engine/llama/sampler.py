@@ -238,6 +238,11 @@ class LlamaSampler:
         self._states = SamplerStates(remembering, self._natives(CLONED), self._dist)
         self._is_plain = self._is_plain and not self._is_adaptive  # whose draws are counted: only choices draw
 
+    def stop_remembering(self) -> None:
+        if self._states is not None:
+            self._states.close()
+        self._states, self._is_plain = None, self._grammar is None and not self._keeps_candidates
+
     def forget(self, count: int) -> None:
         assert self._states is not None
         self._states.forget(count)

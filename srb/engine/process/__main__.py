@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from srb import logs
@@ -29,7 +30,7 @@ from srb.engine.process.state_folder import StateFolder
 from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
-from srb.gguf import FAKE_MODEL
+from srb.gguf import FAKE_MODEL, is_fake
 from srb.protocol import ModelInfo, Ready
 from srb.settings import SERVER_ID_VARIABLE, Settings
 
@@ -52,10 +53,12 @@ def load_engine(settings: Settings) -> LoadedEngine:
     from srb.engine.model import Model
 
     model: Model
-    if settings.model == FAKE_MODEL:
+    if is_fake(settings):
         from srb.engine.fake import FakeModel
 
         model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch, n_adapters=len(settings.adapters))
+        if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
+            model.before_decode = partial(time.sleep, 1 / pace)
     else:
         # Imported here, since importing llama_cpp takes longer than listening, and most tests need no llama_cpp.
         from srb.engine.llama.model import LlamaModel
@@ -99,10 +102,10 @@ def _open_states(settings: Settings) -> StateFolder | None:
     if not settings.state_dir:
         return None
     cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
-    is_fake = settings.model == FAKE_MODEL
+    has_weights = not is_fake(settings)
     try:
-        cells += [model_fingerprint(path) for path, _ in settings.adapters if not is_fake]
-        fingerprint = FAKE_MODEL if is_fake else model_fingerprint(settings.model_path, *cells)
+        cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
+        fingerprint = model_fingerprint(settings.model_path, *cells) if has_weights else FAKE_MODEL
         return StateFolder(Path(settings.state_dir).expanduser(), fingerprint, settings.state_dir_mib * 1024 * 1024)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None

@@ -106,8 +106,8 @@ class ExploreBody(BaseModel):
 
 # Fields that do not go with `explore`, which chooses tokens and branches by itself; a body may lack them.
 NOT_WITH_EXPLORE = (
-    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "sibling_penalty"),
-    *("banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
+    *("branches", "best_of", "response_format", "tools", "grammar", "json_schema", "distinct_first", "distinct_words"),
+    *("sibling_penalty", "banned_strings", "banned_tokens", "post_sampling_probs", "echo"),
 )
 
 
@@ -123,6 +123,7 @@ class CompletionBody(SamplingBody):
     explore: ExploreBody | None = None
     linger: Annotated[Real, between(0, INT32_MAX)] | None = None
     distinct_first: bool = False
+    distinct_words: bool = False
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
@@ -188,6 +189,7 @@ class CompletionBody(SamplingBody):
                 linger=self._linger(settings),
                 base=base if self.branches is not None else None,
                 distinct_first=self.distinct_first,
+                distinct_words=self.distinct_words,
                 sibling_penalty=self.sibling_penalty,
                 shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
                 explore=explore,

@@ -26,7 +26,7 @@ from srb.web.calls.client_watch import ClientWatch
 from srb.web.calls.engine_client import WORK_DEADLINE, EngineClient
 from srb.web.calls.mailbox import Mailbox
 from srb.web.limits import CLIENT, KEY, OpenLimit, cap_max_tokens
-from srb.web.request_log import CallLine
+from srb.web.request_log import CallLine, ReaderLine
 
 log = logging.getLogger("srb.web")
 
@@ -56,8 +56,9 @@ class Call:
         self.mailbox, self._has_mailbox = Mailbox(()), False
         self._registry = registry
         self._socket = environ.get("gunicorn.socket")
-        prompts = registry.log_prompts
-        self._line = CallLine(environ, self.commands, prompts=prompts) if self.commands else None
+        self._line: CallLine | ReaderLine | None = None
+        if self.commands:
+            self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
         self._taken_over = False
         self._client_left = False
         self._abandoned_for: SRBError | None = None
@@ -94,9 +95,10 @@ class Call:
         if self._abandoned_for is not None:
             self.abandon(self._abandoned_for)
 
-    def read(self, target: str, mailbox: Mailbox) -> None:
+    def read(self, target: str, mailbox: Mailbox, environ: MutableMapping[str, Any]) -> None:
         """Read a request of another call."""
         self.request_ids = (target,)
+        self._line = ReaderLine(environ, target)
         self.receive(mailbox)
 
     def abandon(self, reason: SRBError) -> None:
@@ -187,11 +189,11 @@ class Calls:
     def attach(self, target: str, environ: MutableMapping[str, Any]) -> Call:
         """Return a call that reads a running request from now on, use it in a `with` block; its mailbox has a snapshot.
 
-        Raise NotFound, or the errors of `open`.
+        It counts as an open request, as the one that made the request did. Raise NotFound, or the errors of `open`.
         """
         call = self._admit([], environ)
         try:
-            call.read(target, self.client.attach(target, self.controller(environ)))
+            call.read(target, self.client.attach(target, self.controller(environ)), environ)
         except BaseException:
             call.close()
             raise
@@ -212,7 +214,7 @@ class Calls:
         """Register a call, count it and watch its client; nothing is sent yet."""
         if self._closed:
             raise ShuttingDown("The server is shutting down")
-        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit and commands else None
+        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
         call = Call(self, commands, environ, counted)
         self._open.add(call)
         try:

@@ -1,14 +1,12 @@
-"""Routes for operators, load balancers and visitors: health, models, metrics, the page at /."""
+"""Routes for operators, load balancers and visitors: health, models, metrics, the module for web pages."""
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, request, send_from_directory
-from markupsafe import escape
 
 from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
 from srb.protocol import ModelInfo
@@ -175,18 +173,6 @@ def prometheus() -> Response:
     return response
 
 
-@routes.get("/")
-@operation(media_type="text/html")
-def front_door() -> Response:
-    """Show a page with a command to try."""
-    if not web().settings.ui:
-        raise NotFound("File Not Found")
-    settings = web().settings
-    host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
-    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
-    return Response(FRONT_DOOR.format(target=escape(target)), mimetype="text/html")
-
-
 @routes.get("/completion.js")
 @operation(media_type="text/javascript")
 def script() -> Response:
@@ -194,14 +180,3 @@ def script() -> Response:
     if not web().settings.ui:
         raise NotFound("File Not Found")
     return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")
-
-
-FRONT_DOOR = """<!doctype html>
-<meta charset="utf-8">
-<title>SRB</title>
-<h1>SRB: one prompt, many continuations</h1>
-<p>The server is running. Try it:</p>
-<pre>curl -N {target} -d '{{"prompt": "Once upon a time,", "n": 8}}'</pre>
-<p>OpenAI clients: base URL <code>/v1</code>, any API key, any model name.
-See also <a href="/v1/models">/v1/models</a>, <a href="/health">/health</a>, <a href="/metrics">/metrics</a>.</p>
-"""

@@ -1,4 +1,4 @@
 // vendor/idb.js: IndexedDB with promises.
-export { deleteDB, openDB } from "idb";
 
 export type { DBSchema, IDBPDatabase, IDBPObjectStore, IDBPTransaction } from "idb";
+export { deleteDB, openDB } from "idb";

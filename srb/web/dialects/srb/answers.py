@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from srb.protocol import FinishReason, TokenProbs
-from srb.web.answers import PromptProgress, Ranking, Timings, Usage, shape
+from srb.web.answers import JSONObject, PromptProgress, Ranking, Timings, Usage, shape
 
 
 @shape
@@ -177,6 +177,21 @@ class Stopped(TypedDict):
 class Added(TypedDict):
     indices: list[int]
     seeds: list[int]
+
+
+@shape
+class ServerDescription(TypedDict):
+    """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
+
+    version: str
+    model: str
+    n_ctx: int
+    chat_template: bool
+    max_n: int
+    max_linger: int
+    n: int
+    max_tokens: int
+    sampling: JSONObject
 
 
 @shape

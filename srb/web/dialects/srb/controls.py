@@ -181,8 +181,16 @@ def change_branch(request_id: str, index: int) -> Response:
     more = given.pop("max_tokens", 0)
     if not more and not given:
         raise bad_field("max_tokens", "is required, or stop or stop_at")
+    settings = web().settings
     command = ChangeBranch(
-        uuid4().hex, request_id, _small(index), _owner(), more, tuple(given.items()), web().settings.max_request_tokens
+        uuid4().hex,
+        request_id,
+        _small(index),
+        _owner(),
+        more,
+        tuple(given.items()),
+        max_tokens=settings.max_request_tokens,
+        max_running=settings.max_n,
     )
     return json_reply(describe_branch(web().client.ask(command)))
 

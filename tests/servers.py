@@ -35,6 +35,7 @@ class Server:
         self.port = int(str(settings.pop("port", free_port())))
         self.runtime = folder / "run"
         self.url = f"http://127.0.0.1:{self.port}"
+        self._prefix = settings.get("api_prefix", "")
         own = {"port": self.port, "runtime_dir": self.runtime, "stories": folder / "stories.sqlite3"}
         self.environ = clean_environ(**{**own, **SETTINGS, **settings})
         self._command = command
@@ -114,14 +115,14 @@ class Server:
     def health(self) -> int:
         """Return the status of GET /health, or 0 when nobody listens."""
         try:
-            return self.get("/health").status_code
+            return self.get(f"{self._prefix}/health").status_code
         except requests.ConnectionError:
             return 0
 
     def live(self) -> int:
         """Return the status of GET /livez, or 0 when nobody listens."""
         try:
-            return self.get("/livez").status_code
+            return self.get(f"{self._prefix}/livez").status_code
         except requests.ConnectionError:
             return 0
 

@@ -1,0 +1,1 @@
+"""`make bench-page`: costs of the page in a browser."""

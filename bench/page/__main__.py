@@ -1,0 +1,173 @@
+"""`make bench-page`: sizes of the page, its work while 64 branches grow, and its cost for the server and the writer.
+
+Read counts and ratios. Seconds are those of this machine, on which browser, server and engine share the cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.__main__ import server
+from bench.client import post
+from bench.page.desk import Desk, Span, desks
+from bench.scenarios import REST_SECONDS
+
+PAGE = Path("srb/web/page")
+BEGINNING = "Once upon a time,"
+TYPED = " and then she wrote on"
+KEY_PAUSE = 120  # ms between two typed keys
+
+
+def sizes() -> dict[str, dict[str, int]]:
+    """Return bytes of the libraries and of our own files, with gzip and without."""
+    files = [path for path in PAGE.rglob("*") if path.suffix in (".js", ".css", ".html")]
+    found = {}
+    for name, is_library in (("libraries", True), ("own", False)):
+        texts = [path.read_bytes() for path in files if ("vendor" in path.parts) == is_library]
+        found[name] = {"raw": sum(map(len, texts)), "gzip": sum(len(gzip.compress(text, 9)) for text in texts)}
+    return found
+
+
+@contextlib.contextmanager
+def paced_server(rate: float) -> Iterator[str]:
+    """Run bench.page.paced and yield its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    child = subprocess.Popen([sys.executable, "-m", "bench.page.paced", str(port), "--rate", str(rate)])
+    try:
+        _wait_for_port(port, child)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        child.terminate()
+        child.wait(timeout=60)
+
+
+def _wait_for_port(port: int, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and child.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError("the paced server did not start")
+
+
+def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span, Span]:
+    """Let branches grow; return the work of some seconds without typing, and of some in which a sentence is typed."""
+    desk.set(n=branches, max_tokens=tokens, stop_at="")
+    desk.write(BEGINNING)
+    desk.go_on()
+    desk.wait_for_words(min(branches, 8))
+    with desk.span() as quiet:
+        time.sleep(seconds)
+    with desk.span() as typing:
+        desk.write(TYPED, pause_ms=KEY_PAUSE)
+    return quiet[0], typing[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """One request, by the page or by a bare client: ms to its first word or event, and seconds until no branch runs."""
+
+    first_ms: float
+    seconds: float
+
+
+def by_page(desk: Desk) -> tuple[Round, bytes]:
+    """Continue once; return the round and the body that the page sent."""
+    with desk.span() as spans:
+        began = time.perf_counter()
+        desk.go_on()
+        desk.wait_for_words(1)
+        desk.wait_for_end()
+        seconds = time.perf_counter() - began
+    first, body = spans[0].first_word_ms, desk.requests[-1].post_data_buffer
+    if first is None or body is None:
+        raise RuntimeError("no word was shown")
+    return Round(first, seconds), body
+
+
+def by_client(url: str, path: str, body: bytes) -> Round:
+    """Send the same body from a client that only reads."""
+    n = orjson.loads(body)["n"]
+    began, first, received = time.perf_counter(), 0.0, bytearray()
+    with post(url, path, body) as sock:
+        while received.count(b'"event":"stop"') < n:
+            chunk = sock.recv(65536)
+            if not chunk:
+                raise RuntimeError(f"the stream ended: {received[-300:].decode(errors='replace')}")
+            received += chunk
+            if not first and b'"event":"stream"' in received:
+                first = time.perf_counter()
+    return Round(1000 * (first - began), time.perf_counter() - began)
+
+
+def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
+    """Ask the bundled model by page and by client in turns, with one seed; return medians."""
+    pages, clients = [], []
+    desk.set(n=8, max_tokens=128, stop_at="", seed=1)
+    desk.write(BEGINNING)
+    for _ in range(rounds + 1):
+        time.sleep(REST_SECONDS)
+        shown, body = by_page(desk)
+        path = desk.requests[-1].url.removeprefix(url)
+        time.sleep(REST_SECONDS)
+        pages.append(shown)
+        clients.append(by_client(url, path, body))
+    pairs = list(zip(pages, clients, strict=True))[1:]  # the first warms up
+    return {
+        "page_first_ms": statistics.median(page.first_ms for page, _ in pairs),
+        "client_first_ms": statistics.median(client.first_ms for _, client in pairs),
+        "more_ms": statistics.median(page.first_ms - client.first_ms for page, client in pairs),
+        "rate_ratio": statistics.median(client.seconds / page.seconds for page, client in pairs),
+    }
+
+
+def _show(name: str, values: dict[str, Any]) -> None:
+    print(f"\n{name}")
+    for key, value in values.items():
+        print(f"  {key:<18} {value:>10.3f}" if isinstance(value, float) else f"  {key:<18} {value!s:>10}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.page", description=__doc__)
+    parser.add_argument("--branches", type=int, default=64)
+    parser.add_argument("--rate", type=float, default=50, help="words a second of each branch")
+    parser.add_argument("--tokens", type=int, default=2000, help="words of each branch")
+    parser.add_argument("--seconds", type=float, default=10, help="time that the growing branches are watched for")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    for name, values in sizes().items():
+        _show(f"bytes, {name}", values)
+    with desks() as open_desk:
+        with (
+            paced_server(options.rate) as url,
+            open_desk(url) as desk,
+        ):
+            quiet, typing = growth(desk, options.branches, options.tokens, options.seconds)
+            _show(f"{options.branches} branches x {options.rate:g} words a second", dataclasses.asdict(quiet))
+            _show("the same, while a sentence is typed", dataclasses.asdict(typing))
+            desk.wait_for_end()
+            with desk.span() as ended:
+                time.sleep(1)
+            _show(f"all ended, {options.tokens} words each", dataclasses.asdict(ended[0]))
+        with server(dict(os.environ)) as url, open_desk(url) as desk:
+            _show("n = 8, bundled model: page and bare client in turns", compare(desk, url, options.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""First words of a request's branches (`distinct_words`): no two are the same, as far as the tokens allow it.
+
+A branch's text is held back until its first word is certain and the words of all branches before it are settled. So the
+result depends on the branches' seeds alone, not on their times. `settling` does what this module's objects decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from srb.engine.banned import fold
+from srb.engine.boundaries import finder, is_word
+from srb.engine.text import BranchText, Emission, TextState
+from srb.protocol import FinishReason
+
+if TYPE_CHECKING:
+    from srb.engine.request import Branch, Request
+
+MAX_TOKENS = 32  # that are held back for a word; a longer one counts as it stands
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end that a branch has come to by itself, while its first word was not settled."""
+
+    reason: FinishReason
+    stop: str = ""
+    truncated: bool = False
+
+    def stands(self, branch: Branch) -> bool:
+        """Whether the branch still ends so: its limit may have been raised meanwhile."""
+        if self.reason is not FinishReason.LIMIT or self.truncated or branch.text.is_cut:
+            return True
+        return branch.length == branch.spec.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The state before a token: of the text, and how much was held back."""
+
+    text: TextState
+    num_held: int
+    length: int
+
+
+class FirstWord:
+    """The first word of one branch until it is settled: what is held back, and the ways back to before its tokens.
+
+    A place is a number of sampled tokens.
+    """
+
+    __slots__ = ("_befores", "_end", "_finder", "_given", "_tried", "ending", "held", "is_kept", "text")
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.held: list[Emission] = []
+        self.ending: Ending | None = None
+        self.is_kept = False  # whether it stays even if a sibling has it
+        self._given = 0  # characters of a fork's beginning
+        self._befores: list[_Before] = []
+        self._tried: dict[int, set[int]] = {}  # tokens that made words of siblings, by place
+        self._read("")
+
+    def follow(self, text: str) -> None:
+        """Take the text that a fork has from its origin as the word's beginning."""
+        self._given = len(text)
+        self._read(text)
+
+    def note(self, text: BranchText) -> None:
+        """Note the state before a token is pushed."""
+        self._befores.append(_Before(text.state(), len(self.held), len(self.text)))
+
+    def take(self, emission: Emission) -> None:
+        """Hold back what would be shown."""
+        self.held.append(emission)
+        self._push(emission.text)
+
+    def finish(self, branch: Branch, ending: Ending) -> Ending:
+        """End the word with its branch's text; return how the branch ends, as the rest of its text may have another end."""
+        if not ending.stop:
+            emission = branch.finish_text(ending.reason, ending.truncated)
+            self.take(emission)
+            if emission.stop:
+                ending = Ending(FinishReason.WORD, emission.stop, ending.truncated)
+            elif emission.is_boundary:
+                ending = Ending(FinishReason.BOUNDARY, truncated=ending.truncated)
+        self.ending = ending
+        return ending
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that follows changes the word."""
+        return self._end is not None or len(self._befores) >= MAX_TOKENS
+
+    @property
+    def key(self) -> str:
+        """The word as it is compared, as far as it goes: without case, and without spaces and punctuation around it."""
+        first, end = _bounds(self.text[: self._end])
+        return fold(self.text[first:end])
+
+    @property
+    def last_place(self) -> int:
+        """The place of the token that completes the word; −1 if it was given."""
+        _, end = _bounds(self.text[: self._end])
+        starts = [before.text.position for before in self._befores]
+        return sum(start < end - self._given for start in starts) - 1
+
+    @property
+    def has_tried(self) -> bool:
+        return any(self._tried.values())
+
+    def tried(self, place: int) -> set[int]:
+        """Return the tokens that made words of siblings at a place."""
+        return self._tried.get(place, set())
+
+    def return_to(self, place: int, text: BranchText, token: int) -> None:
+        """Return, with the branch's text, to the state before `place`, whose token made the word of a sibling."""
+        before = self._befores[place]
+        text.return_to(before.text)
+        del self.held[before.num_held :]
+        self.forget(len(self._befores) - place)
+        self._tried.setdefault(place, set()).add(token)
+        self.ending = None
+        self._read(self.text[: before.length])
+
+    def forget(self, count: int) -> None:
+        """Forget the last `count` tokens, which were taken back."""
+        del self._befores[len(self._befores) - count :]
+        for place in [place for place in self._tried if place > len(self._befores)]:
+            del self._tried[place]
+
+    def _read(self, text: str) -> None:
+        self.text = ""
+        self._end: int | None = None
+        self._finder = finder("word", 1)
+        self._push(text)
+
+    def _push(self, text: str) -> None:
+        self.text += text
+        if self._end is None and (found := self._finder.push(text)) is not None:
+            self._end = found.end
+
+
+class FirstWords:
+    """The settled first words of a request, and whose turn it is: words are settled in the order of the branches."""
+
+    __slots__ = ("_taken", "_turn")
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._turn = 0  # no branch before this one is unsettled
+
+    def add(self, word: FirstWord) -> None:
+        """Add a word that is settled. A text without a letter or digit has none."""
+        self._taken |= {word.key} - {""}
+
+    def has(self, word: FirstWord) -> bool:
+        return word.key in self._taken
+
+    def is_turn(self, branch: Branch) -> bool:
+        """Whether the words of all branches before one are settled."""
+        return self._next(branch.request) is branch
+
+    def next_held(self, request: Request) -> Branch | None:
+        """Return the branch whose turn it is, if it was held for that."""
+        branch = self._next(request)
+        return branch if branch is not None and branch.is_held else None
+
+    def _next(self, request: Request) -> Branch | None:
+        branches = request.branches
+        while self._turn < len(branches) and branches[self._turn].first_word is None:
+            self._turn += 1
+        return branches[self._turn] if self._turn < len(branches) else None
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    """Return where a text's first letter or digit stands, and the end of the last one; (0, 0) if it has none."""
+    places = [place for place, char in enumerate(text) if is_word(char)]
+    return (places[0], places[-1] + 1) if places else (0, 0)

@@ -1,0 +1,96 @@
+"""The page at /: its document, and below /page/ its modules, styles and libraries, served as they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+
+from flask import Blueprint, Response, request
+from markupsafe import escape
+from werkzeug.security import safe_join
+
+from srb.errors import NotFound
+from srb.web.context import web
+from srb.web.openapi import operation
+
+routes = Blueprint("page", __name__)
+
+FOLDER = Path(__file__).parents[1] / "page"
+DOCUMENT = "index.html"
+EXAMPLE_TARGET = "http://localhost:9090/v1/completions"  # in the document, for the address that the visitor used
+
+# Not from the system's table, which differs between machines: a module of another type than text/javascript does not run.
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data: blob:",
+    "font-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types lit-html",
+)
+HEADERS = {
+    "Cache-Control": "no-cache",  # a browser asks each time, and mostly gets 304
+    "Content-Security-Policy": "; ".join(POLICY),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@routes.get("/")
+@operation(media_type="text/html")
+def front_door() -> Response:
+    """Show the page for writing; without JavaScript it is a command to try."""
+    _check_enabled()
+    settings = web().settings
+    host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
+    target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
+    document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
+    return _reply(document.encode(), ".html")
+
+
+@routes.get("/page/<path:name>")
+@operation(media_type="*/*")
+def page_file(name: str) -> Response:
+    """Serve a file of the page: a module, a style sheet, a library."""
+    _check_enabled()
+    path = _find(name)
+    if path is None:
+        raise NotFound("File Not Found")
+    return _reply(path.read_bytes(), path.suffix)
+
+
+def _check_enabled() -> None:
+    if not web().settings.ui:
+        raise NotFound("File Not Found")
+
+
+def _find(name: str) -> Path | None:
+    """Return the file of the page, or None; the document is at / only, since its links are relative to that."""
+    joined = None if "\0" in name or name == DOCUMENT else safe_join(str(FOLDER), name)
+    path = None if joined is None else Path(joined)
+    try:
+        return path if path is not None and path.is_file() else None
+    except OSError:  # a name too long
+        return None
+
+
+def _reply(content: bytes, suffix: str) -> Response:
+    """Return the content, or 304 where the client has it. Its hash is the tag: times of installed files may all be equal."""
+    reply = Response(content, content_type=MEDIA_TYPES.get(suffix, "text/plain; charset=utf-8"), headers=HEADERS)
+    reply.set_etag(hashlib.sha256(content).hexdigest()[:32])
+    reply.make_conditional(request)
+    return reply

@@ -1,0 +1,448 @@
+/**
+ * The desk: the open story, the place in it that the manuscript shows (the head), and the round of cards beside it. Only the desk
+ * changes them; parts read its fields, call its actions and listen to its events.
+ */
+
+import { Context } from "./desk/context.js";
+import { settingsOf } from "./desk/defaults.js";
+import { Rounds } from "./desk/rounds.js";
+import { ServerWatch } from "./desk/server_watch.js";
+import { Story } from "./story.js";
+
+/** @typedef {import("./story/types.js").Place} Place */
+/** @typedef {import("./round.js").Round} Round */
+/** @typedef {import("./keep.js").Keeper} Keeper */
+/** @typedef {import("./api.js").Api} Api */
+/** @typedef {{label: string, run: () => void}} Action what a notice offers */
+/**
+ * @typedef {HTMLElement & {
+ *   load: (text: string, pieces: any[], head: Place) => void,
+ *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
+ *   colour: (pieces: any[]) => void,
+ *   record: (undo: () => void, redo: () => void) => void,
+ *   undo: () => void, redo: () => void, caret: () => number,
+ * }} Manuscript
+ */
+
+const PAUSE = 2000; // ms without a typed key that close the node that is being typed
+
+/** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, dialog. */
+export class Desk extends EventTarget {
+  /** @param {{api: Api, keeper: Keeper}} given */
+  constructor({ api, keeper }) {
+    super();
+    this.api = api;
+    this.keeper = keeper;
+    this.story = Story.create();
+    /** @type {Place} */
+    this.head = this.story.head;
+    this.settings = settingsOf(this.story);
+    this.watch = new ServerWatch(api, () => this.serverChanged());
+    this.rounds = new Rounds(this);
+    this.prompt = new Context(this);
+    /** @type {Manuscript | null} */
+    this.manuscript = null;
+    /** @type {{head: Place} | null} where the story was before a place in the outline was opened */
+    this.before = null;
+    this.isMoving = false;
+    this.pauseTimer = 0;
+    keeper.addEventListener("state", () => this.tell("saved"));
+    keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
+  }
+
+  /** Open the story that was open last, or begin one. @param {Manuscript} manuscript */
+  async start(manuscript) {
+    this.manuscript = manuscript;
+    this.watch.check();
+    this.setStory((await this.keeper.openLast()) ?? Story.create());
+  }
+
+  // ---- What parts read
+
+  get round() {
+    return this.rounds.shown?.round ?? null;
+  }
+
+  get isRunning() {
+    return this.rounds.shown?.isRunning ?? false;
+  }
+
+  get server() {
+    return this.watch.server;
+  }
+
+  get saved() {
+    const { state, at, message } = this.keeper;
+    return { state, at, message };
+  }
+
+  /** The manuscript's text. */
+  get text() {
+    return this.story.text(this.head.node, this.head.at);
+  }
+
+  get title() {
+    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text);
+  }
+
+  /** The number of words in the manuscript. */
+  get words() {
+    return this.prompt.words;
+  }
+
+  /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent. */
+  get context() {
+    return this.prompt.measure();
+  }
+
+  /** One sentence about the round, for those who do not see the cards. */
+  statusLine() {
+    const { round } = this;
+    if (!round) return "";
+    if (round.state === "asking") return "The branches are asked for.";
+    if (round.state === "reading") return "The model reads the text.";
+    const running = round.slots.filter((slot) => slot.isLive).length;
+    const ended = round.slots.filter((slot) => slot.state === "ended").length;
+    return `${running} running, ${ended} ended.`;
+  }
+
+  // ---- Events
+
+  /** @param {string} topic @param {object} [detail] */
+  tell(topic, detail) {
+    this.dispatchEvent(new CustomEvent(topic, { detail }));
+  }
+
+  /** Show a sentence to the person. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] */
+  notice(text, kind = "info", action) {
+    this.tell("notice", { text, kind, action });
+  }
+
+  /** @param {string} name of a dialog: stories, settings, formats, help, map, versions @param {object} [detail] */
+  openDialog(name, detail = {}) {
+    this.tell("dialog", { name, ...detail });
+  }
+
+  serverChanged() {
+    this.tell("server");
+    if (this.server.state === "ready") this.keeper.wake?.();
+  }
+
+  checkServer() {
+    return this.watch.check();
+  }
+
+  async askKey() {
+    await this.api.newKey(this.api.key, "");
+    await this.checkServer();
+  }
+
+  // ---- Stories
+
+  /** @param {Story} story */
+  setStory(story) {
+    this.rounds.leave();
+    this.story = story;
+    this.before = null;
+    this.head = story.head;
+    this.settings = settingsOf(story);
+    this.keeper.open(story);
+    this.prompt.forget();
+    this.manuscript?.load(this.text, story.pieces(this.head.node, this.head.at), this.head);
+    this.tell("story");
+    this.tell("head", { why: "load" });
+    this.tell("nodes", { ids: null });
+    this.rounds.follow("load");
+  }
+
+  newStory() {
+    this.setStory(Story.create());
+    this.manuscript?.focus();
+  }
+
+  /** @param {string} id */
+  async openStory(id) {
+    await this.flush();
+    this.setStory(await this.keeper.load(id));
+  }
+
+  /** Put a story into the bin. @param {string} id */
+  async removeStory(id) {
+    await this.keeper.remove(id);
+    if (id === this.story.id) this.newStory();
+  }
+
+  /** @param {string} id */
+  async restoreStory(id) {
+    await this.keeper.restore(id);
+  }
+
+  /** Take in a story from a file; all of it is saved. @param {Story} story */
+  async importStory(story) {
+    await this.flush();
+    this.setStory(story);
+    this.changed();
+    await this.flush();
+  }
+
+  /** @param {string} title */
+  setTitle(title) {
+    this.setMeta("title", title.trim());
+  }
+
+  /** @param {string} text */
+  setMemory(text) {
+    this.setMeta("memory", text);
+  }
+
+  /** @param {{text: string, depth: number}} note the author's note, `depth` paragraphs before the end */
+  setNote(note) {
+    this.setMeta("note", note);
+  }
+
+  /** @param {string} name @param {unknown} value */
+  setSetting(name, value) {
+    this.setMeta(`settings.${name}`, value);
+  }
+
+  /** @param {string} key @param {unknown} value */
+  setMeta(key, value) {
+    this.story.setMeta(key, value);
+    this.settings = settingsOf(this.story);
+    this.changed();
+    this.tell("story");
+  }
+
+  /** Mark a node: star, name, note, folded, pruned, seen. @param {string} id @param {string} key @param {unknown} value */
+  setNodeMark(id, key, value) {
+    const before = /** @type {any} */ (this.story.mark(id))[key] ?? null;
+    const set = (/** @type {unknown} */ now) => {
+      this.story.setMark(id, key, now);
+      this.changed();
+      this.tell("nodes", { ids: new Set([id]) });
+    };
+    set(value);
+    if (key !== "seen")
+      this.manuscript?.record(
+        () => set(before),
+        () => set(value),
+      );
+  }
+
+  // ---- The manuscript
+
+  /**
+   * Follow a change of the manuscript: typing, pasting, undo, or a place that the desk itself has set. Return the new head.
+   * @param {{changes: {from: number, to: number, insert: string}[], target: Place | null, doc: () => string}} change
+   *   `changes` in offsets of the text before; `target` is the place that the change leads to, if one was recorded
+   * @returns {Place}
+   */
+  edited({ changes, target, doc }) {
+    const why = this.isMoving ? "move" : target ? "undo" : "type";
+    if (target && this.isPlace(target) && this.story.text(target.node, target.at) === doc()) {
+      this.head = target;
+    } else {
+      let place = this.head;
+      for (const { from, to, insert } of [...changes].sort((a, b) => b.from - a.from)) {
+        place = this.story.edit(place, from, to, insert);
+      }
+      this.head = place;
+      this.closeLater();
+    }
+    this.story.head = this.head;
+    this.changed();
+    if (why !== "move") {
+      this.tell("head", { why });
+      if (why === "undo") this.rounds.follow("undo");
+      else this.tell("nodes", { ids: new Set([this.head.node]) });
+    }
+    return this.head;
+  }
+
+  /** @param {Place} place */
+  isPlace({ node, at }) {
+    return (node === "" || this.story.nodes.has(node)) && at <= this.story.length(node);
+  }
+
+  /** Close the node that is being typed after a pause. */
+  closeLater() {
+    clearTimeout(this.pauseTimer);
+    this.pauseTimer = window.setTimeout(() => this.closeTyped(), PAUSE);
+  }
+
+  closeTyped() {
+    clearTimeout(this.pauseTimer);
+    const node = this.story.nodes.get(this.head.node);
+    if (!node?.open || node.by !== "person") return;
+    this.story.close(node.id);
+    this.changed();
+  }
+
+  /**
+   * Show another place of the story; one step for undo.
+   * @param {Place} place @param {string} why take or open
+   */
+  move(place, why) {
+    this.closeTyped();
+    this.isMoving = true;
+    try {
+      const text = this.story.text(place.node, place.at);
+      this.manuscript?.apply({ text, head: place, pieces: this.story.pieces(place.node, place.at), why });
+    } finally {
+      this.isMoving = false;
+    }
+    this.head = place;
+    this.story.head = place;
+    this.changed();
+    this.tell("head", { why });
+  }
+
+  /** Make the text up to a node the manuscript. @param {string} id @param {number} [at] */
+  openNode(id, at = this.story.length(id)) {
+    this.before ??= { head: this.head };
+    this.rounds.save();
+    this.move({ node: id, at }, "open");
+    this.rounds.follow("open");
+  }
+
+  /** Go back to where the story was before `openNode`. */
+  goBack() {
+    const { before } = this;
+    this.before = null;
+    if (!before) return;
+    this.move(before.head, "open");
+    this.rounds.follow("open");
+  }
+
+  undo() {
+    this.manuscript?.undo();
+  }
+
+  redo() {
+    this.manuscript?.redo();
+  }
+
+  // ---- Saving
+
+  /** Note that the story has changed. */
+  changed() {
+    this.keeper.changed();
+  }
+
+  async flush() {
+    this.closeTyped();
+    this.rounds.save();
+    await this.keeper.flush();
+  }
+
+  /** Save at once: the page is hidden or closed. */
+  leave() {
+    this.rounds.save();
+    this.keeper.flush({ keepalive: true });
+  }
+
+  /** Catch up: the page is shown again. */
+  comeBack() {
+    this.watch.check();
+    this.keeper.wake?.();
+    this.rounds.comeBack();
+  }
+
+  async sayWhenSaved() {
+    await this.flush();
+    const { state, at, message } = this.saved;
+    const time = at ? new Date(at).toLocaleTimeString() : "";
+    const where = state === "browser" ? "in this browser" : "on the server";
+    this.notice(
+      state === "saved" || state === "browser"
+        ? `Saved ${where}${time ? ` at ${time}` : ""}.`
+        : message || "Not saved yet.",
+    );
+  }
+
+  /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
+  merged({ nodes, meta }) {
+    if (meta.size) {
+      this.settings = settingsOf(this.story);
+      this.tell("story");
+    }
+    this.tell("nodes", { ids: nodes });
+  }
+
+  // ---- The round
+
+  /** Continue the text with n branches. @param {{n?: number}} [options] */
+  go(options) {
+    return this.rounds.go(options);
+  }
+
+  /**
+   * Take a card's text, or its beginning up to `at` or to its mark, into the manuscript, and continue from there.
+   * @param {number} number @param {{at?: number | null, go?: boolean}} [options]
+   */
+  take(number, options) {
+    return this.rounds.take(number, options);
+  }
+
+  /** @param {number} number */
+  prune(number) {
+    return this.rounds.prune(number);
+  }
+
+  refill() {
+    return this.rounds.refill();
+  }
+
+  /** @param {number} number */
+  extend(number) {
+    return this.rounds.extend(number);
+  }
+
+  /** @param {number} number @param {number | null} at @param {number} [count] */
+  vary(number, at, count) {
+    return this.rounds.vary(number, at, count);
+  }
+
+  /** @param {number} [count] */
+  more(count) {
+    return this.rounds.more(count);
+  }
+
+  stop() {
+    this.rounds.stop();
+  }
+
+  /** @param {number} number @param {number | null} at */
+  setMark(number, at) {
+    this.rounds.change((round) => round.setMark(number, at), [number]);
+  }
+
+  sort() {
+    this.rounds.sort();
+  }
+
+  fold() {
+    this.rounds.fold();
+  }
+
+  /** @param {number} number */
+  unfold(number) {
+    this.rounds.change((round) => round.unfold(number));
+  }
+
+  /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */
+  alternatives(number, at) {
+    return this.rounds.alternatives(number, at);
+  }
+
+  /** Begin a branch with a card's words up to `at` and then a rival. @param {number | null} number @param {number} at @param {string} rival */
+  choose(number, at, rival) {
+    return this.rounds.choose(number, at, rival);
+  }
+}
+
+/** The first words of a text, for a story without a title. @param {string} text */
+function titleOf(text) {
+  const words = text.trimStart().slice(0, 60).split(/\s+/u).slice(0, 6).join(" ");
+  return words || "Untitled";
+}

@@ -1,0 +1,81 @@
+/** What is sent of the manuscript: its prompt, made by plan or by the model's chat template, and how much of the context it takes. */
+
+import { FIRST_RATE, learnRate, planPrompt, trimmedLength } from "../prompt.js";
+import { requestBody } from "../request.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+export class Context {
+  /** @param {Desk} desk */
+  constructor(desk) {
+    this.desk = desk;
+    this.rate = FIRST_RATE; // characters per token, learned from the server's answers
+    /** @type {import("../prompt.js").Cut | null} */
+    this.cut = null;
+    /** @type {{text: string, words: number}} the text that was counted last */
+    this.counted = { text: "", words: 0 };
+  }
+
+  /** Forget what belongs to the story that was open. */
+  forget() {
+    this.cut = null;
+    this.counted = { text: "", words: 0 };
+  }
+
+  /**
+   * Return the prompt for a text, and the text's length without the spaces at its end.
+   * @param {string} [text] the manuscript, if nothing else is given
+   * @returns {Promise<{prompt: string, keep: number}>}
+   */
+  async prepare(text = this.desk.text) {
+    const plan = this.plan(text);
+    if (text === this.desk.text) this.cut = plan.cut;
+    if (plan.prompt !== null) return { prompt: plan.prompt, keep: plan.keep };
+    const { prompt } = await this.desk.api.post("apply-template", plan.template);
+    return { prompt, keep: plan.keep };
+  }
+
+  /** @param {string} text */
+  plan(text) {
+    const { settings, server, story } = this.desk;
+    const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
+    const note = /** @type {{text: string, depth: number} | undefined} */ (story.meta("note"));
+    return planPrompt({ text, memory, note, settings, n_ctx: server.n_ctx || 1 << 30, rate: this.rate, cut: this.cut });
+  }
+
+  /** @param {string} prompt @param {number} n */
+  body(prompt, n) {
+    return requestBody(this.desk.settings, prompt, n, this.desk.server);
+  }
+
+  /** @param {string} prompt @param {number | null | undefined} tokens */
+  learn(prompt, tokens) {
+    if (tokens) this.rate = learnRate(this.rate, prompt.length, tokens);
+  }
+
+  /** The share of the context that is taken, in tokens, and the characters at the beginning that are not sent. */
+  measure() {
+    const { server, text } = this.desk;
+    if (!server.n_ctx) return { used: 0, limit: 0, cut: 0 };
+    const { parts, cut } = this.plan(text);
+    const used = parts.reduce((sum, part) => sum + (part.kind === "room" ? 0 : part.tokens), 0);
+    return { used, limit: server.n_ctx, cut: cut?.characters ?? 0 };
+  }
+
+  /** The number of words in the manuscript; only what was appended is counted anew. */
+  get words() {
+    const { text } = this.desk;
+    const { counted } = this;
+    if (text === counted.text) return counted.words;
+    const from = text.startsWith(counted.text) ? trimmedLength(counted.text) : 0;
+    const start = from > 0 ? text.lastIndexOf(" ", from - 1) + 1 : 0;
+    const before = from > 0 ? counted.words - countWords(counted.text.slice(start)) : 0;
+    this.counted = { text, words: before + countWords(text.slice(start)) };
+    return this.counted.words;
+  }
+}
+
+/** @param {string} text */
+function countWords(text) {
+  return text.match(/[\p{L}\p{N}][\p{L}\p{N}\p{M}'’-]*/gu)?.length ?? 0;
+}

@@ -1,0 +1,92 @@
+/** The manuscript as an EPUB 3 book: a file for each chapter, cut at the names of nodes, and a table of contents. */
+import { strToU8, zipSync } from "../vendor/zip.js";
+import { chaptersOf, paragraphsOf } from "./chapters.js";
+import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
+
+/** @import {Story} from "./types.js" */
+
+const MIMETYPE = "application/epub+zip";
+const XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"';
+
+/**
+ * @param {Story} story
+ * @param {Date} [now]
+ * @returns {Uint8Array}
+ */
+export function writeEpub(story, now = new Date()) {
+  const { title: given, chapters } = chaptersOf(story);
+  const title = given === "" ? "Untitled" : given;
+  const pages = chapters.map(({ name, text }, index) => ({
+    id: `chapter-${index + 1}`,
+    label: name === "" ? title : name,
+    body: (name === "" ? "" : `<h2>${escaped(name)}</h2>`) + (paragraphs(text) || "<p></p>"),
+  }));
+  const book = [{ id: "title", label: title, body: `<h1>${escaped(title)}</h1>` }, ...pages];
+  /** @type {Record<string, string>} */
+  const files = { "META-INF/container.xml": CONTAINER, "OEBPS/style.css": STYLE };
+  files["OEBPS/content.opf"] = DECLARATION + contents(title, book, story.id, stamp(now));
+  files["OEBPS/nav.xhtml"] = page("Contents", navigation(pages));
+  for (const { id, label, body } of book) files[`OEBPS/${id}.xhtml`] = page(label, `<section>${body}</section>`);
+  /** @type {import("../vendor/zip.js").Zippable} */
+  const archive = { mimetype: [strToU8(MIMETYPE), { level: 0, mtime: now }] }; // first, and not compressed
+  for (const [name, text] of Object.entries(files)) archive[name] = [strToU8(text), { mtime: now }];
+  return zipSync(archive);
+}
+
+/** @param {string} text */
+function paragraphs(text) {
+  return paragraphsOf(text)
+    .map(
+      (each) =>
+        `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${escaped(each.text)}</p>`,
+    )
+    .join("\n");
+}
+
+/**
+ * @param {string} title
+ * @param {string} body
+ */
+function page(title, body) {
+  return (
+    `${DECLARATION}<!DOCTYPE html>\n<html ${XHTML}><head><title>${escaped(title)}</title>` +
+    `<link rel="stylesheet" type="text/css" href="style.css"/></head>\n<body>${body}</body></html>\n`
+  );
+}
+
+/** @param {{id: string, label: string}[]} pages */
+function navigation(pages) {
+  const items = pages.map(({ id, label }) => `<li><a href="${id}.xhtml">${escaped(label)}</a></li>`);
+  return `<nav epub:type="toc"><h1>Contents</h1><ol>${items.join("")}</ol></nav>`;
+}
+
+/**
+ * @param {string} title
+ * @param {{id: string}[]} book
+ * @param {string} id
+ * @param {string} time
+ */
+function contents(title, book, id, time) {
+  const items = book.map(
+    (each) => `<item id="${each.id}" href="${each.id}.xhtml" media-type="application/xhtml+xml"/>`,
+  );
+  const spine = book.map((each) => `<itemref idref="${each.id}"/>`);
+  return (
+    '<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="book">' +
+    '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/">' +
+    `<dc:identifier id="book">urn:srb:${escaped(id)}</dc:identifier><dc:title>${escaped(title)}</dc:title>` +
+    `<dc:language>und</dc:language><meta property="dcterms:modified">${time}</meta></metadata>` +
+    '<manifest><item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>' +
+    `<item id="style" href="style.css" media-type="text/css"/>${items.join("")}</manifest><spine>${spine.join("")}</spine></package>\n`
+  );
+}
+
+const CONTAINER =
+  `${DECLARATION}<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>` +
+  '<rootfile full-path="OEBPS/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>\n';
+
+const STYLE = `h1 { text-align: center; margin: 4em 0 }
+h2 { margin: 2em 0 1em }
+p { margin: 0 0 0.7em }
+p.scene { margin-top: 2em }
+`;

@@ -1,0 +1,62 @@
+/** Files of Exoloom: nodes by id, with bookmarks and pruned nodes beside them. */
+import { isObject, listOf, objectOf, optionalText, titleOf } from "./file.js";
+import { SegmentTree } from "./segments.js";
+
+/** @import {Draft, Reader} from "./types.js" */
+
+/** @type {Reader} */
+export const exoloom = {
+  label: "Exoloom",
+  knows: (value) => isObject(value) && value.loomType === "Exoloom",
+  read,
+};
+
+/**
+ * @param {Record<string, any>} file
+ * @param {string} name
+ * @returns {Draft[]}
+ */
+function read(file, name) {
+  const from = objectOf(file.tree, "The tree");
+  const lens = isObject(file.lens) ? file.lens : {};
+  const starred = idsOf(lens.bookmarks, "bookmarks");
+  const pruned = idsOf(lens.prunedNodes, "pruned nodes");
+  const nodes = objectOf(from.nodes, "The list of nodes");
+  const tree = new SegmentTree();
+  for (const id of inOrder(nodes, from.rootNodeId)) {
+    const node = objectOf(nodes[id], `Node “${id}”`);
+    tree.add(id, {
+      parent: node.parentId === null || node.parentId === undefined ? null : String(node.parentId),
+      text: node.content,
+      by: node.authorType === "LLM" ? "model" : node.authorType === "USER" ? "person" : "import",
+      made: Date.parse(node.createdAt),
+      marks: { star: starred.has(id), pruned: pruned.has(id), seen: true },
+    });
+  }
+  const title = optionalText(from.title, "The title") || titleOf(name);
+  return [tree.draft({ title })];
+}
+
+/**
+ * Return the ids of all nodes, siblings in the order that their parent gives them.
+ * @param {Record<string, unknown>} nodes
+ * @param {unknown} root
+ */
+function inOrder(nodes, root) {
+  const order = new Set([String(root)].filter((id) => Object.hasOwn(nodes, id)));
+  for (const id of order) {
+    const node = nodes[id];
+    const children = isObject(node) ? listOf(node.childrenIds, `The children of node “${id}”`).map(String) : [];
+    for (const child of children) if (Object.hasOwn(nodes, child)) order.add(child);
+  }
+  for (const id of Object.keys(nodes)) order.add(id);
+  return order;
+}
+
+/**
+ * @param {unknown} list
+ * @param {string} what
+ */
+function idsOf(list, what) {
+  return new Set(listOf(list, `The list of ${what}`).map((each) => String(isObject(each) ? each.nodeId : each)));
+}

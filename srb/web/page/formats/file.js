@@ -1,0 +1,158 @@
+/** A file's bytes as text or JSON, and the checks that all formats share. Each failure is a StoryError with a sentence. */
+import { StoryError } from "../story.js";
+
+/** A story may be as large as this on the server, so no larger file is read. */
+export const MAX_BYTES = 64 * 2 ** 20;
+
+const BINARY = [
+  { bytes: [0x50, 0x4b, 0x03, 0x04], is: "a zip archive or a Word, EPUB or OpenDocument file" },
+  { bytes: [0x25, 0x50, 0x44, 0x46], is: "a PDF" },
+  { bytes: [0x89, 0x50, 0x4e, 0x47], is: "an image" },
+  { bytes: [0xff, 0xd8, 0xff], is: "an image" },
+  { bytes: [0x1f, 0x8b], is: "compressed" },
+  { bytes: [0x7b, 0x5c, 0x72, 0x74, 0x66], is: "Rich Text" },
+];
+
+/**
+ * Refuse a file that is too large to be read, before it is read.
+ * @param {string} name
+ * @param {number} size  in bytes
+ */
+export function checkSize(name, size) {
+  if (size <= MAX_BYTES) return;
+  throw new StoryError(
+    `${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest file that can be read has 64 MB.`,
+  );
+}
+
+/**
+ * Return a file's text: UTF-8, or UTF-16 with its mark. Other plain text is taken as Windows-1252, as old editors write it.
+ * @param {Uint8Array} bytes
+ * @param {string} name
+ */
+export function decode(bytes, name) {
+  checkSize(name, bytes.length);
+  const binary = BINARY.find((each) => each.bytes.every((byte, index) => bytes[index] === byte));
+  if (binary) throw new StoryError(`${quoted(name)} is ${binary.is}. Save it as plain text (UTF-8) and import that.`);
+  const text = decodeAs(encodingOf(bytes), bytes) ?? decodeAs("windows-1252", bytes) ?? "\0";
+  if (text.includes("\0")) throw new StoryError(`${quoted(name)} is not a text file.`);
+  return text;
+}
+
+/** @param {Uint8Array} bytes */
+function encodingOf([first, second]) {
+  if (first === 0xff && second === 0xfe) return "utf-16le";
+  return first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
+}
+
+/**
+ * @param {string} encoding
+ * @param {Uint8Array} bytes
+ */
+function decodeAs(encoding, bytes) {
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+  } catch (error) {
+    if (error instanceof TypeError) return null; // the bytes are no such text
+    throw error;
+  }
+}
+
+/**
+ * @param {string} text
+ * @param {string} where  names the text in an error, as the beginning of a sentence
+ * @returns {unknown}
+ */
+export function parse(text, where) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw new StoryError(`${where} is nested too deeply to be read.`);
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new StoryError(`${where} is not valid JSON; perhaps it was cut short (${error.message}).`);
+  }
+}
+
+/**
+ * Return a text of a file as a story has it: lines end in \n. Halves of characters are refused, since no file could keep them.
+ * @param {unknown} text
+ * @param {string} where
+ * @returns {string}
+ */
+export function textOf(text, where) {
+  if (typeof text !== "string") throw new StoryError(`${where} is ${kindOf(text)}, not a text.`);
+  if (/\p{Surrogate}/u.test(text)) throw new StoryError(`${where} has half of a character (a lone UTF-16 surrogate).`);
+  return text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
+}
+
+/**
+ * @param {unknown} text
+ * @param {string} where
+ * @returns {string} empty if the file has no such text
+ */
+export function optionalText(text, where) {
+  return text === undefined || text === null ? "" : textOf(text, where);
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, unknown>}
+ */
+export function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} where
+ * @returns {Record<string, any>}
+ */
+export function objectOf(value, where) {
+  if (isObject(value)) return value;
+  throw new StoryError(`${where} is ${kindOf(value)}, not an object.`);
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} where
+ * @returns {unknown[]} empty if the file has no such list
+ */
+export function listOf(value, where) {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return value;
+  throw new StoryError(`${where} is ${kindOf(value)}, not a list.`);
+}
+
+/** @param {unknown} value */
+function kindOf(value) {
+  if (value === undefined) return "missing";
+  if (value === null) return "null";
+  return Array.isArray(value) ? "a list" : typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+/**
+ * Return a name or an id for use in a sentence: short, in quotation marks.
+ * @param {string | number} name
+ */
+export function quoted(name) {
+  const text = String(name);
+  return `“${text.length > 60 ? `${text.slice(0, 59)}…` : text}”`;
+}
+
+/**
+ * Return the title that a file's name suggests.
+ * @param {string} name  perhaps with folders before it
+ */
+export function titleOf(name) {
+  const last = name.split(/[\\/]/).at(-1) ?? "";
+  return last.replace(/(?<=.)(\.(srb|obsidian))?\.[a-z0-9]{1,8}$/i, "").trim();
+}
+
+/**
+ * @param {number} count
+ * @param {string} noun
+ * @param {string} [plural]
+ */
+export function counted(count, noun, plural = `${noun}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
+}

@@ -1,0 +1,130 @@
+/** Saves of KoboldAI: of Lite, of the client's old and new interface, and shared texts. A story there is a list of chunks. */
+import { StoryError } from "../story.js";
+import { counted, isObject, listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
+import { SegmentTree } from "./segments.js";
+
+/** @import {Draft, Key, Reader} from "./types.js" */
+
+const IMAGES = /\[<\|([phd])\|.+?\|\1\|>\]/g; // marks of pictures inside the text
+
+/** @type {Reader} */
+export const lite = {
+  label: "KoboldAI Lite",
+  knows: (value) =>
+    isObject(value) &&
+    (Array.isArray(value.ga) || (typeof value.prompt === "string" && typeof value.actions === "object")),
+  read,
+};
+
+/**
+ * @param {Record<string, any>} file
+ * @param {string} name
+ * @returns {Draft[]}
+ */
+function read(file, name) {
+  const chunks = new ChunkTree();
+  const { list, rivals } = chunksOf(file);
+  let end = /** @type {number | null} */ (null);
+  for (const [index, chunk] of list.entries()) {
+    const parent = end;
+    end = chunks.add(parent, chunk, index === 0);
+    for (const rival of rivals.get(index) ?? []) chunks.add(parent, rival, false);
+  }
+  for (const branch of listOf(file.altbranches, "The list of other branches")) {
+    let above = /** @type {number | null} */ (null);
+    for (const [index, chunk] of listOf(branch, "A branch").entries()) above = chunks.add(above, chunk, index === 0);
+  }
+  if (chunks.tree.size === 0) throw new StoryError("The save holds no text.");
+  const draft = chunks.tree.draft({
+    title: optionalText(file.story_name, "The story's name") || titleOf(name),
+    current: end ?? undefined,
+    memory: optionalText(file.memory ?? file.cm, "The memory"),
+    note: {
+      text: noteOf(file),
+      depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
+    },
+  });
+  draft.remarks.push(...remarksOn(file));
+  return [draft];
+}
+
+/** Chunks of several lists, as a tree: lists that begin alike share their beginning. */
+class ChunkTree {
+  tree = new SegmentTree();
+  /** @type {Map<Key | null, Map<string, number>>} */
+  #below = new Map();
+  /** @type {Set<Key | null>} chunks after which the model's words are next */
+  #asked = new Set();
+
+  /**
+   * @param {number | null} parent
+   * @param {unknown} chunk
+   * @param {boolean} first  of its list, typed by a person
+   * @returns {number | null} the chunk's key; an empty chunk is none
+   */
+  add(parent, chunk, first) {
+    const text = textOf(chunk, `Chunk ${this.tree.size + 1}`).replace(IMAGES, "");
+    if (text === "") return parent;
+    const siblings = this.#below.get(parent) ?? new Map();
+    const before = siblings.get(text);
+    if (before !== undefined) return before;
+    const key = this.tree.size;
+    this.#below.set(parent, siblings.set(text, key));
+    const typed = first || /^\s*(\{\{\[INPUT\]\}\}|> )/.test(text);
+    const by = typed ? "person" : this.#asked.has(parent) ? "model" : "import";
+    this.tree.add(key, { parent, text, by, marks: { seen: true } });
+    if (/\{\{\[OUTPUT\]\}\}\s*$/.test(text)) this.#asked.add(key);
+    return key;
+  }
+}
+
+/**
+ * Return the chunks of the story, and for some of them those that might have stood in their place.
+ * @param {Record<string, any>} file
+ * @returns {{list: unknown[], rivals: Map<number, unknown[]>}}
+ */
+function chunksOf(file) {
+  if (Array.isArray(file.ga)) return { list: file.ga, rivals: new Map() };
+  const prompt = file.prompt;
+  const newer = isObject(file.actions);
+  const inner = newer ? file.actions.actions : file.actions;
+  const actions = newer && isObject(inner) ? Object.values(inner) : listOf(inner, "The list of actions");
+  const about = newer
+    ? actions.entries()
+    : Object.entries(isObject(file.actions_metadata) ? file.actions_metadata : {});
+  /** @type {Map<number, unknown[]>} */
+  const rivals = new Map();
+  for (const [key, action] of about) {
+    const others = isObject(action)
+      ? listOf(action.Options ?? action["Alternative Text"], "A list of alternatives")
+      : [];
+    rivals.set(Number(key) + 1, others.map(textOfRival));
+  }
+  const texts = newer ? actions.map((each) => objectOf(each, "An action")["Selected Text"]) : actions;
+  return { list: [prompt, ...texts], rivals };
+}
+
+/** @param {unknown} rival */
+function textOfRival(rival) {
+  const { text, Text } = objectOf(rival, "An alternative");
+  return text ?? Text;
+}
+
+/**
+ * Return the author's note as it was sent, with what stood around it.
+ * @param {Record<string, any>} file
+ */
+function noteOf(file) {
+  const text = optionalText(file.authorsnote ?? file.authornote ?? file.ca, "The author's note");
+  const around = optionalText(file.anotetemplate ?? file.authornotetemplate ?? file.ct, "The author's note's template");
+  return text !== "" && around.includes("<|>") ? around.replace("<|>", () => text).trim() : text;
+}
+
+/** @param {Record<string, any>} file */
+function remarksOn(file) {
+  const world = file.worldinfo ?? file.cwi ?? (isObject(file.worldinfo_v2) ? file.worldinfo_v2.entries : []);
+  const entries = Object.keys(typeof world === "object" && world !== null ? world : []).length;
+  const remarks = entries > 0 ? [`World info (${counted(entries, "entry", "entries")}) was left out.`] : [];
+  if (file.personal_notes) remarks.push("The personal notes were left out.");
+  return remarks;
+}

@@ -1,0 +1,91 @@
+/** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
+import { StoryError } from "../story.js";
+import { counted, isObject, listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
+import { SegmentTree } from "./segments.js";
+
+/** @import {Draft, Reader} from "./types.js" */
+
+/** @type {Reader} */
+export const mikupad = {
+  label: "mikupad",
+  knows: (value) => isObject(value) && /^\s*["[]/.test(String(value.prompt)) && value.actions === undefined,
+  read,
+};
+
+/**
+ * @param {Record<string, any>} file
+ * @param {string} name
+ * @returns {Draft[]}
+ */
+function read(file, name) {
+  const tree = new SegmentTree();
+  for (const { by, texts } of runsOf(field(file, "prompt"))) {
+    tree.add(tree.size, {
+      parent: tree.size === 0 ? null : tree.size - 1,
+      text: texts.join(""),
+      by,
+      marks: { seen: true },
+    });
+  }
+  if (tree.size === 0) throw new StoryError("The mikupad session holds no text.");
+  const draft = tree.draft({
+    title: optionalText(field(file, "name"), "The session's name") || titleOf(name),
+    current: tree.size - 1,
+    memory: optionalText(objectOf(field(file, "memoryTokens") ?? {}, "The memory").text, "The memory's text"),
+    note: { text: noteOf(file), depth: depthOf(field(file, "authorNoteDepth")) },
+  });
+  const world = objectOf(field(file, "worldInfo") ?? {}, "The world info");
+  const entries = listOf(world.entries, "The list of world info").length;
+  if (entries > 0) draft.remarks.push(`World info (${counted(entries, "entry", "entries")}) was left out.`);
+  return [draft];
+}
+
+/**
+ * Return one field, which is JSON in a text.
+ * @param {Record<string, unknown>} file
+ * @param {string} name
+ * @returns {any}
+ */
+function field(file, name) {
+  const value = file[name];
+  return typeof value === "string" ? parse(value, `The session's field “${name}”`) : value;
+}
+
+/**
+ * Return the stretches of one author: a generated token is a chunk of its own, but no node.
+ * @param {unknown} prompt
+ */
+function runsOf(prompt) {
+  const chunks = typeof prompt === "string" ? [{ type: "user", content: prompt }] : listOf(prompt, "The prompt");
+  /** @type {{by: "person" | "model", texts: string[]}[]} */
+  const runs = [];
+  for (const [index, each] of chunks.entries()) {
+    const chunk = objectOf(each, `Chunk ${index + 1} of the prompt`);
+    if (chunk.content === undefined || chunk.content === "") continue;
+    if (typeof chunk.content !== "string") throw new StoryError(`Chunk ${index + 1} of the prompt has no text.`);
+    const by = chunk.type === "user" ? "person" : "model";
+    const last = runs.at(-1);
+    if (last?.by === by) last.texts.push(chunk.content);
+    else runs.push({ by, texts: [chunk.content] });
+  }
+  return runs;
+}
+
+/**
+ * Return the author's note as it was sent, with what stood around it.
+ * @param {Record<string, unknown>} file
+ */
+function noteOf(file) {
+  const note = objectOf(field(file, "authorNoteTokens") ?? {}, "The author's note");
+  const text = optionalText(note.text, "The author's note");
+  if (text === "") return "";
+  const [before, after] = [note.prefix, note.suffix].map((each) =>
+    optionalText(each, "The author's note").replaceAll("\\n", "\n"),
+  );
+  return `${before}${text}${after}`.trim();
+}
+
+/** @param {unknown} depth */
+function depthOf(depth) {
+  return Number.isInteger(depth) && Number(depth) >= 0 ? Math.min(Number(depth), 100) : 3;
+}

@@ -1,0 +1,19 @@
+/** The srb-story format: everything that a story has. */
+import { isObject } from "./file.js";
+
+/** @import {Reader, Story} from "./types.js" */
+
+/** @type {Reader} */
+export const srb = {
+  label: "SRB",
+  knows: (value) => isObject(value) && value.format === "srb-story",
+  read: (value) => [{ json: value, remarks: [] }], // Story.fromJSON checks it
+};
+
+/**
+ * @param {Story} story
+ * @returns {string}
+ */
+export function writeSrb(story) {
+  return `${JSON.stringify(story.toJSON(), null, 1)}\n`;
+}

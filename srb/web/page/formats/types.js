@@ -1,0 +1,33 @@
+/**
+ * The types of reading and writing files of stories.
+ *
+ * A story as JSON is the srb-story format: nodes are splices of their parent's text. A segment is a node of most other
+ * programs: text that stands after all of its parent's.
+ *
+ * @typedef {import("../story.js").Story} Story
+ *
+ * @typedef {object} Segment
+ * @property {Key | null} parent
+ * @property {string} text
+ * @property {"person" | "model" | "import"} by  "import": the file does not say
+ * @property {number} [made]  milliseconds since 1970, where the file says so
+ * @property {Marks} [marks]
+ *
+ * @typedef {string | number} Key  an id in a file, or a number that the reader gave
+ * @typedef {{star?: boolean, name?: string, note?: string, folded?: boolean, pruned?: boolean, seen?: boolean}} Marks
+ *
+ * @typedef {object} Facts  what a file says about a story as a whole
+ * @property {string} title
+ * @property {Key} [current]  the segment that the manuscript ends with
+ * @property {string} [memory]
+ * @property {{text: string, depth: number}} [note]
+ *
+ * @typedef {{json: object, remarks: string[]}} Draft  a story as JSON, and sentences on what of the file is not in it
+ *
+ * @typedef {object} Reader  one format, as it is read
+ * @property {string} label  the program's name
+ * @property {(value: unknown) => boolean} knows  says whether parsed JSON looks like this format
+ * @property {(value: any, name: string) => Draft[]} read  throws StoryError
+ */
+
+export {};

@@ -1,0 +1,85 @@
+/** The formats that a story can be written in. */
+import { writeDocx } from "./docx.js";
+import { writeEpub } from "./epub.js";
+import { writeObsidianLoom } from "./obsidian_loom.js";
+import { writeSrb } from "./srb.js";
+import { writeMarkdown, writeText } from "./text.js";
+
+/** @import {Story} from "./types.js" */
+
+/**
+ * @typedef {object} Writer
+ * @property {string} id
+ * @property {string} label
+ * @property {string} holds  says what of the story is in the file
+ * @property {string} ending  of the file's name
+ * @property {string} type  its media type
+ * @property {(story: Story) => string | Uint8Array} write
+ */
+
+/** @type {Writer[]} */
+export const WRITERS = [
+  {
+    id: "srb",
+    label: "SRB story",
+    holds: "everything: all branches, names, stars, settings",
+    ending: ".json",
+    type: "application/json",
+    write: writeSrb,
+  },
+  {
+    id: "text",
+    label: "Plain text",
+    holds: "the manuscript, character by character",
+    ending: ".txt",
+    type: "text/plain;charset=utf-8",
+    write: writeText,
+  },
+  {
+    id: "markdown",
+    label: "Markdown",
+    holds: "the manuscript; names become headings",
+    ending: ".md",
+    type: "text/markdown;charset=utf-8",
+    write: writeMarkdown,
+  },
+  {
+    id: "docx",
+    label: "Word",
+    holds: "the manuscript; names become headings",
+    ending: ".docx",
+    type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    write: writeDocx,
+  },
+  {
+    id: "epub",
+    label: "EPUB",
+    holds: "the manuscript as a book; names become chapters",
+    ending: ".epub",
+    type: "application/epub+zip",
+    write: writeEpub,
+  },
+  {
+    id: "obsidian",
+    label: "Obsidian Loom",
+    holds: "all branches and stars, cut into segments",
+    ending: ".obsidian.json",
+    type: "application/json",
+    write: writeObsidianLoom,
+  },
+];
+
+/**
+ * Return a name for a file that every system takes, from a story's title.
+ * @param {string} title
+ * @param {string} ending
+ */
+export function fileName(title, ending) {
+  const plain = title
+    .replace(/[\p{Cc}\p{Cf}\p{Surrogate}<>:"/\\|?*]+/gu, " ")
+    .replace(/\s+/g, " ")
+    .replace(/^[ .]+|[ .]+$/g, "");
+  const short = [...plain].slice(0, 80).join("").trim();
+  const reserved = /^(con|prn|aux|nul|com\d|lpt\d)$/i.test(short);
+  return `${short === "" || reserved ? `story ${short}`.trim() : short}${ending}`;
+}

@@ -1,0 +1,398 @@
+/**
+ * The keeping of stories. The server's file is the truth; what it does not have yet is in this browser's outbox, and other tabs
+ * and machines hear of it. A server that keeps no stories leaves them in the outbox.
+ *
+ * @import {Api} from "./api.js"
+ * @import {Answer, Known} from "./keep/server.js"
+ * @import {Channel} from "./keep/tabs.js"
+ * @import {Entry} from "./keep/listing.js"
+ * @import {Facts} from "./keep/standing.js"
+ * @import {Shelf} from "./keep/shelf.js"
+ * @import {Wire} from "./story/types.js"
+ */
+import { describe } from "./keep/describe.js";
+import { LastOpen } from "./keep/last_open.js";
+import { Leftovers } from "./keep/leftovers.js";
+import { Listing } from "./keep/listing.js";
+import { Outbox } from "./keep/outbox.js";
+import { Saver } from "./keep/saver.js";
+import { isMissing, StoryServer, Trouble } from "./keep/server.js";
+import { IdbShelf, MemoryShelf } from "./keep/shelf.js";
+import { messageOf, stateOf, whereKept } from "./keep/standing.js";
+import { Tabs } from "./keep/tabs.js";
+import { withParents } from "./story/wire.js";
+import { Story } from "./story.js";
+
+const PAUSE = 1000;
+const POLL = 3000;
+/** Words are counted and a title is made this often at most: both read the whole text. */
+const DESCRIBE = 10_000;
+
+/** @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News */
+
+/** Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin. */
+export class Keeper extends EventTarget {
+  /** @type {Story | null} the open story */
+  story = null;
+  /** @type {Saver | null} */
+  #saver = null;
+  /** @type {WeakMap<Story, Known>} what the server had of a story when it was loaded */
+  #loaded = new WeakMap();
+  #unread = "";
+  #describedAt = 0;
+  #toldLast = "";
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #saveTimer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #pollTimer;
+
+  /**
+   * @param {object} options
+   * @param {Pick<Api, "get" | "post" | "send" | "base">} options.api
+   * @param {Shelf} [options.shelf]
+   * @param {Channel | null} [options.channel]
+   * @param {Pick<Storage, "getItem" | "setItem">} [options.storage]
+   * @param {() => boolean} [options.isHidden]
+   * @param {() => number} [options.now]
+   */
+  constructor({ api, shelf, channel, storage, isHidden = () => document.hidden, now = Date.now }) {
+    super();
+    this.name = `srb.stories:${new URL(api.base).pathname}`; // a proxy may have several servers at one origin
+    this.server = new StoryServer(api);
+    this.outbox = new Outbox(
+      shelf ?? (globalThis.indexedDB === undefined ? new MemoryShelf() : new IdbShelf(this.name)),
+    );
+    this.listing = new Listing(this.server, this.outbox, now);
+    this.tabs = new Tabs(channel === undefined ? openChannel(this.name) : channel, (id, wire) =>
+      this.#hearTab(id, wire),
+    );
+    this.leftovers = new Leftovers(this.outbox, (id) => this.#newSaver(id));
+    this.lastOpen = new LastOpen(() => storage ?? localStorage, this.name);
+    this.isHidden = isHidden;
+    this.now = now;
+  }
+
+  // ---- The state, as a person sees it
+
+  get state() {
+    return stateOf(this.#facts);
+  }
+
+  /** A sentence about the state, "" if all is well. */
+  get message() {
+    return messageOf(this.#facts);
+  }
+
+  /** When everything was saved last, or 0. */
+  get at() {
+    return this.#saver?.savedAt ?? 0;
+  }
+
+  /** Where stories are kept: one sentence. */
+  get where() {
+    return whereKept(this.server.isOn, this.#facts.keepsHere, new URL(this.server.api.base).host);
+  }
+
+  /** @returns {Facts} */
+  get #facts() {
+    const saver = this.#saver;
+    return {
+      isOn: this.server.isOn,
+      keepsHere: this.outbox.shelf.lasts && !saver?.keepFault,
+      isUnsaved:
+        this.#isWorthSaving &&
+        (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || Boolean(this.story?.changed)),
+      trouble: saver?.trouble ?? null,
+      unread: this.#unread,
+      stuck: saver?.stuck ?? new Map(),
+    };
+  }
+
+  /** A story without any text or title is no entry of the list. */
+  get #isWorthSaving() {
+    return this.story !== null && (this.story.nodes.size > 0 || Boolean(this.story.meta("title")));
+  }
+
+  #tell() {
+    const detail = { state: this.state, at: this.at, message: this.message };
+    if (JSON.stringify(detail) === this.#toldLast) return;
+    this.#toldLast = JSON.stringify(detail);
+    this.dispatchEvent(new CustomEvent("state", { detail }));
+  }
+
+  // ---- Opening
+
+  /**
+   * Return the story that was open last in this browser, or else the newest, or null without any. Send what was left unsent.
+   * @returns {Promise<Story | null>}
+   */
+  async openLast() {
+    let story = null;
+    try {
+      const stories = await this.listing.read(false);
+      const last = this.lastOpen.id;
+      const { id } = stories.find((each) => each.id === last) ?? stories[0] ?? {};
+      if (id !== undefined) story = await this.load(id);
+    } catch (error) {
+      this.#unread = /** @type {Error} */ (error).message;
+      this.#tell();
+    }
+    this.#sendLeftovers(story?.id);
+    return story;
+  }
+
+  /**
+   * Read a story from the server and the outbox.
+   * @param {string} id
+   * @returns {Promise<Story>}
+   * @throws {Error} with a sentence
+   */
+  async load(id) {
+    await Promise.all([this.#saver?.kept, this.leftovers.kept(id)]);
+    const [answer, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
+    if (answer === null && kept === null) throw new Error("This story is not there any more.");
+    const story = new Story(id);
+    if (answer !== null) {
+      story.merge(answer);
+      this.#loaded.set(story, { seq: answer.seq, server: answer.server });
+    }
+    if (kept !== null) {
+      story.merge(kept);
+      story.putBack(kept);
+    }
+    this.#unread = "";
+    return story;
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<Answer | null>} null if the server does not have it
+   */
+  async #read(id) {
+    try {
+      return this.server.isOn ? await this.server.read(id) : null;
+    } catch (error) {
+      const { kind, message } = Trouble.of(error);
+      if (kind !== "off" && !isMissing(error)) throw new Error(message);
+      return null;
+    }
+  }
+
+  /**
+   * Keep a story from now on; changes that it has are saved.
+   * @param {Story} story
+   */
+  open(story) {
+    this.#leaveStory();
+    const saver = this.#newSaver(story.id, {
+      heard: (answer, isOther) => this.#hear(story, answer, isOther),
+      withParents: (ids) => withParents(story, ids),
+    });
+    saver.known = this.#loaded.get(story) ?? { seq: 0 };
+    this.story = story;
+    this.#saver = saver;
+    this.#describedAt = 0;
+    if (this.#isWorthSaving) this.lastOpen.remember(story.id);
+    if (story.changed) this.changed();
+    this.#tell();
+    this.#pollLater();
+  }
+
+  /** Leave the open story; the server still gets what it lacks. */
+  #leaveStory() {
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = undefined;
+    const { story } = this;
+    const saver = this.#saver;
+    if (story === null || saver === null) return;
+    if (this.#isWorthSaving) saver.add(story.takeChanges() ?? {});
+    this.#saver = null;
+    if (saver.isBusy) this.leftovers.take(saver);
+  }
+
+  /**
+   * @param {string} id
+   * @param {Partial<import("./keep/saver.js").Listener>} [listener]
+   */
+  #newSaver(id, listener) {
+    return new Saver(id, this.server, this.outbox, { now: this.now, told: () => this.#tell(), ...listener });
+  }
+
+  /** @param {string | undefined} open */
+  async #sendLeftovers(open) {
+    if (this.server.isOn) await this.leftovers.send(open);
+  }
+
+  // ---- Saving
+
+  /** Note that the open story has changed; it is saved within a second. */
+  changed() {
+    this.#saveTimer ??= setTimeout(() => this.flush(), PAUSE);
+    this.#tell();
+  }
+
+  /**
+   * Save now. Resolves when the server has confirmed, or has failed.
+   * @param {{keepalive?: boolean}} [options]  `keepalive`: the page may be closing
+   */
+  async flush({ keepalive = false } = {}) {
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = undefined;
+    const { story } = this;
+    const saver = this.#saver;
+    if (story === null || saver === null) return;
+    if (this.#isWorthSaving && story.changed) {
+      this.#describe(story);
+      const wire = story.takeChanges() ?? {};
+      saver.add(wire);
+      this.tabs.tell(story.id, wire);
+      this.lastOpen.remember(story.id);
+    }
+    if (keepalive) saver.sendLast();
+    this.#tell();
+    if (!saver.isBusy) return;
+    await saver.save();
+    await saver.kept;
+  }
+
+  /** @param {Story} story */
+  #describe(story) {
+    if (this.now() - this.#describedAt < DESCRIBE) return;
+    this.#describedAt = this.now();
+    if (describe(story)) this.#announce({ nodes: new Set(), marks: new Set(), meta: new Set(["title"]) });
+  }
+
+  /** Try now all that waits: the server is there again, or the page is shown again. */
+  async wake() {
+    if (!this.server.isOn) await this.#askAgain();
+    this.leftovers.wake();
+    await this.#saver?.wake();
+    await this.#poll();
+    await this.#sendLeftovers(this.story?.id);
+  }
+
+  /** Ask whether the server keeps stories by now; if so, it gets what this browser has kept. */
+  async #askAgain() {
+    await this.server.list().catch(() => {}); // it still does not, or is away
+    if (this.server.isOn && this.story !== null && this.#isWorthSaving) this.#saver?.add(this.story.wire());
+  }
+
+  // ---- Hearing of others
+
+  /**
+   * @param {Story} story
+   * @param {Answer} answer
+   * @param {boolean} isOther  the server's file is another one: a backup, or an older state
+   */
+  #hear(story, answer, isOther) {
+    const news = story.merge(answer);
+    if (story !== this.story) return;
+    if (isOther) this.#saver?.add(story.wire());
+    if (answer.deleted !== undefined) this.dispatchEvent(new CustomEvent("binned"));
+    this.#announce(news);
+  }
+
+  /**
+   * @param {string} id
+   * @param {Wire} wire  of another tab, which saves it
+   */
+  #hearTab(id, wire) {
+    if (this.story?.id === id) this.#announce(this.story.merge(wire));
+  }
+
+  /** @param {News} news */
+  #announce(news) {
+    if (news.nodes.size + news.marks.size + news.meta.size > 0)
+      this.dispatchEvent(new CustomEvent("merged", { detail: news }));
+  }
+
+  #pollLater() {
+    clearTimeout(this.#pollTimer);
+    this.#pollTimer = setTimeout(() => this.#poll(), POLL);
+  }
+
+  /** Ask for what others have written in the open story. */
+  async #poll() {
+    clearTimeout(this.#pollTimer);
+    const saver = this.#saver;
+    try {
+      if (saver?.known?.server !== undefined && this.server.isOn && !this.isHidden()) {
+        const { known } = saver;
+        const answer = await this.server.read(saver.id, known);
+        if (answer !== null) saver.hear(answer, known);
+        await saver.save();
+      }
+    } catch (error) {
+      if (isMissing(error) && saver !== null && saver === this.#saver) this.#sendWhole(saver);
+    } finally {
+      if (this.story !== null) this.#pollLater();
+    }
+  }
+
+  /**
+   * Send a story of which the server has nothing any more.
+   * @param {Saver} saver  of the open story
+   */
+  #sendWhole(saver) {
+    saver.known = { seq: 0 };
+    saver.add(/** @type {Story} */ (this.story).wire());
+    saver.save();
+  }
+
+  /** Keep nothing any more. What is unsaved stays in the outbox. */
+  close() {
+    clearTimeout(this.#saveTimer);
+    clearTimeout(this.#pollTimer);
+    this.#saver?.stop();
+    this.leftovers.stop();
+    this.#saver = null;
+    this.story = null;
+    this.tabs.channel?.close();
+  }
+
+  // ---- The list
+
+  /**
+   * Return all stories, or those in the bin, the last changed first, and where they are kept.
+   * @param {{binned?: boolean}} [options]
+   * @returns {Promise<{stories: Entry[], where: string}>}
+   * @throws {Error} with a sentence
+   */
+  async list({ binned = false } = {}) {
+    const stories = await this.listing.read(binned);
+    this.#tell();
+    return { stories, where: this.where };
+  }
+
+  /**
+   * Put a story into the bin, where it stays for a month.
+   * @param {string} id
+   */
+  async remove(id) {
+    if (id === this.story?.id) await this.flush();
+    await this.listing.setBinned(id, true);
+  }
+
+  /**
+   * Give a story that is not open a title.
+   * @param {string} id
+   * @param {string} title
+   */
+  async rename(id, title) {
+    const saver = this.#newSaver(id);
+    saver.add({ meta: { title: { value: title, changed: this.now() } } });
+    await this.leftovers.take(saver);
+    await saver.kept;
+  }
+
+  /**
+   * Take a story out of the bin.
+   * @param {string} id
+   */
+  async restore(id) {
+    await this.listing.setBinned(id, false);
+  }
+}
+
+/** @param {string} name */
+const openChannel = (name) => (globalThis.BroadcastChannel === undefined ? null : new BroadcastChannel(name));

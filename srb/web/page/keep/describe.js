@@ -1,0 +1,69 @@
+/** A story as the list of stories shows it: its title, taken from its first words until it is given one, and its words. */
+
+const TITLE_WORDS = 6;
+const TITLE_LENGTH = 60;
+
+/** @param {number} unit */
+const isSpace = (unit) =>
+  unit <= 0x20 ||
+  unit === 0xa0 ||
+  (unit >= 0x2000 && unit <= 0x200b) ||
+  unit === 0x2028 ||
+  unit === 0x2029 ||
+  unit === 0x3000;
+
+/**
+ * Scripts that put no spaces between words: each of their characters counts as one.
+ * @param {number} unit
+ */
+const isUnspaced = (unit) =>
+  (unit >= 0x3041 && unit <= 0x30ff) || (unit >= 0x3400 && unit <= 0x9fff) || (unit >= 0xf900 && unit <= 0xfaff);
+
+/**
+ * @param {string} text
+ * @returns {string} its first words, or ""
+ */
+export function titleOf(text) {
+  const words = text.slice(0, 1000).trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
+  return words.length <= TITLE_LENGTH
+    ? words
+    : `${Array.from(words)
+        .slice(0, TITLE_LENGTH - 1)
+        .join("")}…`;
+}
+
+/**
+ * @param {string} text
+ * @returns {number}
+ */
+export function countWords(text) {
+  let words = 0;
+  let isInWord = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    const unspaced = isUnspaced(unit);
+    const begins = unspaced || (!isInWord && !isSpace(unit));
+    if (begins) words += 1;
+    isInWord = !unspaced && !isSpace(unit);
+  }
+  return words;
+}
+
+/**
+ * Bring a story's own entry in the list up to date.
+ * @param {import("../story.js").Story} story
+ * @returns {boolean} whether the title has become another
+ */
+export function describe(story) {
+  const { node, at } = story.head;
+  const text = story.text(node, at);
+  const words = countWords(text);
+  if (story.meta("words") !== words) story.setMeta("words", words);
+  const title = titleOf(text);
+  const given = story.meta("title") ?? "";
+  const isOwn = given === "" || given === story.meta("title_of_text");
+  if (!isOwn || given === title) return false;
+  story.setMeta("title", title);
+  story.setMeta("title_of_text", title);
+  return true;
+}

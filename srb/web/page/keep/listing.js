@@ -1,0 +1,82 @@
+/**
+ * The list of stories: those of the server, and those of which this browser has something that the server lacks.
+ *
+ * @import {Outbox} from "./outbox.js"
+ * @import {Listed, StoryServer} from "./server.js"
+ */
+import { isMissing, Trouble } from "./server.js";
+
+const BIN = 30 * 24 * 3600 * 1000;
+
+/** @typedef {{id: string, title: string, words: number, changed: number, deleted: number | null, isUnsaved: boolean}} Entry */
+
+export class Listing {
+  /**
+   * @param {StoryServer} server
+   * @param {Outbox} outbox
+   * @param {() => number} now
+   */
+  constructor(server, outbox, now) {
+    this.server = server;
+    this.outbox = outbox;
+    this.now = now;
+  }
+
+  /**
+   * Return all stories, or those in the bin, the last changed first.
+   * @param {boolean} binned
+   * @returns {Promise<Entry[]>}
+   * @throws {Error} with a sentence, if the server cannot read its stories
+   */
+  async read(binned) {
+    const [listed, kept] = await Promise.all([this.#listed(binned), this.outbox.list().catch(() => [])]);
+    /** @type {Map<string, Entry>} */
+    const entries = new Map();
+    for (const { id, title, words, changed, deleted } of kept) {
+      if (deleted !== null && deleted < this.now() - BIN) await this.outbox.remove(id);
+      else if ((deleted !== null) === binned)
+        entries.set(id, { id, title, words, changed, deleted, isUnsaved: this.server.isOn });
+    }
+    for (const { id, title, words = 0, changed, deleted = null } of listed) {
+      const kept = entries.get(id);
+      entries.set(id, {
+        id,
+        title: kept?.title || title,
+        words: kept?.words || words,
+        changed: Math.max(changed, kept?.changed ?? 0),
+        deleted,
+        isUnsaved: kept !== undefined,
+      });
+    }
+    return [...entries.values()].sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
+  }
+
+  /**
+   * @param {boolean} binned
+   * @returns {Promise<Listed[]>}
+   */
+  async #listed(binned) {
+    try {
+      return (await this.server.list(binned)).stories;
+    } catch (error) {
+      const { kind, message } = Trouble.of(error);
+      if (kind === "off") return [];
+      throw new Error(message);
+    }
+  }
+
+  /**
+   * Put a story into the bin, where it stays for a month, or take it out.
+   * @param {string} id
+   * @param {boolean} isBinned
+   */
+  async setBinned(id, isBinned) {
+    try {
+      if (this.server.isOn) return await (isBinned ? this.server.remove(id) : this.server.restore(id));
+    } catch (error) {
+      const { kind, message } = Trouble.of(error);
+      if (kind !== "off" && !isMissing(error)) throw new Error(message);
+    }
+    await this.outbox.setDeleted(id, isBinned ? this.now() : null);
+  }
+}

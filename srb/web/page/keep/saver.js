@@ -1,0 +1,253 @@
+/**
+ * The saving of one story: its parts go into the outbox and to the server, in order and one post at a time, until the server
+ * has them. A post that fails is sent again, first after a second, at last every half minute.
+ *
+ * @import {BareNode, Wire} from "../story/types.js"
+ * @import {Outbox} from "./outbox.js"
+ * @import {Answer, Known, Refused, StoryServer} from "./server.js"
+ */
+import { absorb, compareNodes, emptyWire, unionOf } from "../story/merge.js";
+import { bytesOf, isEmpty, MOST_BYTES, postsOf } from "./posts.js";
+import { Trouble } from "./server.js";
+
+const FIRST_RETRY = 1000;
+const LAST_RETRY = 30_000;
+/** The body of a request that outlives its page may have 64 KB, headers and other such requests included. */
+const MOST_LAST_BYTES = 60_000;
+/** Posts of a node whose parent the server does not have yet, which another tab may be sending. */
+const MOST_TRIES = 5;
+const MAY_COME = ["parent_unknown", "parent_open", "beyond"];
+
+/**
+ * @typedef {object} Listener
+ * @property {(answer: Answer, isOther: boolean) => void} [heard]  an answer with all that this page lacked; `isOther` if it
+ *   comes from another file than the one before, or from an older state of it
+ * @property {() => void} [told]  the state has changed
+ * @property {(ids: string[]) => Wire} [withParents]  nodes as they are now, with those that they stand on
+ */
+
+export class Saver {
+  /** @type {Known | null} what this page has of the story; null: nothing is asked for */
+  known = null;
+  /** @type {Trouble | null} why the last post failed */
+  trouble = null;
+  /** Why this browser cannot keep anything, or "". */
+  keepFault = "";
+  savedAt = 0;
+  /** @type {Map<string, string>} nodes that the server refuses for good, and its sentences */
+  stuck = new Map();
+  /** @type {Required<Wire>} */
+  #pending = emptyWire();
+  /** @type {Required<Wire>[]} posts on their way */
+  #sending = [];
+  /** @type {Promise<void> | null} */
+  #saving = null;
+  /** @type {Promise<void>} the changes of the outbox, one after the other */
+  #keeping = Promise.resolve();
+  /** @type {Map<string, number>} */
+  #tries = new Map();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  #delay = 0;
+  #isStopped = false;
+
+  /**
+   * @param {string} id
+   * @param {StoryServer} server
+   * @param {Outbox} outbox
+   * @param {Listener & {now: () => number}} listener
+   */
+  constructor(id, server, outbox, listener) {
+    this.id = id;
+    this.server = server;
+    this.outbox = outbox;
+    this.listener = listener;
+  }
+
+  /** Whether the server has not confirmed everything yet. */
+  get isBusy() {
+    return this.#sending.length > 0 || !isEmpty(this.#pending);
+  }
+
+  /** Resolves when the outbox has all that was added, or has failed. */
+  get kept() {
+    return this.#keeping;
+  }
+
+  /**
+   * Take a part of the story: into the outbox at once, to the server with the next save.
+   * @param {Wire} wire
+   */
+  add(wire) {
+    if (isEmpty(wire)) return;
+    absorb(this.#pending, wire);
+    this.#keep(() => this.outbox.put(this.id, wire, this.listener.now()));
+  }
+
+  /**
+   * Send what there is, unless a failed post waits for its next time.
+   * @returns {Promise<void>} resolves when the server has confirmed, or failed
+   */
+  async save() {
+    if (!this.server.isOn) return this.#leaveInOutbox();
+    if (this.#timer !== undefined) return;
+    this.#saving ??= this.#sendAll().finally(() => {
+      this.#saving = null;
+    });
+    return this.#saving;
+  }
+
+  /**
+   * Take an answer of the server, to a post or to a question.
+   * @param {Answer} answer
+   * @param {Known} asked  what was known when it was asked
+   */
+  hear(answer, asked) {
+    const isSame = this.known?.server === answer.server;
+    this.known = { server: answer.server, seq: isSame ? Math.max(answer.seq, this.known?.seq ?? 0) : answer.seq };
+    const isOther = asked.server !== undefined && (asked.server !== answer.server || answer.seq < asked.seq);
+    this.listener.heard?.(answer, isOther);
+  }
+
+  /** Send at once, whenever the last post failed. */
+  wake() {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    return this.save();
+  }
+
+  /** Send what there is by a request that outlives the page; its answer matters to nobody. */
+  sendLast() {
+    const wire = this.#sending.reduce(unionOf, this.#pending);
+    if (!this.server.isOn || isEmpty(wire) || bytesOf(wire) > MOST_LAST_BYTES) return;
+    this.server.post(this.id, wire, null, { keepalive: true }).catch(() => {}); // the outbox has it
+  }
+
+  /**
+   * Let another saver of the same story send what is left.
+   * @param {Saver} other
+   */
+  handTo(other) {
+    absorb(other.#pending, this.#sending.reduce(unionOf, this.#pending));
+    this.stop();
+  }
+
+  /** Send nothing more; the outbox keeps what is left. */
+  stop() {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#pending = emptyWire();
+  }
+
+  async #leaveInOutbox() {
+    this.#pending = emptyWire();
+    this.trouble = null;
+    await this.#keeping;
+    this.savedAt = this.listener.now();
+    this.#tell();
+  }
+
+  async #sendAll() {
+    while (!isEmpty(this.#pending) && this.#timer === undefined && !this.#isStopped) {
+      this.#sending = postsOf(this.#pending);
+      this.#pending = emptyWire();
+      this.#tell();
+      try {
+        while (this.#sending.length > 0) await this.#sendFirst();
+        this.trouble = null;
+        this.#delay = 0;
+        this.savedAt = this.listener.now();
+      } catch (error) {
+        for (const post of this.#sending.splice(0)) absorb(this.#pending, post);
+        this.trouble = Trouble.of(error);
+        if (this.trouble.kind === "off") return this.#leaveInOutbox();
+        if (this.trouble.kind === "refused") break;
+        this.#wait();
+      }
+    }
+    this.#tell();
+  }
+
+  async #sendFirst() {
+    const [post] = /** @type {[Required<Wire>]} */ (this.#sending);
+    /** @type {Refused[]} */
+    let refused = [];
+    if (bytesOf(post) > MOST_BYTES * 1.02) await this.server.postFile(this.id, post);
+    else {
+      const { known } = this;
+      const answer = await this.server.post(this.id, post, known);
+      refused = answer.refused ?? [];
+      if (known !== null) this.hear(answer, known);
+      refused = refused.filter(({ node }) => !isSettled(post.nodes[node], answer.nodes?.[node]));
+    }
+    this.#sending.shift();
+    const kept = new Set(refused.map(({ node }) => node));
+    const stored = { ...post, nodes: Object.fromEntries(Object.entries(post.nodes).filter(([id]) => !kept.has(id))) };
+    this.#keep(() => this.outbox.forget(this.id, stored));
+    for (const id of Object.keys(stored.nodes)) {
+      this.stuck.delete(id);
+      this.#tries.delete(id);
+    }
+    this.#sendAgain(refused, post);
+  }
+
+  /**
+   * Send refused nodes again with their parents, since another tab may know these; give up after some times.
+   * @param {Refused[]} refused
+   * @param {Required<Wire>} post
+   */
+  #sendAgain(refused, post) {
+    const again = [];
+    let waits = false;
+    for (const { node, reason, message } of refused) {
+      const tries = (this.#tries.get(node) ?? 0) + 1;
+      this.#tries.set(node, tries);
+      if (!MAY_COME.includes(reason) || tries > MOST_TRIES) this.stuck.set(node, message);
+      else again.push(node);
+      waits ||= tries > 1;
+    }
+    if (again.length === 0) return;
+    absorb(
+      this.#pending,
+      this.listener.withParents?.(again) ?? {
+        nodes: Object.fromEntries(again.map((id) => [id, /** @type {BareNode} */ (post.nodes[id])])),
+      },
+    );
+    if (waits) this.#wait();
+  }
+
+  /** Save again later. */
+  #wait() {
+    if (this.#isStopped) return;
+    this.#delay = Math.min(LAST_RETRY, this.#delay === 0 ? FIRST_RETRY : this.#delay * 2);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.wake(), this.#delay);
+  }
+
+  /** @param {() => Promise<void>} change  of the outbox */
+  #keep(change) {
+    this.#keeping = this.#keeping.then(change).then(
+      () => this.#noteKeeping(""),
+      (error) => this.#noteKeeping(/** @type {Error} */ (error).message || "it is full"),
+    );
+  }
+
+  /** @param {string} fault */
+  #noteKeeping(fault) {
+    if (fault === this.keepFault) return;
+    this.keepFault = fault;
+    this.#tell();
+  }
+
+  #tell() {
+    this.listener.told?.();
+  }
+}
+
+/**
+ * @param {BareNode | undefined} ours
+ * @param {BareNode | undefined} theirs
+ * @returns {boolean} whether the server has a version that is at least as late as the one that it refused
+ */
+const isSettled = (ours, theirs) => ours !== undefined && theirs !== undefined && compareNodes(ours, theirs) <= 0;

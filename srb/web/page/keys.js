@@ -1,0 +1,85 @@
+/** Keys that work anywhere on the page; those of a pane are the pane's own (by `event.code`, so that other layouts work). */
+
+/** @typedef {import("./desk.js").Desk} Desk */
+
+const PANES = ["srb-manuscript", "srb-branches", "srb-outline", "srb-header"];
+
+/**
+ * Listen to the page's keys; return a function that stops listening.
+ * @param {Desk} desk @param {Document} [page]
+ */
+export function bindKeys(desk, page = document) {
+  const listener = (/** @type {KeyboardEvent} */ event) => {
+    if (event.defaultPrevented || event.isComposing || page.querySelector("dialog[open]")) return;
+    const act = actionOf(event, desk, page);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  };
+  page.addEventListener("keydown", listener, { capture: true });
+  return () => page.removeEventListener("keydown", listener, { capture: true });
+}
+
+/**
+ * Return what a key does, or null where it is the focused element's.
+ * @param {KeyboardEvent} event @param {Desk} desk @param {Document} page
+ * @returns {(() => void) | null}
+ */
+function actionOf(event, desk, page) {
+  const control = event.ctrlKey || event.metaKey;
+  switch (event.code) {
+    case "Enter":
+    case "NumpadEnter":
+      return control && !event.shiftKey && !event.altKey ? () => desk.go() : null;
+    case "KeyS":
+      return control && !event.shiftKey && !event.altKey ? () => desk.sayWhenSaved() : null;
+    case "KeyZ":
+      return control && !event.altKey && !isField(event) ? () => (event.shiftKey ? desk.redo() : desk.undo()) : null;
+    case "KeyY":
+      return control && !event.shiftKey && !event.altKey && !isField(event) ? () => desk.redo() : null;
+    case "F6":
+      return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
+    case "Escape":
+      return control || event.altKey || isField(event) ? null : () => stopOrLeave(desk, page);
+    default:
+      return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
+  }
+}
+
+/** Stop what runs; a second time, go to the manuscript. @param {Desk} desk @param {Document} page */
+function stopOrLeave(desk, page) {
+  if (desk.isRunning) desk.stop();
+  else paneOf(page, "srb-manuscript")?.focus();
+}
+
+/** @param {Document} page @param {number} step */
+function nextPane(page, step) {
+  const panes = PANES.filter((name) => isShown(paneOf(page, name)));
+  const now = panes.findIndex((name) => paneOf(page, name)?.contains(page.activeElement));
+  paneOf(page, panes[(now + step + panes.length) % panes.length])?.focus();
+}
+
+/** @param {Document} page @param {string} name @returns {HTMLElement | null} */
+function paneOf(page, name) {
+  return page.querySelector(name);
+}
+
+/** @param {HTMLElement | null} pane */
+function isShown(pane) {
+  return pane !== null && pane.getClientRects().length > 0 && getComputedStyle(pane).visibility !== "hidden";
+}
+
+/** Whether the key goes to a field of a form, which has its own undo. @param {KeyboardEvent} event */
+function isField(event) {
+  const target = event.composedPath()[0];
+  return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
+}
+
+/** @param {KeyboardEvent} event */
+function takesText(event) {
+  const target = event.composedPath()[0];
+  return (
+    isField(event) || target instanceof HTMLSelectElement || (target instanceof HTMLElement && target.isContentEditable)
+  );
+}

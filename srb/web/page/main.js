@@ -1,0 +1,96 @@
+/** The page: builds the desk and its parts, and opens the story that was open last. */
+
+import { Api } from "./api.js";
+import { Desk } from "./desk.js";
+import { Keeper } from "./keep.js";
+import { bindKeys } from "./keys.js";
+import "./parts/alternatives.js";
+import "./parts/branches.js";
+import "./parts/formats.js";
+import "./parts/header.js";
+import "./parts/help.js";
+import "./parts/manuscript.js";
+import "./parts/map.js";
+import "./parts/outline.js";
+import "./parts/settings.js";
+import "./parts/status.js";
+import "./parts/stories.js";
+import "./parts/versions.js";
+
+const DIALOGS = ["stories", "settings", "formats", "help", "map", "versions"];
+const SHEETS = ["low", "middle", "high"];
+
+/** @param {HTMLElement} root */
+async function start(root) {
+  const api = new Api();
+  const desk = new Desk({ api, keeper: new Keeper({ api }) });
+  const make = (/** @type {string} */ name) => {
+    const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));
+    part.desk = desk;
+    return part;
+  };
+  const manuscript = make("srb-manuscript");
+  const main = document.createElement("main");
+  main.append(manuscript);
+  const key = make("srb-key");
+  api.askKey = (message) => /** @type {any} */ (key).ask(message);
+  root.append(
+    make("srb-header"),
+    make("srb-banner"),
+    main,
+    sheetHandle(root),
+    make("srb-branches"),
+    make("srb-outline"),
+  );
+  document.body.append(
+    make("srb-status"),
+    make("srb-alternatives"),
+    key,
+    ...DIALOGS.map((name) => make(`srb-${name}`)),
+  );
+  for (const event of ["dragover", "drop"]) document.addEventListener(event, (each) => each.preventDefault());
+  bindKeys(desk);
+  showSettings(desk);
+  desk.addEventListener("story", () => showSettings(desk));
+  addEventListener("pagehide", () => desk.leave());
+  document.addEventListener("visibilitychange", () => (document.hidden ? desk.leave() : desk.comeBack()));
+  /** @type {any} */ (globalThis).desk = desk; // for people who look inside, and for tests
+  await desk.start(/** @type {any} */ (manuscript));
+  manuscript.focus();
+}
+
+/** On a phone the cards are a sheet; its buttons change its height. @param {HTMLElement} root */
+function sheetHandle(root) {
+  const handle = document.createElement("div");
+  handle.id = "sheet-handle";
+  const change = (/** @type {number} */ step) => {
+    const now = SHEETS.indexOf(root.dataset.sheet ?? "middle");
+    root.dataset.sheet = SHEETS[Math.max(0, Math.min(SHEETS.length - 1, now + step))];
+  };
+  for (const [sign, name, step] of /** @type {const} */ ([
+    ["▴", "Make the branches' sheet higher", 1],
+    ["▾", "Make the branches' sheet lower", -1],
+  ])) {
+    const button = document.createElement("button");
+    button.className = "quiet";
+    button.textContent = sign;
+    button.setAttribute("aria-label", name);
+    button.addEventListener("click", () => change(step));
+    handle.append(button);
+  }
+  return handle;
+}
+
+/** Apply the settings that concern the page's look. @param {Desk} desk */
+function showSettings(desk) {
+  const { theme, font, size, measure } = desk.settings;
+  const root = document.documentElement;
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  else delete root.dataset.theme;
+  root.style.setProperty("--size", `${size}px`);
+  root.style.setProperty("--measure", `${measure}ch`);
+  root.style.setProperty("--text-font", font === "mono" ? "var(--mono)" : "var(--prose)");
+  document.title = `${desk.title} · SRB`;
+}
+
+start(/** @type {HTMLElement} */ (document.getElementById("desk")));

@@ -1,0 +1,157 @@
+// Alternatives: the words that the model thought likely at a place, with their probabilities, in a small list at the word.
+
+import { html, LitElement, nothing } from "../vendor/lit.js";
+import { visible } from "../visible.js";
+
+/** @typedef {{text: string, logprob: number, probability: number}} Rival */
+
+/** A place to ask about: a card's (by slot number) or, with null, the manuscript's; `word` stands there now.
+ * @typedef {{number: number|null, at: number, word: string, rect: DOMRect|null, back?: () => void}} Asked */
+
+const MARGIN = 8; // px to the window's edges
+
+export class Alternatives extends LitElement {
+  static properties = {
+    asked: { state: true },
+    rivals: { state: true },
+    problem: { state: true },
+  };
+
+  constructor() {
+    super();
+    /** @type {any} */
+    this.desk = null;
+    /** @type {Asked|null} */
+    this.asked = null;
+    /** Null while the server is asked. @type {Rival[]|null} */
+    this.rivals = null;
+    this.problem = "";
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  get dialog() {
+    return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+  }
+
+  /** Ask for the words that are likely at a place, and show them there. @param {Asked} asked */
+  async open(asked) {
+    this.asked = asked;
+    this.rivals = null;
+    this.problem = "";
+    await this.updateComplete;
+    if (!this.dialog.open) this.dialog.showModal();
+    this._place();
+    try {
+      const rivals = await this.desk.alternatives(asked.number, asked.at);
+      if (this.asked === asked) this.rivals = rivals;
+    } catch (error) {
+      if (this.asked === asked) this.problem = /** @type {Error} */ (error).message;
+    }
+    await this.updateComplete;
+    this._place();
+    if (this.asked === asked) this._choices()[0]?.focus();
+  }
+
+  close() {
+    if (this.dialog.open) this.dialog.close();
+  }
+
+  /** Put the list below the word or, where it does not fit, above it. */
+  _place() {
+    const { dialog, asked } = this;
+    const rect = asked?.rect ?? new DOMRect(innerWidth / 2, innerHeight / 3, 0, 0);
+    const { width, height } = dialog.getBoundingClientRect();
+    const left = Math.max(MARGIN, Math.min(rect.left, innerWidth - width - MARGIN));
+    const below = rect.bottom + MARGIN / 2;
+    const above = rect.top - height - MARGIN / 2;
+    const top = below + height + MARGIN <= innerHeight || above < MARGIN ? below : above;
+    dialog.style.left = `${left}px`;
+    dialog.style.top = `${Math.max(MARGIN, Math.min(top, innerHeight - height - MARGIN))}px`;
+  }
+
+  /** @returns {HTMLButtonElement[]} */
+  _choices() {
+    return [...this.querySelectorAll("li button")].map((each) => /** @type {HTMLButtonElement} */ (each));
+  }
+
+  /** @param {Rival} rival */
+  choose({ text }) {
+    const { asked } = this;
+    this.close();
+    if (asked) this.desk.choose(asked.number, asked.at, text);
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const choices = this._choices();
+    const now = choices.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+    const steps = /** @type {Record<string, number>} */ ({
+      ArrowDown: now + 1,
+      ArrowUp: now - 1,
+      Home: 0,
+      End: choices.length - 1,
+    });
+    const digit = /^(?:Digit|Numpad)([0-9])$/.exec(event.code)?.[1];
+    const rival = digit === undefined || event.shiftKey ? undefined : this.rivals?.[(Number(digit) + 9) % 10];
+    const next = steps[event.code];
+    if (rival && this.desk.settings.single_keys !== false) this.choose(rival);
+    else if (next !== undefined && choices.length) choices[(next + choices.length) % choices.length]?.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {MouseEvent} event */
+  onClick(event) {
+    if (event.target === this.dialog) this.close(); // beside the list
+  }
+
+  onClose() {
+    const back = this.asked?.back;
+    this.asked = null;
+    this.rivals = null;
+    back?.();
+  }
+
+  render() {
+    const { asked, rivals, problem } = this;
+    return html`<dialog aria-labelledby="alternatives-title" @keydown=${this.onKey} @click=${this.onClick} @close=${this.onClose}>
+      <h2 id="alternatives-title">In place of “${shown(asked?.word.trim() ?? "")}”</h2>
+      ${problem ? html`<p role="alert">${problem}</p>` : nothing}
+      ${!rivals && !problem ? html`<p role="status">The model is asked …</p>` : nothing}
+      ${rivals?.length === 0 ? html`<p>No other word is likely here.</p>` : nothing}
+      ${rivals?.length ? html`<ol>${rivals.map((rival, place) => this._item(rival, place))}</ol>` : nothing}
+      <button class="quiet" @click=${this.close}>Close</button>
+    </dialog>`;
+  }
+
+  /** @param {Rival} rival @param {number} place */
+  _item(rival, place) {
+    const isThere = this.asked?.word.trim().startsWith(rival.text.trim()) && rival.text.trim() !== "";
+    return html`<li><button @click=${() => this.choose(rival)}>
+      <kbd aria-hidden="true">${place < 10 ? (place + 1) % 10 : nothing}</kbd>
+      <span class="rival" dir="auto">${shown(rival.text)}</span>
+      ${isThere ? html`<span class="there">as it is</span>` : nothing}
+      <meter max="1" value=${rival.probability} aria-hidden="true"></meter>
+      <span class="percent">${percent(rival.probability)}</span>
+    </button></li>`;
+  }
+}
+
+/** A token's text, so that its white space can be seen. @param {string} text */
+function shown(text) {
+  const words = visible(text.trim());
+  return words || text.replaceAll("\n", "↵").replaceAll(" ", "␣").replaceAll("\t", "⇥");
+}
+
+/** @param {number} probability */
+function percent(probability) {
+  const value = 100 * probability;
+  return `${value >= 10 ? Math.round(value) : value >= 0.1 ? value.toFixed(1) : "< 0.1"} %`;
+}
+
+customElements.define("srb-alternatives", Alternatives);

@@ -1,0 +1,362 @@
+// The board: the cards of a round in their list. It writes them frame by frame, and only those in view.
+
+import { sharedBeginnings } from "../../compare.js";
+import { Card } from "../card.js";
+
+/** @typedef {import("../../round.js").Round} Round */
+/** @typedef {import("../../round.js").Slot} Slot */
+/** @typedef {import("./highlights.js").Highlights} Highlights */
+
+const COMPARED = 400; // characters of each beginning
+const LEAST_WIDTH = 285; // px of a card
+const LEAST_HEIGHT = 150;
+const GAP = 8;
+const MOST_ROWS = 4; // in view; further ones are scrolled to
+const DIGITS = 10;
+
+export class Board {
+  /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
+   *   logprobs: () => boolean, onseen: (slot: Slot) => void}} given */
+  constructor({ list, highlights, marks, logprobs, onseen }) {
+    this.list = list;
+    this.highlights = highlights;
+    this.marks = marks;
+    this.logprobs = logprobs;
+    this.onseen = onseen;
+    /** @type {Round|null} */
+    this.round = null;
+    /** By slot number. @type {Map<number, Card>} */
+    this.cards = new Map();
+    /** @type {WeakMap<Element, Card>} */
+    this.byPlace = new WeakMap();
+    this.window = 0; // the first of ten cards that have digits, by its place in the order
+    this.current = 0; // slot number of the card on which keys act
+    /** @type {Set<Card>} */
+    this.dirty = new Set();
+    this.isStale = false; // states have changed since the last frame
+    this.comparedLength = -1;
+    /** @type {Map<number, number>} lengths of shared beginnings by slot number */
+    this.shared = new Map();
+    /** Slot numbers that have the same text. @type {number[][]} */
+    this.groups = [];
+    this.frame = 0;
+    this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list, rootMargin: "120px" });
+    this.overflow = new ResizeObserver((entries) => this._fade(entries));
+  }
+
+  close() {
+    cancelAnimationFrame(this.frame);
+    this.inView.disconnect();
+    this.overflow.disconnect();
+    this.highlights.close();
+  }
+
+  // ---- The round
+
+  /** Show another round. @param {Round|null} round */
+  show(round) {
+    for (const card of this.cards.values()) this._remove(card);
+    this.cards.clear();
+    this.dirty.clear();
+    this.round = round;
+    this.window = 0;
+    this.current = round?.order[0] ?? 0;
+    this.comparedLength = -1;
+    this.shared.clear();
+    this.list.scrollTo(0, 0);
+    if (!round) return;
+    this.measure();
+    this._sync(round);
+    this.groups = round.duplicates();
+    for (const card of this.cards.values()) this._refresh(card);
+  }
+
+  /** States of slots have changed. */
+  refresh() {
+    if (!this.round) return;
+    this._sync(this.round);
+    this.isStale = true;
+    this._schedule();
+  }
+
+  /** Settings have changed: show states and highlights anew. */
+  repaint() {
+    for (const card of this.cards.values()) card.unpaint(this.highlights);
+    this.refresh();
+  }
+
+  /** Texts of slots have grown. @param {Iterable<number>} slots */
+  grown(slots) {
+    for (const number of slots) {
+      const card = this.cards.get(number);
+      if (card?.isVisible) this.dirty.add(card);
+    }
+    this._schedule();
+  }
+
+  /** Make cards for new slots, and put all in the round's order. @param {Round} round */
+  _sync(round) {
+    for (const [number, card] of this.cards) {
+      if (round.slots[number] === card.slot) continue;
+      this._remove(card);
+      this.cards.delete(number);
+    }
+    for (const slot of round.slots) {
+      if (!this.cards.has(slot.number)) this._add(slot);
+    }
+    if (!this.cards.has(this.current)) this.current = round.order[0] ?? 0;
+    const places = round.order.map((number) => /** @type {Card} */ (this.cards.get(number)).place);
+    if (places.every((place, row) => this.list.children[row] === place)) return;
+    const focused = document.activeElement;
+    this.list.append(...places);
+    if (focused instanceof HTMLElement && this.list.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
+  /** @param {Slot} slot */
+  _add(slot) {
+    const card = new Card(slot);
+    card.setCurrent(slot.number === this.current);
+    this.cards.set(slot.number, card);
+    this.byPlace.set(card.place, card);
+    this.list.append(card.place);
+    this.inView.observe(card.place);
+    this.overflow.observe(card.content.root);
+  }
+
+  /** @param {Card} card */
+  _remove(card) {
+    this.inView.unobserve(card.place);
+    this.overflow.unobserve(card.content.root);
+    this.highlights.clear(card);
+    this.dirty.delete(card);
+    card.place.remove();
+  }
+
+  /** Give the cards their size, which stays for the round: what comes and goes beside them does not move them. */
+  measure() {
+    const count = this.round?.slots.length ?? 0;
+    const { clientWidth: width, clientHeight: height } = this.list;
+    const columns = Math.max(1, Math.min(count, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
+    const rows = Math.min(MOST_ROWS, Math.ceil(count / columns));
+    const size = Math.floor((height - (rows - 1) * GAP) / rows);
+    this.list.style.setProperty("--columns", `${columns}`);
+    this.list.style.setProperty("--card-height", `${Math.max(LEAST_HEIGHT, size)}px`);
+  }
+
+  // ---- Frames
+
+  _schedule() {
+    this.frame ||= requestAnimationFrame((now) => this._draw(now));
+  }
+
+  /** @param {number} now */
+  _draw(now) {
+    this.frame = 0;
+    const { round } = this;
+    if (!round) return;
+    if (this.isStale) this._refreshAll(round);
+    for (const card of this.dirty) {
+      if (!card.step(now, this.highlights)) this.dirty.delete(card);
+    }
+    this._compare(round);
+    if (this.dirty.size || this._restore(round)) this._schedule();
+  }
+
+  /** @param {Round} round */
+  _refreshAll(round) {
+    this.isStale = false;
+    this.comparedLength = -1;
+    this.groups = round.duplicates();
+    const isEnded = round.state === "ended";
+    for (const card of this.cards.values()) {
+      if (card.isVisible || isEnded) this._refresh(card);
+      if (card.isVisible) this.dirty.add(card);
+    }
+  }
+
+  /** Once the round has ended, write a card out of view, so that the whole is found and read. Returns whether more are left.
+   * @param {Round} round */
+  _restore(round) {
+    if (round.state !== "ended") return false;
+    const hidden = [...this.cards.values()].filter((card) => !card.isVisible && card.isBehind);
+    hidden[0]?.step(Number.POSITIVE_INFINITY, this.highlights);
+    return hidden.length > 1;
+  }
+
+  /** Compare the beginnings, if they may have changed, and paint the cards in view. @param {Round} round */
+  _compare(round) {
+    const compared = round.slots.filter(
+      (slot) => slot.state !== "pruned" && slot.state !== "failed" && slot.foldedUnder === null,
+    );
+    const length = compared.reduce((sum, slot) => sum + Math.min(slot.text.length, COMPARED), 0);
+    if (length !== this.comparedLength) {
+      this.comparedLength = length;
+      const groups = new Map(compared.map((slot) => [slot.state === "ended" ? slot.text : slot, slot]));
+      const slots = [...groups.values()];
+      const shared = sharedBeginnings(
+        slots.map((slot) => slot.text),
+        COMPARED,
+      );
+      this.shared = new Map(slots.map((slot, place) => [slot.number, shared[place] ?? 0]));
+    }
+    const logprobs = this.logprobs();
+    for (const card of this.cards.values()) {
+      if (!card.isVisible) continue;
+      card.paint(this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs });
+    }
+  }
+
+  /** @param {IntersectionObserverEntry[]} entries */
+  _see(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const card = this.byPlace.get(target);
+      if (!card || card.isVisible === isIntersecting) continue;
+      card.isVisible = isIntersecting;
+      if (isIntersecting) {
+        this._refresh(card);
+        this.dirty.add(card);
+      } else {
+        card.unpaint(this.highlights);
+        this.dirty.delete(card);
+      }
+    }
+    this._schedule();
+  }
+
+  /** @param {ResizeObserverEntry[]} entries */
+  _fade(entries) {
+    for (const { target, contentRect } of entries) {
+      const body = target.parentElement;
+      body?.toggleAttribute("data-more", contentRect.height > body.clientHeight + 1);
+    }
+  }
+
+  // ---- What a card shows
+
+  /** @param {Card} card */
+  _refresh(card) {
+    const { round } = this;
+    if (!round) return;
+    const { slot } = card;
+    const place = round.order.indexOf(slot.number);
+    const { star = false, note = "" } = this.marks(slot.node);
+    const inWindow = place - this.window;
+    card.show({
+      slot,
+      label: `${place + 1}`,
+      digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
+      ...this._same(round, slot),
+      step: this.logprobs() ? this._step(round, slot) : null,
+      star: star === true,
+      note: typeof note === "string" ? note : "",
+      stopAt: round.stopAt,
+      offer: offerOf(round, slot),
+    });
+    if (slot.state === "ended" && slot.text && card.isVisible) this.onseen(slot);
+  }
+
+  /** @param {Round} round @param {Slot} slot */
+  _same(round, slot) {
+    if (slot.state !== "ended") return { same: "", sameWords: "" };
+    const group = this.groups.find((each) => each.includes(slot.number));
+    const first = slot.foldedUnder ?? group?.[0];
+    if (!group || first === undefined) return { same: "", sameWords: "" };
+    if (first === slot.number) {
+      const words = `${group.length} branches have this text.`;
+      return { same: `×${group.length}`, sameWords: words };
+    }
+    const label = round.order.indexOf(first) + 1;
+    const words = slot.foldedUnder === null ? `Same text as branch ${label}.` : `Folded: same text as branch ${label}.`;
+    return { same: `= ${label}`, sameWords: words };
+  }
+
+  /** @param {Round} round @param {Slot} slot */
+  _step(round, slot) {
+    const own = slot.meanLogprob;
+    const all = round.slots.map((each) => each.meanLogprob).filter((value) => value !== null);
+    if (own === null || all.length < 2) return null;
+    const [best, worst] = [Math.max(...all), Math.min(...all)];
+    return best - worst < 0.02 ? 3 : 1 + Math.min(4, Math.floor((5 * (best - own)) / (best - worst)));
+  }
+
+  // ---- The current card
+
+  get currentCard() {
+    return this.cards.get(this.current) ?? null;
+  }
+
+  /** @param {number} number a slot's @param {{focus?: boolean, scroll?: boolean}} [options] */
+  setCurrent(number, { focus = false, scroll = false } = {}) {
+    const card = this.cards.get(number);
+    if (!card) return;
+    if (number !== this.current) {
+      this.currentCard?.setCurrent(false);
+      this.current = number;
+      card.setCurrent(true);
+    }
+    if (focus) card.box.focus({ preventScroll: true });
+    if (scroll) this._scrollTo(card);
+  }
+
+  /** @param {Card} card */
+  _scrollTo({ place }) {
+    const { list } = this;
+    const [top, left] = [place.offsetTop - list.offsetTop, place.offsetLeft - list.offsetLeft];
+    if (top < list.scrollTop) list.scrollTop = top;
+    else if (top + place.offsetHeight > list.scrollTop + list.clientHeight) {
+      list.scrollTop = top + place.offsetHeight - list.clientHeight;
+    }
+    if (list.scrollWidth > list.clientWidth) list.scrollLeft = left;
+  }
+
+  /** The slot number of the card that a list which scrolls sideways shows; null for another list. */
+  scrolledTo() {
+    const { list } = this;
+    if (list.scrollWidth <= list.clientWidth + 1) return null;
+    const middle = list.scrollLeft + list.clientWidth / 2;
+    const shown = [...this.cards.values()].find(({ place }) => {
+      const left = place.offsetLeft - list.offsetLeft;
+      return left <= middle && middle < left + place.offsetWidth + GAP;
+    });
+    return shown?.slot.number ?? null;
+  }
+
+  /** The slot number of the card that is so many columns and rows beside the current one. @param {number} columns @param {number} rows */
+  neighbour(columns, rows) {
+    const order = this.round?.order ?? [];
+    const place = order.indexOf(this.current);
+    const perRow = Math.max(1, this.columns);
+    const next = place + columns + rows * perRow;
+    return order[next] ?? this.current;
+  }
+
+  get columns() {
+    const places = [...this.list.children].slice(0, 16);
+    const top = /** @type {HTMLElement|undefined} */ (places[0])?.offsetTop;
+    return places.filter((place) => /** @type {HTMLElement} */ (place).offsetTop === top).length;
+  }
+
+  /** Move the window of ten digits. @param {number} step */
+  moveWindow(step) {
+    const count = this.round?.order.length ?? 0;
+    const last = DIGITS * Math.max(0, Math.ceil(count / DIGITS) - 1);
+    const window = Math.max(0, Math.min(last, this.window + step * DIGITS));
+    if (window === this.window) return false;
+    this.window = window;
+    this.refresh();
+    return true;
+  }
+
+  /** The slot number that a digit takes; null without such a card. @param {number} digit */
+  atDigit(digit) {
+    return this.round?.order[this.window + ((digit + DIGITS - 1) % DIGITS)] ?? null;
+  }
+}
+
+/** The action that a card's end suggests. @param {Round} round @param {Slot} slot */
+function offerOf(round, slot) {
+  if (slot.foldedUnder !== null) return { name: "unfold", label: "Unfold" };
+  if (round.canRefill(slot)) return { name: "refill", label: "Refill" };
+  if (slot.state === "ended" && round.canExtend(slot)) return { name: "extend", label: "Extend" };
+  return null;
+}

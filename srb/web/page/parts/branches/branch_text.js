@@ -1,0 +1,160 @@
+// A branch's text in the document: blocks with one text node each, which grow at their end. Writing costs what is new.
+
+import { leadingSpace, visible } from "../../visible.js";
+
+const BLOCK = 400; // characters after which the next line begins a new block: a growing block is laid out as a whole
+const LONG = 1200; // a block beyond this length, without a line's end, grows less often
+const HUGE = 20_000;
+
+export class BranchText {
+  /** @param {HTMLElement} root an element that holds nothing else */
+  constructor(root) {
+    this.root = root;
+    /** @type {{node: Text, from: number}[]} blocks, and the offsets in the text at which they begin */
+    this.blocks = [];
+    /** White space at the beginning is not shown, so that all branches begin at the same place. */
+    this.lead = Number.POSITIVE_INFINITY;
+    this.written = 0; // offset up to which the text is in the document
+  }
+
+  /** Remove all text. */
+  clear() {
+    if (this.blocks.length) this.root.replaceChildren();
+    this.root.toggleAttribute("data-paragraph", false);
+    this.blocks = [];
+    this.lead = Number.POSITIVE_INFINITY;
+    this.written = 0;
+  }
+
+  /** Milliseconds that should pass between two writes. */
+  get interval() {
+    const length = this.blocks.at(-1)?.node.length ?? 0;
+    return length < LONG ? 33 : length < HUGE ? 100 : 500;
+  }
+
+  /** Write what is new, by one change of the document; returns whether there is more to write.
+   * @param {string} text the whole text: longer than the last one or equal @param {number} [upTo] */
+  write(text, upTo = text.length) {
+    if (this.lead > text.length) this._begin(text);
+    const to = Math.min(upTo, text.length);
+    if (this.written >= to || this.lead > text.length) return false;
+    const last = this.blocks.at(-1);
+    const end = last && !isFull(last.node) ? blockEnd(text, last.from, this.written, to) : this.written;
+    if (last && end > this.written) {
+      last.node.appendData(visible(text.slice(this.written, end)));
+      this.written = end;
+    } else {
+      this.root.append(this._blocks(text, to));
+      this.written = to;
+    }
+    return this.written < to;
+  }
+
+  /** @param {string} text */
+  _begin(text) {
+    this.lead = leadingSpace(text);
+    if (this.lead > text.length) return;
+    this.written = this.lead;
+    if (text.slice(0, this.lead).includes("\n")) this.root.toggleAttribute("data-paragraph", true);
+  }
+
+  /** Make blocks of the text from what is written on. @param {string} text @param {number} to */
+  _blocks(text, to) {
+    const blocks = document.createDocumentFragment();
+    for (let from = this.written; from < to; ) {
+      const end = blockEnd(text, from, from, to);
+      const block = document.createElement("p");
+      block.dir = "auto";
+      const node = document.createTextNode(visible(text.slice(from, end)));
+      block.append(node);
+      blocks.append(block);
+      this.blocks.push({ node, from });
+      from = end;
+    }
+    return blocks;
+  }
+
+  /** The place in the document of an offset in the text. @param {number} offset */
+  place(offset) {
+    const at = Math.max(this.lead, Math.min(offset, this.written));
+    let block = this.blocks[0];
+    for (const each of this.blocks) {
+      if (each.from > at || (each.from === at && at > this.lead)) break;
+      block = each;
+    }
+    return block ? { node: block.node, offset: at - block.from } : null;
+  }
+
+  /** The offset in the text of a place in the document; null for a place elsewhere. @param {Node} node @param {number} offset */
+  offsetOf(node, offset) {
+    const block = this.blocks.find((each) => each.node === node);
+    return block ? block.from + offset : null;
+  }
+
+  /** The document's range of a part of the text, as far as it is written. @param {number} from @param {number} to */
+  range(from, to) {
+    const [start, end] = [this.place(from), this.place(to)];
+    if (!start || !end || to <= this.lead || from >= this.written) return null;
+    return new StaticRange({
+      startContainer: start.node,
+      startOffset: start.offset,
+      endContainer: end.node,
+      endOffset: end.offset,
+    });
+  }
+
+  /** The offset of the character at a point of the window; null beside the text. @param {number} x @param {number} y */
+  offsetAt(x, y) {
+    const caret = caretAt(x, y);
+    const offset = caret && this.offsetOf(caret.node, caret.offset);
+    if (!caret || offset === null) return null;
+    const [from, to] = [Math.max(0, caret.offset - 1), Math.min(caret.node.length, caret.offset + 1)];
+    for (let at = from; at < to; at++) {
+      if (rectsOf(caret.node, at, at + 1).some((rect) => contains(rect, x, y))) return offset - caret.offset + at;
+    }
+    return null;
+  }
+
+  /** Where a part of the text is on the screen. @param {number} from @param {number} to */
+  rect(from, to) {
+    const [start, end] = [this.place(from + 1), this.place(to)];
+    if (!start || !end) return null;
+    const range = document.createRange();
+    range.setStart(start.node, Math.max(0, start.offset - 1));
+    range.setEnd(end.node, end.offset);
+    return [...range.getClientRects()].at(-1) ?? null;
+  }
+}
+
+/** @param {Text} node */
+function isFull(node) {
+  return node.length >= BLOCK && node.data.endsWith("\n");
+}
+
+/** Where the block that begins at `from` ends, if it is written from `at` to `to`: after the first line that makes it full.
+ * @param {string} text @param {number} from @param {number} at @param {number} to */
+function blockEnd(text, from, at, to) {
+  const newline = text.indexOf("\n", Math.max(at, from + BLOCK - 1));
+  return newline < 0 || newline >= to ? to : newline + 1;
+}
+
+/** @param {number} x @param {number} y @returns {{node: Text, offset: number}|null} */
+function caretAt(x, y) {
+  const page = /** @type {any} */ (document); // the two names are of different browsers
+  const found = page.caretPositionFromPoint?.(x, y) ?? page.caretRangeFromPoint?.(x, y);
+  const node = found?.offsetNode ?? found?.startContainer;
+  return node instanceof Text ? { node, offset: found.offset ?? found.startOffset } : null;
+}
+
+/** @param {Text} node @param {number} from @param {number} to */
+function rectsOf(node, from, to) {
+  const range = document.createRange();
+  range.setStart(node, from);
+  range.setEnd(node, to);
+  return [...range.getClientRects()];
+}
+
+/** @param {DOMRect} rect @param {number} x @param {number} y */
+function contains(rect, x, y) {
+  return x >= rect.left - 1 && x <= rect.right + 1 && y >= rect.top - 2 && y <= rect.bottom + 2;
+}

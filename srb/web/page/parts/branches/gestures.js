@@ -1,0 +1,128 @@
+// Gestures: what a person can do with the cards, by key, by button and by tap. Each acts on the desk; the pane shows what follows.
+
+import { ownWord } from "../../compare.js";
+import { nextWord, previousWord, sentenceEnd, trimCut, wordEndAt, wordStartAt } from "../../cuts.js";
+
+/** @typedef {import("../../round.js").Slot} Slot */
+/** @typedef {import("../branches.js").Branches} Pane */
+
+/** A gesture on a card, and on the pane as a whole. `can` tells whether it would do something now.
+ * @typedef {{label: string, key: string, can?: (pane: Pane, slot: Slot) => boolean, run: (pane: Pane, slot: Slot) => unknown}} Gesture */
+
+/** @type {Record<string, Gesture>} */
+export const CARD_GESTURES = {
+  take: {
+    label: "Take, and go on from there",
+    key: "Enter",
+    can: (pane, slot) => !!pane.round?.canTake(slot),
+    run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: true }),
+  },
+  takeOnly: {
+    label: "Take without going on",
+    key: "Shift+Enter",
+    can: (pane, slot) => !!pane.round?.canTake(slot),
+    run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: false }),
+  },
+  read: { label: "Read the whole text", key: "Space", run: (pane, slot) => pane.read(slot) },
+  extend: {
+    label: "Extend: let it go on",
+    key: "E",
+    can: (pane, slot) => !!pane.round?.canExtend(slot),
+    run: (pane, slot) => pane.desk.extend(slot.number),
+  },
+  vary: {
+    label: "Vary: more like this one, from the mark on",
+    key: "V",
+    can: (pane, slot) => !!pane.round?.canVary(slot),
+    run: (pane, slot) => pane.desk.vary(slot.number, slot.mark),
+  },
+  prune: {
+    label: "Prune: stop this branch",
+    key: "X",
+    can: (pane, slot) => !!pane.round?.canPrune(slot),
+    run: (pane, slot) => pane.desk.prune(slot.number),
+  },
+  alternatives: {
+    label: "Other words at the mark",
+    key: "T",
+    can: (_pane, slot) => slot.text.trim() !== "",
+    run: openAlternatives,
+  },
+  star: { label: "Star", key: "B", can: (_pane, slot) => slot.node !== null, run: star },
+  note: { label: "Note", key: "N", can: (_pane, slot) => slot.node !== null, run: (pane, slot) => pane.askNote(slot) },
+  markNext: {
+    label: "Mark one word more",
+    key: "Ctrl+→",
+    run: (pane, slot) => mark(pane, slot, nextWord(slot.text, slot.mark ?? 0)),
+  },
+  markPrevious: {
+    label: "Mark one word less",
+    key: "Ctrl+←",
+    run: (pane, slot) => mark(pane, slot, previousWord(slot.text, slot.mark ?? slot.text.length)),
+  },
+  markSentence: {
+    label: "Mark up to the sentence's end",
+    key: ".",
+    run: (pane, slot) => mark(pane, slot, sentenceEnd(slot.text, slot.mark ?? 0)),
+  },
+  unmark: {
+    label: "Remove the mark",
+    key: "Backspace",
+    can: (_pane, slot) => slot.mark !== null,
+    run: (pane, slot) => mark(pane, slot, 0),
+  },
+  unfold: {
+    label: "Unfold",
+    key: "",
+    can: (pane, slot) =>
+      !!pane.round?.slots.some((each) =>
+        each === slot ? slot.foldedUnder !== null : each.foldedUnder === slot.number,
+      ),
+    run: (pane, slot) => pane.desk.unfold(slot.number),
+  },
+};
+
+/** @type {Record<string, Gesture>} */
+export const PANE_GESTURES = {
+  sort: { label: "Sort: the likeliest first", key: "P", run: (pane) => pane.desk.sort() },
+  fold: { label: "Fold equal texts", key: "F", run: (pane) => pane.desk.fold() },
+  refill: {
+    label: "Refill empty cards",
+    key: "R",
+    can: (pane) => !!pane.round?.slots.some((slot) => pane.round?.canRefill(slot)),
+    run: (pane) => pane.desk.refill(),
+  },
+  more: { label: "More branches", key: "G", run: (pane) => pane.desk.more(pane.desk.settings.n) },
+  stop: {
+    label: "Stop all, keep the texts",
+    key: "Esc",
+    can: (pane) => pane.isRunning,
+    run: (pane) => pane.desk.stop(),
+  },
+};
+
+/** Put a card's mark at a place; at the beginning there is none. @param {Pane} pane @param {Slot} slot @param {number} at */
+export function mark(pane, slot, at) {
+  const cut = trimCut(slot.text, at);
+  pane.desk.setMark(slot.number, cut > 0 && slot.text.slice(0, cut).trim() ? cut : null);
+  pane.showMark(slot);
+}
+
+/** @param {Pane} pane @param {Slot} slot */
+function star(pane, { node }) {
+  if (node === null) return;
+  const has = pane.desk.story.mark(node).star === true;
+  pane.desk.setNodeMark(node, "star", !has);
+  pane.say(has ? "Star removed." : "Star given.");
+}
+
+/** Show the rivals of the word before the mark; without a mark, of the first word that is the branch's own. @param {Pane} pane @param {Slot} slot */
+function openAlternatives(pane, slot) {
+  const { text } = slot;
+  const own = ownWord(text, Math.min(pane.sharedLength(slot), text.length)) ?? { to: wordEndAt(text, 0) };
+  const end = slot.mark ?? Math.max(own.to, wordEndAt(text, text.search(/\S/u)));
+  if (slot.mark === null) mark(pane, slot, end);
+  const from = wordStartAt(text, end);
+  const at = trimCut(text, from);
+  pane.openAlternatives({ number: slot.number, at, word: text.slice(from, end), rect: pane.rectOf(slot, from, end) });
+}

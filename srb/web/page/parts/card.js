@@ -1,0 +1,277 @@
+// A card: one branch in its slot. Its text grows by direct writes, at most one in a frame; a card out of view is not written.
+
+import { ownWord } from "../compare.js";
+import { endWord } from "../round.js";
+import { BranchText } from "./branches/branch_text.js";
+
+/** @typedef {import("../round.js").Slot} Slot */
+/** @typedef {import("./branches/highlights.js").Highlights} Highlights */
+/** @typedef {{name: string, label: string, title: string}} Button */
+
+/** The state around a slot that its card shows.
+ * @typedef {object} View
+ * @property {Slot} slot
+ * @property {string} label      the card's number, as a person counts
+ * @property {string} digit      the key that takes it; "" outside the window of digits
+ * @property {string} same       "×3" on the first of equal texts, "= 1" on the others
+ * @property {string} sameWords
+ * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
+ * @property {boolean} star
+ * @property {string} note
+ * @property {string} stopAt
+ * @property {{name: string, label: string}|null} offer  the action that the card's end suggests */
+
+const WHILE_RUNNING = 2000; // characters in the document while the branch grows; the box shows some hundred of them
+const AT_REST = 20_000; // the whole text is in the reader
+const COUNT_EVERY = 500; // ms between two writes of the number of tokens
+export const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
+
+/** @type {Button[]} */
+const BUTTONS = [
+  { name: "take", label: "Take", title: "Take this text and go on from there (Enter)" },
+  { name: "read", label: "Read", title: "Read the whole text (Space)" },
+  { name: "vary", label: "Vary", title: "More like this one, from the mark on (V)" },
+  { name: "extend", label: "Extend", title: "Let this text go on (E)" },
+  { name: "prune", label: "Prune", title: "Stop this branch (X)" },
+  { name: "menu", label: "⋯", title: "More that can be done with this card" },
+];
+
+let made = 0;
+
+export class Card {
+  /** @param {Slot} slot */
+  constructor(slot) {
+    this.slot = slot;
+    this.isVisible = false;
+    this.lastWrite = 0;
+    this.lastCount = 0;
+    this.branch = ""; // which branch the text belongs to
+    this.text = "";
+    this.shared = 0;
+    this.painted = "";
+    this.shaded = 0;
+    const id = `branch-${++made}`;
+    this.place = element("li", "card-place");
+    this.box = element("article", "card");
+    this.box.tabIndex = -1;
+    this.box.setAttribute("aria-describedby", id);
+    this.digit = element("kbd", "digit");
+    this.same = element("span", "same");
+    this.marks = element("span", "marks");
+    this.bar = element("span", "bar");
+    this.end = element("span", "end");
+    for (const each of [this.digit, this.same, this.marks, this.bar, this.end])
+      each.setAttribute("aria-hidden", "true");
+    this.offer = element("button", "offer");
+    this.offer.hidden = true;
+    const head = element("div", "head");
+    head.append(this.digit, this.same, this.marks, this.bar, this.end, this.offer);
+    this.body = element("div", "body");
+    const text = element("div", "text");
+    this.body.append(text);
+    this.words = element("p", "hidden-words");
+    this.words.id = id;
+    this.buttons = BUTTONS.map(button);
+    const actions = element("div", "actions");
+    actions.append(...this.buttons);
+    this.box.append(head, this.body, this.words, actions);
+    this.place.append(this.box);
+    this.content = new BranchText(text);
+  }
+
+  // ---- State
+
+  /** Show the state around the slot; only what has changed is written. @param {View} view */
+  show(view) {
+    const { slot } = view;
+    const said = endWord(slot, view.stopAt);
+    put(this.digit, view.digit || view.label);
+    this.digit.classList.toggle("idle", !view.digit);
+    put(this.same, view.same);
+    put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
+    if (slot.state !== "running") put(this.end, `${said.sign} ${said.words}`);
+    if (this.end.title !== said.words) this.end.title = said.words;
+    set(this.bar, "data-step", view.step ? `${view.step}` : null);
+    set(this.box, "data-state", slot.state);
+    set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
+    set(this.box, "aria-busy", slot.isLive ? "true" : "false");
+    set(this.box, "aria-label", `Branch ${view.label}`);
+    put(this.words, this._describe(view, said.description));
+    this._showOffer(view);
+  }
+
+  /** @param {View} view @param {string} end */
+  _describe(view, end) {
+    const { slot } = view;
+    const kept = slot.mark === null ? "" : `Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
+    const step = view.step ? `Beside the others: ${STEP_WORDS[view.step]}.` : "";
+    const own = [view.star ? "Has a star." : "", view.note ? `Note: ${view.note}` : ""];
+    const key = view.digit ? `Key ${view.digit} takes it.` : "";
+    return [end, view.sameWords, kept, step, ...own, key].filter(Boolean).join(" ");
+  }
+
+  /** @param {View} view */
+  _showOffer({ offer }) {
+    if (this.offer.dataset.act === (offer?.name ?? "")) return;
+    this.offer.hidden = offer === null;
+    this.offer.dataset.act = offer?.name ?? "";
+    put(this.offer, offer?.label ?? "");
+  }
+
+  /** Make this the card on which keys and the phone's buttons act, or not. @param {boolean} isCurrent */
+  setCurrent(isCurrent) {
+    set(this.box, "aria-current", isCurrent ? "true" : null);
+    this.box.tabIndex = isCurrent ? 0 : -1;
+    for (const each of [...this.buttons, this.offer]) each.tabIndex = isCurrent ? 0 : -1;
+  }
+
+  // ---- Text
+
+  /** Write what is new, at most one change of the document; returns whether something is left for a later frame.
+   * @param {number} now ms @param {Highlights} highlights */
+  step(now, highlights) {
+    const { slot, content } = this;
+    this._follow(highlights);
+    const countIsDue = slot.state === "running" && now - this.lastCount >= COUNT_EVERY;
+    if (countIsDue && put(this.end, runningWords(slot))) {
+      this.lastCount = now;
+      return true;
+    }
+    if (now - this.lastWrite < content.interval - 5) return this._hasMore();
+    const before = content.written;
+    content.write(slot.text, this._limit());
+    if (content.written > before) this.lastWrite = now;
+    return this._hasMore() || slot.state === "running";
+  }
+
+  /** Begin anew if another branch with another text fills the slot. @param {Highlights} highlights */
+  _follow(highlights) {
+    const { slot, content } = this;
+    const branch = `${slot.request}/${slot.index}`;
+    if (branch !== this.branch && !slot.text.startsWith(this.text.slice(0, content.written))) {
+      content.clear();
+      this.unpaint(highlights);
+    }
+    this.branch = branch;
+    this.text = slot.text;
+  }
+
+  _limit() {
+    const { slot } = this;
+    return slot.isLive ? Math.max(WHILE_RUNNING, (slot.mark ?? 0) + 500) : AT_REST;
+  }
+
+  /** Whether the document lacks text that the branch has. */
+  get isBehind() {
+    return this._hasMore();
+  }
+
+  _hasMore() {
+    const { slot, content } = this;
+    return content.written < Math.min(slot.text.length, this._limit()) && slot.text.length > content.lead;
+  }
+
+  // ---- Highlights
+
+  /** Paint the shared beginning, the first own word, the kept part and the tokens' probabilities, where they have changed.
+   * @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
+  paint(highlights, { shared, logprobs }) {
+    const { slot, content } = this;
+    const own = shared > content.lead ? ownWord(slot.text, shared) : null;
+    const dim = own?.from ?? shared;
+    const painted = [
+      dim,
+      own?.to,
+      slot.mark,
+      Math.min(content.written, Math.max(dim, own?.to ?? 0, slot.mark ?? 0)),
+    ].join();
+    if (painted !== this.painted) {
+      this.painted = painted;
+      highlights.set("srb-shared", this, [content.range(0, dim)]);
+      highlights.set("srb-own", this, [own && content.range(own.from, own.to)]);
+      highlights.set("srb-kept", this, [slot.mark === null ? null : content.range(0, slot.mark)]);
+    }
+    if (logprobs) this._shade(highlights);
+  }
+
+  /** Shade the tokens that have come. @param {Highlights} highlights */
+  _shade(highlights) {
+    const { slot, content } = this;
+    const { tokenEnds, tokenLogprobs } = slot;
+    while (this.shaded < tokenEnds.length && tokenEnds.at(this.shaded) <= content.written) {
+      const step = probabilityStep(tokenLogprobs.at(this.shaded));
+      const from = this.shaded ? tokenEnds.at(this.shaded - 1) : 0;
+      while (isShadedAs(slot, this.shaded, step) && tokenEnds.at(this.shaded) <= content.written) this.shaded++;
+      const range = content.range(Math.max(slot.given, from), tokenEnds.at(this.shaded - 1));
+      highlights.add(`srb-step-${step}`, this, [range]);
+    }
+  }
+
+  /** Remove all highlights; they come back with the next `paint`. @param {Highlights} highlights */
+  unpaint(highlights) {
+    highlights.clear(this);
+    this.painted = "";
+    this.shaded = 0;
+  }
+
+  /** Scroll the text so that an offset is in view. @param {number} offset */
+  reveal(offset) {
+    const rect = this.content.rect(Math.max(0, offset - 1), offset);
+    const box = this.body.getBoundingClientRect();
+    if (!rect) return;
+    if (rect.bottom > box.bottom - 20) this.body.scrollTop += rect.bottom - box.bottom + 40;
+    else if (rect.top < box.top) this.body.scrollTop += rect.top - box.top - 10;
+  }
+}
+
+/** @param {Slot} slot */
+function runningWords(slot) {
+  const { sign, words } = endWord(slot);
+  return `${sign} ${words}`;
+}
+
+/** How unlikely a token was, from 1 to 5. @param {number} logprob @returns {1|2|3|4|5} */
+export function probabilityStep(logprob) {
+  const probability = Math.exp(logprob);
+  return probability >= 0.5 ? 1 : probability >= 0.2 ? 2 : probability >= 0.05 ? 3 : probability >= 0.01 ? 4 : 5;
+}
+
+/** @param {Slot} slot @param {number} token @param {number} step */
+function isShadedAs(slot, token, step) {
+  return token < slot.tokenEnds.length && probabilityStep(slot.tokenLogprobs.at(token)) === step;
+}
+
+/** @param {Button} button */
+function button({ name, label, title }) {
+  const there = element("button", "");
+  there.type = "button";
+  there.dataset.act = name;
+  there.textContent = label;
+  there.title = title;
+  if (label === "⋯") there.setAttribute("aria-label", "More");
+  there.tabIndex = -1;
+  return there;
+}
+
+/** @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {string} style */
+function element(name, style) {
+  const there = document.createElement(name);
+  if (style) there.className = style;
+  return there;
+}
+
+/** Set an element's text, if it is another one; returns whether it was. @param {HTMLElement} there @param {string} text */
+function put(there, text) {
+  const node = there.firstChild;
+  if ((node ? /** @type {Text} */ (node).data : "") === text) return false;
+  if (node) /** @type {Text} */ (node).data = text;
+  else there.append(text);
+  return true;
+}
+
+/** @param {HTMLElement} there @param {string} name @param {string|null} value */
+function set(there, name, value) {
+  if (there.getAttribute(name) === value) return;
+  if (value === null) there.removeAttribute(name);
+  else there.setAttribute(name, value);
+}

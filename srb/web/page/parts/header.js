@@ -1,0 +1,125 @@
+/** The header: title, saved state, words, context meter, number of branches, where they stop, and the dialogs' buttons. */
+
+import { html, LitElement } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const STOPS = [
+  ["", "no boundary"],
+  ["word", "word"],
+  ["line", "line"],
+  ["sentence", "sentence"],
+  ["paragraph", "paragraph"],
+];
+
+class Header extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    this.changed = () => this.requestUpdate();
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    for (const topic of TOPICS) this.desk.addEventListener(topic, this.changed);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
+  }
+
+  /** Focus the first control, for F6. */
+  focus() {
+    this.querySelector("button")?.focus();
+  }
+
+  render() {
+    const { desk } = this;
+    const { n, stop_at: stopAt } = desk.settings;
+    return html`<header>
+      <button class="title quiet" aria-haspopup="dialog" @click=${() => this.open("stories")}>
+        ${desk.title} <span aria-hidden="true">▾</span>
+      </button>
+      <span class="facts">
+        <span class="saved" data-state=${desk.saved.state} title=${desk.saved.message ?? ""}>${savedWords(desk.saved)}</span>
+        <span class="words">${count(desk.words, "word")}</span>
+        ${this.meter()}
+        ${desk.server.model ? html`<span class="model" title="Model">${desk.server.model}</span>` : null}
+      </span>
+      <span class="tools">
+        <label>n <select @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
+          ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
+        </select></label>
+        <label><span class="wide">stop at</span>
+          <select aria-label="Stop at" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
+            ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
+          </select></label>
+        <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
+        <button aria-haspopup="dialog" @click=${() => this.open("map")}>Map</button>
+        <button aria-haspopup="dialog" aria-label="Import and export" @click=${() => this.open("formats")}>⇅</button>
+        <button aria-haspopup="dialog" aria-label="Settings" @click=${() => this.open("settings")}>⚙</button>
+        <button aria-haspopup="dialog" aria-label="Keys and help" @click=${() => this.open("help")}>?</button>
+      </span>
+    </header>`;
+  }
+
+  meter() {
+    const { used, limit, cut } = this.desk.context;
+    if (!limit) return null;
+    const share = Math.min(1, used / limit);
+    const percent = Math.round(share * 100);
+    const words =
+      `${used} of ${limit} tokens of the model's context` +
+      (cut ? `; ${cut} characters at the beginning are not sent` : "");
+    return html`<span class="context" title=${words}>
+      <meter min="0" max="1" high="0.85" .value=${share} aria-label="Context used"></meter> ${percent} %
+      ${cut ? html`<span class="cut">beginning cut</span>` : null}
+    </span>`;
+  }
+
+  counts() {
+    const { max_n: most = 64 } = this.desk.server;
+    const shown = [1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 48, 64].filter((each) => each <= most);
+    const { n } = this.desk.settings;
+    return shown.includes(n) ? shown : [...shown, n].sort((a, b) => a - b);
+  }
+
+  /** @param {string} name */
+  open(name) {
+    this.desk.openDialog(name);
+  }
+}
+
+const TOPICS = ["story", "head", "saved", "server", "round"];
+
+/** @param {number} number @param {string} word */
+function count(number, word) {
+  return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+}
+
+/** @param {Desk["saved"]} saved */
+function savedWords({ state, at }) {
+  const time = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+  switch (state) {
+    case "saved":
+      return time ? `saved ${time}` : "saved";
+    case "saving":
+      return "saving …";
+    case "outbox":
+      return "kept in this browser until the server is back";
+    case "browser":
+      return "kept in this browser only";
+    case "read_only":
+      return "not saved: the server cannot write";
+    default:
+      return "not saved";
+  }
+}
+
+customElements.define("srb-header", Header);

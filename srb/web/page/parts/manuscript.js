@@ -1,0 +1,314 @@
+// <srb-manuscript>: the text that the writer writes, in CodeMirror.
+//
+// It lives in a shadow root, since only there CodeMirror's styles are allowed by the page's content security policy. The desk
+// is told of every change, and answers with the new head.
+
+import {
+  EditorState,
+  EditorView,
+  isolateHistory,
+  openSearchPanel,
+  redo,
+  Transaction,
+  undo,
+} from "../vendor/codemirror.js";
+import { authorship, marksOf, setMarks } from "./authorship.js";
+import { headAfter, oneHistory, recordAct, runActs, setHead } from "./one_history.js";
+import { difference, plain, proseEditor } from "./prose_editor.js";
+import { keepReadingPlace, readingPlace } from "./reading_places.js";
+
+/** @typedef {import("./one_history.js").Place} Place */
+/** @typedef {import("./authorship.js").Piece} Piece */
+/** @typedef {{from: number, to: number, insert: string}} Change   `from`, `to`: in the text before the transaction */
+
+/**
+ * The part of the desk that the manuscript needs.
+ *
+ * @typedef {EventTarget & {
+ *   story: {id: string, nodes: Map<string, {tail?: number}>, pieces: (node: string, at?: number) => Piece[]},
+ *   settings: Record<string, any>,
+ *   edited: (edit: {changes: Change[], target: Place | null, doc: () => string}) => Place,
+ * }} ManuscriptDesk
+ */
+
+const PAUSE = 600; // ms without a change after which colours and the reading place are brought up to date
+const LEGEND = [
+  ["by-model", "the model's words"],
+  ["by-person", "yours"],
+  ["by-edit", "your edits in its text"],
+];
+
+export class Manuscript extends HTMLElement {
+  /** @type {ManuscriptDesk | null} */
+  desk = null;
+
+  /** @type {Place} */
+  head = { node: "", at: 0 };
+
+  #view;
+  #story = ""; // id of the story that the text is of
+  #pause = 0;
+  #onSettings = () => this.#applySettings();
+  #onLeave = () => this.#keepPlace();
+  #isInserted = (/** @type {Piece} */ piece) => this.desk?.story.nodes.get(piece.node)?.tail !== undefined;
+
+  constructor() {
+    super();
+    const root = this.attachShadow({ mode: "open", delegatesFocus: true });
+    const style = document.createElement("link");
+    style.rel = "stylesheet";
+    style.href = new URL("manuscript.css", import.meta.url).href;
+    const editor = document.createElement("div");
+    editor.className = "editor";
+    root.append(style, editor, legend());
+    this.#view = new EditorView({
+      state: this.#stateOf("", 0),
+      parent: editor,
+      root,
+      dispatchTransactions: (transactions) => this.#dispatch(transactions),
+    });
+    this.#view.scrollDOM.addEventListener("mousedown", (event) => this.#clickedBeside(event));
+    style.addEventListener("load", () => this.#view.requestMeasure());
+  }
+
+  connectedCallback() {
+    this.desk?.addEventListener("story", this.#onSettings);
+    addEventListener("pagehide", this.#onLeave);
+    this.#applySettings();
+  }
+
+  disconnectedCallback() {
+    this.desk?.removeEventListener("story", this.#onSettings);
+    removeEventListener("pagehide", this.#onLeave);
+    clearTimeout(this.#pause);
+  }
+
+  /** The manuscript as it is shown. */
+  get text() {
+    return this.#view.state.doc.toString();
+  }
+
+  /**
+   * Show a text with an empty history, at the place where the writer left it.
+   *
+   * @param {string} text
+   * @param {readonly Piece[]} pieces
+   * @param {Place} head
+   */
+  load(text, pieces, head) {
+    const story = this.desk?.story.id ?? "";
+    if (this.#story !== story) {
+      this.#keepPlace();
+    }
+    this.#story = story;
+    this.head = head;
+    const { caret, top } = readingPlace(story) ?? { caret: text.length, top: null };
+    const within = (/** @type {number} */ at) => Math.min(at, text.length);
+    this.#view.setState(this.#stateOf(text, within(caret)));
+    this.#view.dispatch({
+      effects: [
+        setMarks.of(marksOf(pieces, this.#isInserted)),
+        top === null
+          ? EditorView.scrollIntoView(text.length)
+          : EditorView.scrollIntoView(within(top), { y: "start", yMargin: 0 }),
+      ],
+    });
+  }
+
+  /**
+   * Make the document another text and move the head, as one step of the history.
+   *
+   * @param {{text: string, head: Place, pieces: readonly Piece[], why: string}} wanted
+   */
+  apply({ text, head, pieces, why }) {
+    const change = difference(this.text, text);
+    const caret = why === "take" ? text.length : change === null ? null : change.from + change.insert.length;
+    this.#view.dispatch({
+      ...(change === null ? {} : { changes: change }),
+      ...(caret === null ? {} : { selection: { anchor: caret }, scrollIntoView: true }),
+      effects: [setHead.of(head), setMarks.of(marksOf(pieces, this.#isInserted))],
+      annotations: [isolateHistory.of("full"), Transaction.userEvent.of(why)],
+    });
+  }
+
+  /**
+   * Colour the text anew.
+   *
+   * @param {readonly Piece[]} pieces - of the text as it is shown
+   */
+  colour(pieces) {
+    this.#view.dispatch({ effects: setMarks.of(marksOf(pieces, this.#isInserted)) });
+  }
+
+  /** Take the last step back; return whether there was one. */
+  undo() {
+    return undo(this.#view);
+  }
+
+  /** Do the step again that was taken back last; return whether there was one. */
+  redo() {
+    return redo(this.#view);
+  }
+
+  /**
+   * Put an act that was done outside of the text into the history.
+   *
+   * @param {() => void} undoFn - takes the act back
+   * @param {() => void} redoFn - does it again
+   */
+  record(undoFn, redoFn) {
+    this.#view.dispatch(recordAct(undoFn, redoFn));
+  }
+
+  focus() {
+    this.#view.focus();
+  }
+
+  /** The offset of the caret. */
+  caret() {
+    return this.#view.state.selection.main.head;
+  }
+
+  /**
+   * Select a range of the text, and show it.
+   *
+   * @param {number} from
+   * @param {number} [to]
+   */
+  select(from, to = from) {
+    const within = (/** @type {number} */ at) => Math.max(0, Math.min(at, this.#view.state.doc.length));
+    this.#view.dispatch({ selection: { anchor: within(from), head: within(to) }, scrollIntoView: true });
+  }
+
+  /**
+   * Insert a plain text at the caret, in the place of the selection, as if it were pasted.
+   *
+   * @param {string} text
+   */
+  insert(text) {
+    const replacement = this.#view.state.replaceSelection(plain(text));
+    this.#view.dispatch(replacement, { userEvent: "input.paste", scrollIntoView: true });
+  }
+
+  /** Open the search panel. */
+  find() {
+    openSearchPanel(this.#view);
+  }
+
+  /**
+   * Whether Escape closes the search panel, pressed where this event comes from.
+   *
+   * @param {Event} event
+   */
+  wantsEscape(event) {
+    return event.composedPath().some((each) => each instanceof HTMLElement && each.classList.contains("cm-search"));
+  }
+
+  /**
+   * @param {string} text
+   * @param {number} caret
+   */
+  #stateOf(text, caret) {
+    const onFiles = (/** @type {File[]} */ files) =>
+      this.dispatchEvent(new CustomEvent("files", { detail: { files }, bubbles: true, composed: true }));
+    return EditorState.create({
+      doc: text,
+      selection: { anchor: caret },
+      extensions: [oneHistory(() => this.head), authorship, proseEditor(onFiles)],
+    });
+  }
+
+  /** @param {readonly Transaction[]} transactions */
+  #dispatch(transactions) {
+    for (const transaction of transactions) {
+      this.#view.update([transaction]);
+      this.#tellDesk(transaction);
+      runActs(transaction);
+      if (transaction.docChanged || transaction.selection) {
+        this.#startPause();
+      }
+    }
+  }
+
+  /** @param {Transaction} transaction */
+  #tellDesk(transaction) {
+    const target = headAfter(transaction);
+    if (this.desk === null || (!transaction.docChanged && target === null)) {
+      return;
+    }
+    /** @type {Change[]} */
+    const changes = [];
+    transaction.changes.iterChanges((from, to, _fromB, _toB, inserted) => {
+      changes.push({ from, to, insert: inserted.toString() });
+    });
+    this.head = this.desk.edited({ changes, target, doc: () => transaction.newDoc.toString() });
+    if (target !== null && !transaction.effects.some((each) => each.is(setMarks))) {
+      this.#colourFromStory(); // undo or redo: the changes do not tell whose words came back
+    }
+  }
+
+  #colourFromStory() {
+    if (this.desk !== null && this.head.node !== "") {
+      this.colour(this.desk.story.pieces(this.head.node, this.head.at));
+    }
+  }
+
+  #startPause() {
+    clearTimeout(this.#pause);
+    this.#pause = setTimeout(() => {
+      if (this.#view.composing) {
+        this.#startPause();
+        return;
+      }
+      this.#colourFromStory();
+      this.#keepPlace();
+    }, PAUSE);
+  }
+
+  #keepPlace() {
+    const { scrollDOM, documentTop } = this.#view;
+    if (this.#story !== "" && scrollDOM.clientHeight > 0) {
+      const top = this.#view.lineBlockAtHeight(scrollDOM.getBoundingClientRect().top - documentTop + 1).from;
+      keepReadingPlace(this.#story, { caret: this.caret(), top });
+    }
+  }
+
+  #applySettings() {
+    const { font = "prose", size = 18, measure = 68 } = this.desk?.settings ?? {};
+    this.style.setProperty("--manuscript-font", font === "mono" ? "var(--mono)" : "var(--prose)");
+    this.style.setProperty("--manuscript-size", `${Number(size)}px`);
+    this.style.setProperty("--manuscript-measure", `${Number(measure)}ch`);
+    this.#view.requestMeasure();
+  }
+
+  /**
+   * A click beside the column of text puts the caret into the line at its height.
+   *
+   * @param {MouseEvent} event
+   */
+  #clickedBeside(event) {
+    const { scrollDOM } = this.#view;
+    if (event.target !== scrollDOM || event.button !== 0 || event.offsetX > scrollDOM.clientWidth) {
+      return;
+    }
+    event.preventDefault();
+    const at = this.#view.posAtCoords({ x: event.clientX, y: event.clientY }, false);
+    this.#view.dispatch({ selection: { anchor: at } });
+    this.focus();
+  }
+}
+
+/** The meaning of the colours. */
+function legend() {
+  const line = document.createElement("p");
+  line.className = "legend";
+  for (const [name = "", words = ""] of LEGEND) {
+    const sample = document.createElement("span");
+    sample.className = name;
+    sample.textContent = words;
+    line.append(sample, " ");
+  }
+  return line;
+}
+
+customElements.define("srb-manuscript", Manuscript);

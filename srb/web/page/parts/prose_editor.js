@@ -1,0 +1,116 @@
+// The manuscript's editor as CodeMirror's extensions: prose, its keys and its search. Only plain text gets in.
+
+import {
+  closeSearchPanel,
+  dropCursor,
+  EditorState,
+  EditorView,
+  highlightSpecialChars,
+  historyKeymap,
+  keymap,
+  placeholder,
+  redo,
+  search,
+  searchKeymap,
+} from "../vendor/codemirror.js";
+import { proseKeymap } from "./prose_keymap.js";
+
+const HINT = `Write how your story begins.
+Then Continue (Ctrl+Enter): the model goes on, in several versions at once.
+Take the one you like, and write on.`;
+
+/** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
+const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
+
+const CONTENT = {
+  "aria-label": "Manuscript",
+  autocapitalize: "sentences",
+  autocorrect: "on",
+  dir: "auto",
+  spellcheck: "true",
+  writingsuggestions: "false",
+};
+
+/** Of the search's keys those for text; Escape belongs to the page, except in the panel. */
+const SEARCH_KEYS = [
+  ...searchKeymap.filter((binding) => ["Mod-f", "F3", "Mod-g"].includes(binding.key ?? "")),
+  { key: "Escape", run: closeSearchPanel, scope: "search-panel" },
+];
+
+/**
+ * Return the extensions, without history.
+ *
+ * @param {(files: File[]) => void} onFiles - called with files that are dropped: they are stories to import, not text
+ */
+export function proseEditor(onFiles) {
+  return [
+    EditorState.lineSeparator.of("\n"), // any other character is part of a line: offsets are those of the story
+    EditorView.lineWrapping,
+    EditorView.perLineTextDirection.of(true),
+    EditorView.contentAttributes.of(CONTENT),
+    EditorView.clipboardInputFilter.of(plain),
+    EditorView.domEventHandlers({ drop: (event) => dropFiles(event, onFiles), keydown: redoWithCapsLock }),
+    highlightSpecialChars({ addSpecialChars: DIRECTIONS }),
+    dropCursor(),
+    placeholder(HINT),
+    search({ top: true }),
+    keymap.of([...proseKeymap, ...historyKeymap, ...SEARCH_KEYS]),
+  ];
+}
+
+/**
+ * Shift with caps lock gives a small letter: CodeMirror would take Ctrl+Shift+Z for Ctrl+Z.
+ *
+ * @param {KeyboardEvent} event
+ * @param {EditorView} view
+ */
+function redoWithCapsLock(event, view) {
+  return event.key === "z" && event.shiftKey && (event.ctrlKey || event.metaKey) && !event.altKey && redo(view);
+}
+
+/**
+ * @param {DragEvent} event
+ * @param {(files: File[]) => void} onFiles
+ */
+function dropFiles(event, onFiles) {
+  const files = [...(event.dataTransfer?.files ?? [])];
+  if (files.length > 0) {
+    event.preventDefault();
+    onFiles(files);
+  }
+  return files.length > 0;
+}
+
+/**
+ * Return a text with line ends as the story has them.
+ *
+ * @param {string} text
+ */
+export function plain(text) {
+  return text.replace(/\r\n?/g, "\n");
+}
+
+/**
+ * Return the change that makes one text of another, between what they share at both ends; null if they are the same.
+ *
+ * @param {string} before
+ * @param {string} after
+ */
+export function difference(before, after) {
+  if (before === after) {
+    return null;
+  }
+  const most = Math.min(before.length, after.length);
+  let start = 0;
+  while (start < most && before.charCodeAt(start) === after.charCodeAt(start)) {
+    start += 1;
+  }
+  let end = 0;
+  while (
+    end < most - start &&
+    before.charCodeAt(before.length - 1 - end) === after.charCodeAt(after.length - 1 - end)
+  ) {
+    end += 1;
+  }
+  return { from: start, to: before.length - end, insert: after.slice(start, after.length - end) };
+}

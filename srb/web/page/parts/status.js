@@ -1,0 +1,184 @@
+/** The banner that says why nothing can be written, and the one polite status line of the page. */
+
+import { html, LitElement } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const QUIET = 3000; // ms between two announcements of the status line
+const NOTICE = 8000; // ms that a notice without an action is shown
+
+/** One sentence for each state of the server in which the model does not answer, with a way out. */
+class Banner extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    /** @type {{text: string, kind: string, action?: {label: string, run: () => void}} | null} */
+    this.notice = null;
+    this.timer = 0;
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("server", () => this.requestUpdate());
+    this.desk.addEventListener("saved", () => this.requestUpdate());
+    this.desk.addEventListener("notice", (event) => this.show(/** @type {CustomEvent} */ (event).detail));
+  }
+
+  /** @param {{text: string, kind: string, action?: {label: string, run: () => void}}} notice */
+  show(notice) {
+    this.notice = notice;
+    clearTimeout(this.timer);
+    if (notice.kind !== "error") this.timer = window.setTimeout(() => this.dismiss(), NOTICE);
+    this.requestUpdate();
+  }
+
+  dismiss() {
+    this.notice = null;
+    this.requestUpdate();
+  }
+
+  render() {
+    const { desk, notice } = this;
+    const state = serverSentence(desk.server);
+    const kept = desk.saved.message && !["saved", "saving"].includes(desk.saved.state) ? desk.saved.message : "";
+    return html`
+      ${
+        state
+          ? html`<p class="server" role="alert">${state}
+        ${
+          desk.server.state === "key"
+            ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
+            : html`<button @click=${() => desk.checkServer()}>Try again</button>`
+        }</p>`
+          : null
+      }
+      ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
+      ${
+        notice
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}>${notice.text}
+        ${
+          notice.action
+            ? html`<button @click=${() => {
+                this.dismiss();
+                notice.action?.run();
+              }}>${notice.action.label}</button>`
+            : null
+        }
+        <button class="quiet" aria-label="Close this message" @click=${() => this.dismiss()}>✕</button></p>`
+          : null
+      }`;
+  }
+}
+
+/** @param {Desk["server"]} server */
+function serverSentence({ state, message }) {
+  switch (state) {
+    case "loading":
+      return "The model is still loading. You can write meanwhile; branches can grow when it is there.";
+    case "restarting":
+      return `The engine is being started again${message ? ` (${message})` : ""}. Your text is kept.`;
+    case "gone":
+      return "The server cannot be reached. Your text is kept in this browser and sent when the server is back.";
+    case "key":
+      return "The server asks for its API key.";
+    case "failed":
+      return message || "The engine does not answer.";
+    default:
+      return "";
+  }
+}
+
+/** What a screen reader hears: a line at most every three seconds. */
+class Status extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    this.said = "";
+    this.timer = 0;
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("round", () => this.sayLater());
+  }
+
+  sayLater() {
+    if (this.timer) return;
+    this.timer = window.setTimeout(() => {
+      this.timer = 0;
+      this.said = this.desk.statusLine();
+      this.requestUpdate();
+    }, QUIET);
+  }
+
+  render() {
+    return html`<p class="hidden-words" role="status">${this.said}</p>`;
+  }
+}
+
+/** The question for the API key: one dialog, whose answer is a promise. */
+class KeyDialog extends LitElement {
+  constructor() {
+    super();
+    this.message = "";
+    /** @type {((answer: {key: string, remember: boolean} | null) => void) | null} */
+    this.answer = null;
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  /** @param {string} message @returns {Promise<{key: string, remember: boolean} | null>} */
+  async ask(message) {
+    this.message = message;
+    this.requestUpdate();
+    await this.updateComplete;
+    const dialog = /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+    dialog.showModal();
+    return new Promise((resolve) => {
+      this.answer = resolve;
+    });
+  }
+
+  render() {
+    return html`<dialog aria-labelledby="key-title" @close=${() => this.give(null)}>
+      <form method="dialog" @submit=${(/** @type {SubmitEvent} */ event) => this.submit(event)}>
+        <h2 id="key-title">API key</h2>
+        <p>${this.message || "This server answers only with its API key."} The key stays in this tab, and is sent to this server only.</p>
+        <p><label>Key <input name="key" type="password" autocomplete="current-password" required></label></p>
+        <p><label><input name="remember" type="checkbox"> Remember it in this browser</label></p>
+        <p><button class="main">Go on</button>
+          <button type="button" @click=${() => /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close()}>Cancel</button></p>
+      </form>
+    </dialog>`;
+  }
+
+  /** @param {SubmitEvent} event */
+  submit(event) {
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const data = new FormData(form);
+    this.give({ key: String(data.get("key") ?? "").trim(), remember: data.has("remember") });
+    form.reset();
+  }
+
+  /** @param {{key: string, remember: boolean} | null} answer */
+  give(answer) {
+    this.answer?.(answer);
+    this.answer = null;
+  }
+}
+
+customElements.define("srb-banner", Banner);
+customElements.define("srb-status", Status);
+customElements.define("srb-key", KeyDialog);

@@ -1,0 +1,294 @@
+/** <srb-stories>: the dialog that lists the stories, to open, begin, rename, bin and restore them. */
+
+import { newId, Story } from "../story.js";
+import { html, LitElement } from "../vendor/lit.js";
+import { age, daysLeft } from "./stories/age.js";
+
+/**
+ * @typedef {import("../desk.js").Desk} Desk
+ * @typedef {import("../keep/listing.js").Entry} Entry
+ * @typedef {{text: string, undo?: () => Promise<unknown>}} Report
+ */
+
+const SAMPLE = new URL("../sample.json", import.meta.url);
+const LONGEST_TITLE = 200;
+
+const words = new Intl.NumberFormat("en");
+
+class Stories extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    /** @type {Entry[] | null} null while they are read */
+    this.stories = null;
+    this.where = "";
+    this.search = "";
+    this.inBin = false;
+    /** @type {string | null} the story of which the title is being written */
+    this.renaming = null;
+    /** @type {Report | null} */
+    this.report = null;
+    this.error = "";
+    this.onDialog = (/** @type {Event} */ event) => {
+      if (/** @type {CustomEvent} */ (event).detail.name === "stories") this.open();
+    };
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("dialog", this.onDialog);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.desk.removeEventListener("dialog", this.onDialog);
+  }
+
+  get dialog() {
+    return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+  }
+
+  async open() {
+    Object.assign(this, { search: "", inBin: false, renaming: null, report: null, error: "", stories: null });
+    this.requestUpdate();
+    await this.updateComplete;
+    if (!this.dialog.open) this.dialog.showModal();
+    await this.act(async () => {
+      await this.desk.keeper.flush();
+      await this.read();
+    });
+  }
+
+  /** Close, and go to the text. */
+  leave() {
+    this.dialog.close();
+    this.desk.manuscript?.focus();
+  }
+
+  async read() {
+    const { stories, where } = await this.desk.keeper.list({ binned: this.inBin });
+    this.stories = stories;
+    this.where = where;
+    this.requestUpdate();
+  }
+
+  /**
+   * Do something, and show an error of it as a sentence.
+   * @param {() => Promise<unknown>} what
+   */
+  async act(what) {
+    this.error = "";
+    try {
+      await what();
+    } catch (error) {
+      this.error = /** @type {Error} */ (error).message;
+      this.stories ??= [];
+    }
+    this.requestUpdate();
+  }
+
+  // ---- What a person does
+
+  /** @param {Entry} story */
+  openStory({ id }) {
+    if (id === this.desk.story.id) return this.leave();
+    return this.act(async () => {
+      await this.desk.openStory(id);
+      this.leave();
+    });
+  }
+
+  begin() {
+    this.desk.newStory();
+    this.leave();
+  }
+
+  /** Open a copy of the sample story. */
+  openSample() {
+    return this.act(async () => {
+      const answer = await fetch(SAMPLE);
+      if (!answer.ok) throw new Error(`The sample could not be read: the server answered ${answer.status}.`);
+      await this.desk.importStory(Story.fromJSON({ ...(await answer.json()), id: newId() }));
+      this.leave();
+    });
+  }
+
+  importFile() {
+    this.dialog.close();
+    this.desk.openDialog("formats");
+  }
+
+  /** @param {Entry} story */
+  startRenaming({ id }) {
+    this.renaming = id;
+    this.requestUpdate();
+    this.focusOn("input[name=title]");
+  }
+
+  /** @param {Entry} story @param {SubmitEvent} event */
+  rename({ id }, event) {
+    event.preventDefault();
+    const title = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("title") ?? "").trim();
+    return this.act(async () => {
+      if (id === this.desk.story.id) this.desk.setTitle(title);
+      else await this.desk.keeper.rename(id, title);
+      this.stopRenaming(id);
+      await this.desk.keeper.flush();
+      await this.read();
+    });
+  }
+
+  /** @param {string} id */
+  stopRenaming(id) {
+    this.renaming = null;
+    this.requestUpdate();
+    this.focusOn(`[data-story="${id}"] button.rename`);
+  }
+
+  /** @param {KeyboardEvent} event @param {string} id */
+  onTitleKey(event, id) {
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // the dialog stays open
+    this.stopRenaming(id);
+  }
+
+  /** @param {Entry} story */
+  bin(story) {
+    return this.act(async () => {
+      await this.desk.removeStory(story.id);
+      this.report = { text: `“${nameOf(story)}” is in the bin.`, undo: () => this.desk.restoreStory(story.id) };
+      await this.read();
+      this.focusOn(".report button");
+    });
+  }
+
+  /** @param {Entry} story */
+  restore(story) {
+    return this.act(async () => {
+      await this.desk.restoreStory(story.id);
+      this.report = { text: `“${nameOf(story)}” is back among the stories.` };
+      await this.read();
+      this.focusOn("button.bin-switch");
+    });
+  }
+
+  undo() {
+    const { report } = this;
+    this.report = null;
+    return this.act(async () => {
+      await report?.undo?.();
+      await this.read();
+      this.focusOn("input[type=search]");
+    });
+  }
+
+  switchBin() {
+    Object.assign(this, { inBin: !this.inBin, stories: null, report: null, search: "" });
+    return this.act(() => this.read());
+  }
+
+  /** @param {string} selector */
+  async focusOn(selector) {
+    await this.updateComplete;
+    /** @type {HTMLElement | null} */ (this.querySelector(selector))?.focus();
+  }
+
+  // ---- What it looks like
+
+  render() {
+    return html`<dialog aria-labelledby="stories-title">
+      <header>
+        <h2 id="stories-title">${this.inBin ? "The bin" : "Stories"}</h2>
+        <form method="dialog"><button class="quiet" aria-label="Close">✕</button></form>
+      </header>
+      <div class="tools">
+        ${
+          this.inBin
+            ? null
+            : html`<button class="main" @click=${() => this.begin()}>New story</button>
+          <button @click=${() => this.openSample()}>Open a sample</button>
+          <button aria-haspopup="dialog" @click=${() => this.importFile()}>Import…</button>`
+        }
+        <button class="bin-switch" @click=${() => this.switchBin()}>${this.inBin ? "Back to the stories" : "Bin"}</button>
+        <label class="search"><span class="hidden-words">Search by title</span>
+          <input type="search" placeholder="Search" .value=${this.search} @input=${(/** @type {InputEvent} */ event) => this.onSearch(event)}></label>
+      </div>
+      ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}
+      <p class="report" role="status">${this.report?.text}
+        ${this.report?.undo ? html`<button @click=${() => this.undo()}>Undo</button>` : null}</p>
+      ${this.list()}
+      <p class="where">${this.inBin ? "Stories stay in the bin for 30 days. " : ""}${this.where}</p>
+    </dialog>`;
+  }
+
+  /** @param {InputEvent} event */
+  onSearch(event) {
+    this.search = /** @type {HTMLInputElement} */ (event.target).value;
+    this.requestUpdate();
+  }
+
+  list() {
+    if (this.stories === null) return html`<p class="empty">The stories are read …</p>`;
+    const searched = this.search.trim().toLocaleLowerCase();
+    const found = this.stories.filter((story) => nameOf(story).toLocaleLowerCase().includes(searched));
+    if (found.length > 0)
+      return html`<ul>${found.map((story) => (this.inBin ? this.binned(story) : this.story(story)))}</ul>`;
+    if (searched) return html`<p class="empty">No title has “${this.search.trim()}”.</p>`;
+    if (this.error) return null;
+    return html`<p class="empty">${this.inBin ? "The bin is empty." : "There is no story yet: write in the manuscript, and it is saved."}</p>`;
+  }
+
+  /** @param {Entry} story */
+  story(story) {
+    const name = nameOf(story);
+    const isOpen = story.id === this.desk.story.id;
+    if (this.renaming === story.id) return this.form(story);
+    return html`<li data-story=${story.id} aria-current=${isOpen ? "true" : "false"}>
+      <button class="open quiet" @click=${() => this.openStory(story)}>
+        <span class="name" dir="auto">${name}</span>
+        <span class="facts">${isOpen ? "open now · " : ""}${facts(story)} · ${age(story.changed, Date.now())}</span>
+      </button>
+      <button class="rename" aria-label=${`Rename “${name}”`} @click=${() => this.startRenaming(story)}>Rename</button>
+      <button class="bin" aria-label=${`Put “${name}” into the bin`} @click=${() => this.bin(story)}>Delete</button>
+    </li>`;
+  }
+
+  /** @param {Entry} story */
+  form(story) {
+    return html`<li data-story=${story.id}>
+      <form @submit=${(/** @type {SubmitEvent} */ event) => this.rename(story, event)}>
+        <input name="title" aria-label="Title" maxlength=${LONGEST_TITLE} .value=${story.title} dir="auto" autocomplete="off"
+          @keydown=${(/** @type {KeyboardEvent} */ event) => this.onTitleKey(event, story.id)}>
+        <button class="main">Rename</button>
+        <button type="button" @click=${() => this.stopRenaming(story.id)}>Cancel</button>
+      </form>
+    </li>`;
+  }
+
+  /** @param {Entry} story */
+  binned(story) {
+    const name = nameOf(story);
+    return html`<li data-story=${story.id}>
+      <span class="open">
+        <span class="name" dir="auto">${name}</span>
+        <span class="facts">${facts(story)} · goes for good ${daysLeft(story.deleted ?? 0, Date.now())}</span>
+      </span>
+      <button aria-label=${`Restore “${name}”`} @click=${() => this.restore(story)}>Restore</button>
+    </li>`;
+  }
+}
+
+/** @param {Entry} story */
+const nameOf = ({ title }) => title || "Untitled";
+
+/** @param {Entry} story */
+function facts({ words: count, isUnsaved }) {
+  return `${words.format(count)} ${count === 1 ? "word" : "words"}${isUnsaved ? " · not on the server yet" : ""}`;
+}
+
+customElements.define("srb-stories", Stories);

@@ -1,0 +1,31 @@
+/** Times as a person says them. */
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const dates = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+
+/**
+ * @param {number} time
+ * @param {number} now
+ * @returns {string} such as “5 minutes ago”, “yesterday”, “Nov 3, 2026”
+ */
+export function age(time, now) {
+  const passed = Math.max(0, now - time);
+  if (passed < MINUTE) return "just now";
+  if (passed < HOUR) return relative.format(-Math.floor(passed / MINUTE), "minute");
+  if (passed < DAY) return relative.format(-Math.floor(passed / HOUR), "hour");
+  if (passed < 7 * DAY) return relative.format(-Math.floor(passed / DAY), "day");
+  return dates.format(time);
+}
+
+/**
+ * @param {number} deleted  when a story was put into the bin
+ * @param {number} now
+ * @returns {string} such as “in 12 days”
+ */
+export function daysLeft(deleted, now) {
+  return relative.format(Math.max(1, Math.ceil((deleted + 30 * DAY - now) / DAY)), "day");
+}

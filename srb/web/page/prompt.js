@@ -1,0 +1,270 @@
+// The prompt: memory, the story's last part and the author's note between its paragraphs, within the model's context.
+//
+// A story that is too long is cut at the front, at a paragraph's end, a quarter of the room at once. The cut then stays for
+// many rounds: a prompt that begins elsewhere in each round would be computed anew in each.
+
+/** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
+/** @typedef {{kind: "system" | "memory" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
+ *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
+/** @typedef {{role: "system" | "user" | "assistant", content: string}} Message */
+/**
+ * @typedef {object} Sources
+ * @property {string} text - the manuscript
+ * @property {string} [memory] - before the story, whatever is cut
+ * @property {{text: string, depth: number}} [note] - put before the last `depth` paragraphs
+ * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string}} settings
+ * @property {number} n_ctx - the model's context, in tokens
+ * @property {number} [rate] - characters per token, see `learnRate`
+ * @property {Cut | null} [cut] - the last plan's
+ */
+/**
+ * @typedef {object} Plan
+ * @property {string | null} prompt - null if the chat template has to make it
+ * @property {{messages: Message[]} & Record<string, unknown> | null} template - the body for POST /apply-template, which answers {"prompt"}
+ * @property {number} keep - the manuscript's length without trailing spaces: where the model's words begin
+ * @property {Cut | null} cut - null if the whole story is sent
+ * @property {Part[]} parts
+ */
+
+/** Characters per token of an unknown model. */
+export const FIRST_RATE = 3.5;
+
+const LEARNED_FROM = 400; // characters of a prompt that tell as much as all that was known before
+const SAFETY = 0.95; // share of the context that is used, since lengths in tokens are estimates
+const MARGIN = 24; // tokens of the text's beginning and a chat template's marks
+const NEXT = 64; // characters by which a cut is found again after an edit before it
+
+/**
+ * Return the characters per token, after the server has counted a prompt's tokens.
+ *
+ * @param {number} rate - so far
+ * @param {number} characters - of the prompt
+ * @param {number} tokens - of the prompt
+ */
+export function learnRate(rate, characters, tokens) {
+  if (!(characters > 0 && tokens > 0)) {
+    return rate;
+  }
+  const weight = Math.min(1, characters / LEARNED_FROM);
+  return Math.min(20, Math.max(0.2, weight * (characters / tokens) + (1 - weight) * rate));
+}
+
+/**
+ * Return the prompt of the next round, or the chat from which the server makes it.
+ *
+ * @param {Sources} sources
+ * @returns {Plan}
+ */
+export function planPrompt({
+  text,
+  memory = "",
+  note = { text: "", depth: 3 },
+  settings,
+  n_ctx,
+  rate = FIRST_RATE,
+  cut = null,
+}) {
+  const isChat = settings.mode === "chat";
+  const system = isChat ? [settings.system ?? "", instructionOf(settings)].join("") : "";
+  const room = roomOf(settings, n_ctx);
+  const budget = Math.max(0, Math.floor((n_ctx - room - MARGIN) * rate * SAFETY) - system.length); // characters
+  const keep = trimmedLength(text);
+  const extra = memory.trim().length + note.text.trim().length;
+  const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
+  const start = startOf(text, keep, forStory, cut);
+  const [story, noted] = withNote(text.slice(start, keep), note, budget - forStory);
+  const remembered = shortened(memory.trim(), budget - forStory - noted);
+  const parts = [
+    part("memory", rate, remembered.length, memory.trim().length),
+    part("story", rate, keep - start, keep),
+    part("note", rate, noted, note.text.trim().length),
+    { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
+  ];
+  return {
+    prompt: isChat ? null : joined(remembered, story),
+    template: isChat ? chat(settings, remembered, story) : null,
+    keep,
+    cut: start === 0 ? null : { at: start, characters: start, next: text.slice(start, start + NEXT) },
+    parts: isChat ? [part("system", rate, system.length, system.length), ...parts] : parts,
+  };
+}
+
+/**
+ * Return the tokens that are kept free for the branches: for all of them, but at most half of the context.
+ *
+ * @param {{n: number, max_tokens: number}} settings
+ * @param {number} n_ctx
+ */
+function roomOf({ n, max_tokens }, n_ctx) {
+  const each = max_tokens > 0 ? max_tokens : n_ctx;
+  return Math.min(Math.floor(n_ctx / 2), n * each);
+}
+
+/**
+ * @param {Part["kind"]} kind
+ * @param {number} rate
+ * @param {number} sent
+ * @param {number} whole
+ * @returns {Part}
+ */
+function part(kind, rate, sent, whole) {
+  return { kind, characters: sent, tokens: Math.ceil(sent / rate), cut: whole - sent };
+}
+
+/**
+ * Return the length of a text without the spaces at its end: the next token brings its own. Line ends stay.
+ *
+ * @param {string} text
+ */
+export function trimmedLength(text) {
+  let end = text.length;
+  while (end > 0 && " \t\u00a0".includes(text.charAt(end - 1))) {
+    end -= 1;
+  }
+  return end;
+}
+
+// Where the story begins ---------------------------------------------------------------------------------------------------
+
+/**
+ * Return where the sent story begins.
+ *
+ * @param {string} text
+ * @param {number} keep - where it ends
+ * @param {number} budget - characters that may be sent
+ * @param {Cut | null} cut - the last one, which stays while it can
+ */
+function startOf(text, keep, budget, cut) {
+  const quarter = Math.floor(budget / 4);
+  const last = cut === null ? -1 : placeOf(text, cut);
+  const stays = last > 0 && keep - last <= budget && keep - last >= 2 * quarter && keep > 3 * quarter;
+  if (stays) {
+    return last;
+  }
+  return keep <= budget ? 0 : beginningAfter(text, keep - 3 * quarter, keep - 2 * quarter);
+}
+
+/**
+ * Return where a cut is in a text that may have been edited before it, or -1.
+ *
+ * @param {string} text
+ * @param {Cut} cut
+ */
+function placeOf(text, { at, next }) {
+  if (text.startsWith(next, at)) {
+    return at;
+  }
+  const before = text.lastIndexOf(next, at);
+  const after = text.indexOf(next, at);
+  if (before === -1 || after === -1) {
+    return Math.max(before, after);
+  }
+  return at - before < after - at ? before : after;
+}
+
+/**
+ * Return the first beginning of a paragraph from `from` on; if there is none before `limit`, of a sentence or a word.
+ *
+ * @param {string} text
+ * @param {number} from
+ * @param {number} limit
+ */
+function beginningAfter(text, from, limit) {
+  const within = text.slice(from, limit);
+  for (const beginning of [/\n+(?=[^\n])/, /[.!?…]["'”’»)]*\s+(?=\S)/, /\s+(?=\S)/]) {
+    const found = beginning.exec(within);
+    if (found !== null) {
+      return from + found.index + found[0].length;
+    }
+  }
+  const isInPair = /[\udc00-\udfff]/.test(text[from] ?? "");
+  return isInPair ? from + 1 : from;
+}
+
+// Memory, note and chat ----------------------------------------------------------------------------------------------------
+
+/**
+ * Return a text's beginning within a length, at a word's end.
+ *
+ * @param {string} text
+ * @param {number} length
+ */
+function shortened(text, length) {
+  if (text.length <= length) {
+    return text;
+  }
+  const beginning = text.slice(0, Math.max(0, length));
+  const end = Math.max(beginning.lastIndexOf(" "), beginning.lastIndexOf("\n"));
+  return end > 0 ? beginning.slice(0, end).trimEnd() : "";
+}
+
+/**
+ * Return the story with the author's note on lines of its own, and the note's length in it.
+ *
+ * @param {string} story
+ * @param {{text: string, depth: number}} note
+ * @param {number} room - for the note, in characters
+ * @returns {[story: string, length: number]}
+ */
+function withNote(story, note, room) {
+  const text = shortened(note.text.trim(), room);
+  if (text === "") {
+    return [story, 0];
+  }
+  const at = paragraphFromEnd(story, Math.max(1, Math.floor(note.depth)));
+  const gap = /\n+$/.exec(story.slice(Math.max(0, at - 8), at))?.[0] ?? "\n\n";
+  return [`${story.slice(0, at)}${text}${gap}${story.slice(at)}`, text.length];
+}
+
+/**
+ * Return where the text's last `depth` paragraphs begin. Empty lines are no paragraphs.
+ *
+ * @param {string} text
+ * @param {number} depth
+ */
+function paragraphFromEnd(text, depth) {
+  let at = text.length;
+  for (let count = 0; count < depth && at > 0; count += 1) {
+    let end = at;
+    while (end > 0 && text[end - 1] === "\n") {
+      end -= 1;
+    }
+    at = end === 0 ? 0 : text.lastIndexOf("\n", end - 1) + 1;
+  }
+  return at;
+}
+
+/**
+ * @param {string} memory
+ * @param {string} story
+ */
+function joined(memory, story) {
+  return memory === "" ? story : `${memory}\n\n${story}`;
+}
+
+/** @param {{instruction?: string}} settings */
+function instructionOf({ instruction = "" }) {
+  return instruction.trim() === "" ? "Continue the story." : instruction.trim();
+}
+
+/**
+ * Return the body for POST /apply-template: the story is the beginning of the assistant's answer.
+ *
+ * @param {{system?: string, instruction?: string}} settings
+ * @param {string} memory
+ * @param {string} story
+ */
+function chat(settings, memory, story) {
+  const system = [settings.system?.trim() ?? "", memory].filter((each) => each !== "").join("\n\n");
+  /** @type {Message[]} */
+  const messages = [{ role: "user", content: instructionOf(settings) }];
+  if (system !== "") {
+    messages.unshift({ role: "system", content: system });
+  }
+  const variables = { chat_template_kwargs: { enable_thinking: false } }; // prose is wanted, not a plan for it
+  if (story === "") {
+    return { messages, ...variables };
+  }
+  messages.push({ role: "assistant", content: story });
+  return { messages, continue_final_message: true, ...variables };
+}

@@ -1,0 +1,65 @@
+// The body of a round's request: a story's settings as fields of POST /v1/srb/completions.
+
+import { rungs, SAMPLERS } from "./sampling.js";
+
+/** The seconds that a round stays steerable after its end, and alive without a reader, such as a phone whose screen is off. */
+const LINGER = 600;
+
+/**
+ * Return the body of a request. Fields that equal the server's defaults are left out.
+ *
+ * @param {Record<string, any>} settings - the desk's; null is the server's default
+ * @param {string} prompt
+ * @param {number} n
+ * @param {{max_tokens?: number, max_linger?: number, sampling?: Record<string, unknown>}} [server] - of GET /v1/srb/server
+ * @returns {Record<string, unknown>}
+ */
+export function requestBody(settings, prompt, n, server = {}) {
+  return {
+    prompt,
+    ...branches(settings, n),
+    ...samplingOf(settings, server.sampling ?? {}),
+    ...lengthOf(settings, server),
+    ...(isSet(settings.seed) ? { seed: settings.seed } : {}),
+    ...(settings.distinct_first ? { distinct_first: true } : {}),
+    ...(settings.sibling_penalty > 0 ? { sibling_penalty: settings.sibling_penalty } : {}),
+    ...(settings.banned_strings?.length > 0 ? { banned_strings: settings.banned_strings } : {}),
+    ...(settings.logprobs ? { logprobs: 0 } : {}),
+    ...((server.max_linger ?? 0) > 0 ? { linger: Math.min(LINGER, server.max_linger ?? 0) } : {}),
+    return_progress: true,
+  };
+}
+
+/** @param {unknown} value */
+function isSet(value) {
+  return value !== null && value !== undefined;
+}
+
+/**
+ * @param {Record<string, any>} settings
+ * @param {number} n
+ */
+function branches({ ladder }, n) {
+  return ladder ? { branches: rungs(ladder, n).map((value) => ({ [ladder.name]: value })) } : { n };
+}
+
+/**
+ * @param {Record<string, any>} settings
+ * @param {Record<string, unknown>} defaults
+ */
+function samplingOf(settings, defaults) {
+  const wanted = SAMPLERS.map(({ name }) => [name, settings[name]]);
+  return Object.fromEntries(wanted.filter(([name, value]) => isSet(value) && value !== defaults[name]));
+}
+
+/**
+ * @param {Record<string, any>} settings
+ * @param {{max_tokens?: number}} server
+ */
+function lengthOf({ max_tokens, stop_at, stop_after }, server) {
+  return {
+    ...(isSet(max_tokens) && max_tokens !== server.max_tokens ? { max_tokens } : {}),
+    ...(stop_at ? { stop_at } : {}),
+    ...(stop_at && stop_after > 1 ? { stop_after } : {}),
+  };
+}

@@ -1,0 +1,194 @@
+// A round: one request and its cards. Pure: events go in, states and the calls to make come out.
+
+import { codePoints, trimCut } from "./cuts.js";
+import { isLive, Requests } from "./round/requests.js";
+import { endWord, IllegalMove, Slot } from "./round/slots.js";
+
+export { endWord, IllegalMove, Slot };
+
+/** @typedef {import("./round/slots.js").Kind} Kind */
+/** @typedef {import("./round/requests.js").Request} Request */
+/** @typedef {{node: string, at: number}} Place */
+
+/** A call to make, or a request to start. A control's next `branch` events belong to `slots`: tell `expectBranches` before
+ * the call. A new request of `n` branches has the round's prompt and `given` after it: tell `join` before it.
+ * @typedef {{kind: "control", request: string, method: string, path: string, body?: object, slots: number[], expect?: Kind}} Control
+ * @typedef {{kind: "request", n: number, given: string, slots: number[], expect: Kind, seedOffset: number}} NewRequest
+ * @typedef {Control|NewRequest} Plan */
+
+const BASE = "v1/srb/completions/";
+
+export class Round extends Requests {
+  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string | null, stopAt?: string}} given
+   *   `prompt` ends at `keep`, where the model's text begins; null: not made yet; the first request of the round is joined by `join` */
+  constructor({ id, base, keep, n, prompt, stopAt = "" }) {
+    super(n);
+    this.id = id;
+    this.base = base;
+    this.keep = keep;
+    this.n = n;
+    this.prompt = prompt;
+    this.stopAt = stopAt;
+  }
+
+  // ---- Legal moves
+
+  /** @param {Slot} slot */
+  canPrune(slot) {
+    return slot.can("prune") && !slot.pending && (!slot.isLive || this._isControlled(slot));
+  }
+
+  /** Whether the slot is empty: pruned, failed, or folded under another one with the same text. @param {Slot} slot */
+  canRefill(slot) {
+    const isEmpty =
+      slot.state === "pruned" || slot.state === "failed" || (slot.state === "ended" && slot.foldedUnder !== null);
+    return isEmpty && !slot.pending;
+  }
+
+  /** @param {Slot} slot */
+  canExtend(slot) {
+    if (slot.pending) return false;
+    if (slot.state === "running") return slot.index !== null;
+    return slot.state === "ended" && slot.text !== "" && !["eos", "truncated"].includes(slot.end?.reason ?? "");
+  }
+
+  /** @param {Slot} slot */
+  canTake(slot) {
+    return trimCut(slot.text, slot.mark ?? slot.text.length) > 0;
+  }
+
+  /** @param {Slot} slot */
+  canVary(slot) {
+    return slot.text !== "" && !slot.pending;
+  }
+
+  /** Whether the slot's branch can be controlled. @param {Slot} slot */
+  _isControlled(slot) {
+    const request = this.requests.get(slot.request ?? "");
+    return !!request && isLive(request);
+  }
+
+  // ---- Plans
+
+  /** Mark a slot as pruned; the call ends its branch. Null if no branch has to be ended. @param {number} number @returns {Control|null} */
+  planPrune(number) {
+    const slot = this._slot(number);
+    const wasLive = slot.isLive;
+    if (!this.canPrune(slot)) throw new IllegalMove(`card ${number + 1} cannot be pruned`);
+    slot.move("prune");
+    const request = this.requests.get(slot.request ?? "");
+    if (!wasLive || !request) return null;
+    return {
+      kind: "control",
+      request: request.key,
+      method: "DELETE",
+      path: branchPath(request, slot),
+      slots: [number],
+    };
+  }
+
+  /** Take a prune back: the text is shown again. It goes on only if the server has not ended the branch. @param {number} number */
+  unprune(number) {
+    const slot = this._slot(number);
+    slot.move(!slot.end && this._isControlled(slot) ? "revive" : "restore");
+    if (slot.state === "ended") slot.end ??= { reason: "cancelled" };
+  }
+
+  /** Fill the empty slots, or those of them that are named. @param {number[]} [numbers] @returns {Plan|null} */
+  planRefill(numbers) {
+    const empty = this.slots.filter((slot) => this.canRefill(slot) && (!numbers || numbers.includes(slot.number)));
+    return empty.length
+      ? this._planNew(
+          empty.map((slot) => slot.number),
+          "refill",
+        )
+      : null;
+  }
+
+  /** Add branches in new slots. @param {number} count @returns {Plan} */
+  planMore(count) {
+    return this._planNew(this._newNumbers(count), "more");
+  }
+
+  /** @param {number[]} slots @param {Kind} kind @returns {Plan} */
+  _planNew(slots, kind) {
+    const request = this.liveRequest;
+    if (!request)
+      return { kind: "request", n: slots.length, given: "", slots, expect: kind, seedOffset: this._branches };
+    return this._control(request, { count: slots.length }, slots, kind);
+  }
+
+  /** Let a branch go on for so many tokens. A running one gets a higher limit, one that has ended by its limit goes on, any
+   * other goes on as a fork of itself in the same slot. @param {number} number @param {number} tokens @returns {Plan} */
+  planExtend(number, tokens) {
+    const slot = this._slot(number);
+    if (!this.canExtend(slot)) throw new IllegalMove(`card ${number + 1} cannot be extended`);
+    const request = this.requests.get(slot.request ?? "");
+    if (!request || !isLive(request)) {
+      const given = slot.text.slice(0, trimCut(slot.text, slot.text.length));
+      return { kind: "request", n: 1, given, slots: [number], expect: "extend", seedOffset: this._branches };
+    }
+    if (slot.state === "running" || slot.end?.reason === "limit") {
+      const path = branchPath(request, slot);
+      return {
+        kind: "control",
+        request: request.key,
+        method: "PATCH",
+        path,
+        body: { max_tokens: tokens },
+        slots: [number],
+      };
+    }
+    const append = slot.end?.word
+      ? { branches: [{ append: slot.end.word, max_tokens: tokens }] }
+      : { max_tokens: tokens };
+    return this._control(request, { ...append, from: { branch: slot.index } }, [number], "extend");
+  }
+
+  /** Begin `count` branches with the first `at` units of a slot's text (null: all of it), and `more` text, in new slots.
+   * @param {number} number @param {number|null} at @param {number} count @param {{more?: string, kind?: Kind}} [options] @returns {Plan} */
+  planVary(number, at, count, { more = "", kind = "vary" } = {}) {
+    const slot = this._slot(number);
+    if (!this.canVary(slot)) throw new IllegalMove(`card ${number + 1} has no text to vary`);
+    const cut = trimCut(slot.text, at ?? slot.text.length);
+    const slots = this._newNumbers(count);
+    const request = this.requests.get(slot.request ?? "");
+    const own = slot.text.length - (slot.end?.word?.length ?? 0); // the server's text has no stop string
+    if (!request || !isLive(request) || cut < slot.given || cut > own) {
+      const given = slot.text.slice(0, cut) + more;
+      return { kind: "request", n: count, given, slots, expect: kind, seedOffset: this._branches };
+    }
+    const from = { branch: slot.index, character: codePoints(slot.text, cut) - codePoints(slot.text, slot.given) };
+    const body = more ? { branches: Array.from({ length: count }, () => ({ append: more })), from } : { count, from };
+    return this._control(request, body, slots, kind);
+  }
+
+  /** Begin a branch with the same words and then another one, a rival with its own space. @param {number} number @param {number} at
+   * @param {string} rival @returns {Plan} */
+  planChoose(number, at, rival) {
+    return this.planVary(number, at, 1, { more: rival, kind: "choose" });
+  }
+
+  /** End every request. @returns {Control[]} */
+  planStop() {
+    const live = [...this.requests.values()].filter(isLive);
+    return live.map(({ key, id }) => ({
+      kind: "control",
+      request: key,
+      method: "DELETE",
+      path: BASE + encodeURIComponent(id ?? ""),
+      slots: [],
+    }));
+  }
+
+  /** @param {Request} request @param {object} body @param {number[]} slots @param {Kind} expect @returns {Control} */
+  _control(request, body, slots, expect) {
+    const path = `${BASE}${encodeURIComponent(request.id ?? "")}/branches`;
+    return { kind: "control", request: request.key, method: "POST", path, body, slots, expect };
+  }
+}
+
+/** The address of a slot's branch. @param {Request} request @param {Slot} slot */
+function branchPath(request, slot) {
+  return `${BASE}${encodeURIComponent(request.id ?? "")}/branches/${slot.index}`;
+}

@@ -1,0 +1,133 @@
+// The cards of a round: its slots, the order in which they are shown, and the marks on their texts.
+
+import { duplicates } from "../compare.js";
+import { trimCut } from "../cuts.js";
+import { IllegalMove, Slot } from "./slots.js";
+
+/** Order and folds, as they can be restored. @typedef {{order: number[], folds: [number, number][]}} Arrangement */
+
+export class Cards {
+  /** @param {number} n */
+  constructor(n) {
+    this.slots = Array.from({ length: n }, (_, number) => new Slot(number));
+    /** Slot numbers in the order in which cards are shown, and digits dealt. */
+    this.order = this.slots.map((slot) => slot.number);
+  }
+
+  /** How many slots are in each state. */
+  get counts() {
+    const counts = { waiting: 0, running: 0, ended: 0, pruned: 0, failed: 0 };
+    for (const slot of this.slots) counts[slot.state]++;
+    return counts;
+  }
+
+  /** The text that taking a slot brings: up to `at`, else up to its mark, else all. @param {number} number @param {number|null} [at] */
+  taken(number, at = null) {
+    const slot = this._slot(number);
+    return slot.text.slice(0, trimCut(slot.text, at ?? slot.mark ?? slot.text.length));
+  }
+
+  /** @param {number} number @param {number|null} at */
+  setMark(number, at) {
+    const slot = this._slot(number);
+    slot.mark = at === null ? null : trimCut(slot.text, at);
+  }
+
+  // ---- Order
+
+  /** Groups of ended slots that have the same text, each in the order of the cards. @returns {number[][]} */
+  duplicates() {
+    const ended = this.order.map((number) => this._slot(number)).filter((slot) => slot.state === "ended");
+    const groups = duplicates(ended.map((slot) => slot.text));
+    return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
+  }
+
+  /** Fold each duplicate under the first slot with its text. @returns {Set<number>} slots that changed */
+  fold() {
+    const changed = new Set();
+    for (const group of this.duplicates()) {
+      const [first, ...others] = group.map((number) => this._slot(number));
+      if (!first) continue;
+      const under = first.foldedUnder ?? first.number;
+      for (const slot of others) {
+        if (slot.number === under || slot.foldedUnder !== null) continue;
+        slot.foldedUnder = under;
+        changed.add(slot.number).add(under);
+      }
+    }
+    return changed;
+  }
+
+  /** Unfold a slot, or all that are folded under it. @param {number} number @returns {Set<number>} */
+  unfold(number) {
+    const folded = this.slots.filter((slot) => slot.foldedUnder === number);
+    const slot = this._slot(number);
+    const unfolded = slot.foldedUnder === null ? folded : [slot];
+    for (const each of unfolded) each.foldedUnder = null;
+    return new Set(unfolded.map((each) => each.number)).add(number);
+  }
+
+  /** Deal the cards anew: the likeliest first, then those without probabilities, folded, failed and pruned ones. */
+  sort() {
+    /** @param {Slot} slot */
+    const group = (slot) =>
+      slot.state === "pruned" ? 3 : slot.state === "failed" ? 2 : slot.foldedUnder !== null ? 1 : 0;
+    const keys = new Map(
+      this.slots.map((slot) => [
+        slot.number,
+        { group: group(slot), loss: -(slot.meanLogprob ?? Number.NEGATIVE_INFINITY) },
+      ]),
+    );
+    const none = { group: 0, loss: 0 };
+    this.order.sort((a, b) => {
+      const [x, y] = [keys.get(a) ?? none, keys.get(b) ?? none];
+      return x.group - y.group || (x.loss === y.loss ? 0 : x.loss - y.loss);
+    });
+  }
+
+  /** Order and folds, for an undo. @returns {Arrangement} */
+  arrangement() {
+    const folded = this.slots.filter((slot) => slot.foldedUnder !== null);
+    return {
+      order: [...this.order],
+      folds: folded.map((slot) => [slot.number, /** @type {number} */ (slot.foldedUnder)]),
+    };
+  }
+
+  /** Restore order and folds; slots that are newer than the arrangement stay at the end. @param {Arrangement} was */
+  rearrange(was) {
+    const newer = this.order.filter((number) => !was.order.includes(number));
+    this.order = [...was.order.filter((number) => number < this.slots.length), ...newer];
+    const folds = new Map(was.folds);
+    for (const slot of this.slots) slot.foldedUnder = slot.state === "ended" ? (folds.get(slot.number) ?? null) : null;
+  }
+
+  // ---- Slots
+
+  /** @param {number} number */
+  _slot(number) {
+    const slot = this.slots[number];
+    if (!slot) throw new IllegalMove(`the round has no card ${number + 1}`);
+    return slot;
+  }
+
+  _addSlot() {
+    const slot = new Slot(this.slots.length);
+    this.slots.push(slot);
+    this.order.push(slot.number);
+    return slot;
+  }
+
+  /** Numbers that the next slots will have. @param {number} count */
+  _newNumbers(count) {
+    return Array.from({ length: count }, (_, place) => this.slots.length + place);
+  }
+
+  /** Remove a slot that nothing ever filled, if it is the last one. @param {Slot} slot */
+  _removeUnused(slot) {
+    if (slot.request !== null || slot.number !== this.slots.length - 1) return false;
+    this.slots.pop();
+    this.order = this.order.filter((number) => number !== slot.number);
+    return true;
+  }
+}

@@ -1,0 +1,348 @@
+// The requests of a round, and the events of their streams: which branch fills which slot, and how far it is.
+
+import { Cards } from "./cards.js";
+import { IllegalMove } from "./slots.js";
+
+/** @typedef {import("./slots.js").Slot} Slot */
+/** @typedef {import("./slots.js").Kind} Kind */
+/** @typedef {"asking"|"reading"|"running"|"resting"|"over"|"lost"} RequestState */
+/** @typedef {{processed: number, total: number, cached: number, ms: number}} Progress */
+
+/** A request of the round. Desk and round know it by `key`, the server by `id`.
+ * @typedef {object} Request
+ * @property {string} key
+ * @property {string|null} id              null before `start`
+ * @property {RequestState} state
+ * @property {number[]} slots              slot numbers by branch index
+ * @property {{number: number, kind: Kind, ticket: number}[]} expected   slots of the next `branch` events
+ * @property {string} given                text after the round's prompt that its prompt had
+ * @property {number|null} promptTokens
+ * @property {number[]} seeds
+ * @property {Progress|null} progress */
+
+/** A branch as a story keeps it. @typedef {{slot: number, index: number, node: string, text: string, seed?: number,
+ *   end?: import("./slots.js").End, logprob?: number, length?: number, pruned?: boolean}} StoredBranch */
+
+/** An event of the srb dialect, or the description of a branch in one (docs/api.md).
+ * @typedef {{event?: string, [key: string]: any}} ServerEvent */
+
+export class Requests extends Cards {
+  /** @param {number} n */
+  constructor(n) {
+    super(n);
+    /** @type {Map<string, Request>} */
+    this.requests = new Map();
+    this._tickets = 0;
+    this._branches = 0; // that the round has asked for in its life
+  }
+
+  // ---- Requests
+
+  /** Announce a request whose branches 0, 1, … fill `slots`; without `slots` all of the round.
+   * @param {string} key @param {{slots?: number[], given?: string, kind?: Kind}} [options] */
+  join(key, { slots = this.slots.map((slot) => slot.number), given = "", kind } = {}) {
+    if (this.requests.has(key)) throw new IllegalMove(`the round has a request ${key} already`);
+    const places = slots.map((number) => this.slots[number] ?? this._addSlot());
+    for (const slot of places) {
+      if (kind && slot.state !== "waiting") slot.move("add");
+    }
+    const request = newRequest(key, given, "asking");
+    request.slots = places.map((slot) => slot.number);
+    this.requests.set(key, request);
+    this._branches += places.length;
+    places.forEach((slot, index) => {
+      if (kind === "extend") Object.assign(slot, { text: given, end: null, logprob: null });
+      else if (kind) slot.begin(given);
+      slot.given = given.length;
+      slot.request = key;
+      slot.index = index;
+      slot.pending = null;
+    });
+  }
+
+  /** Restore a request from a story, with its branches in the order of their making: the last one of a slot fills it. A request
+   * with an `id` may still run: its branches count as lost until a snapshot comes.
+   * @param {string} key @param {string|null} id @param {StoredBranch[]} branches @param {{given?: string}} [options] */
+  restore(key, id, branches, { given = "" } = {}) {
+    if (this.requests.has(key)) throw new IllegalMove(`the round has a request ${key} already`);
+    const state = id === null ? "over" : "lost";
+    const request = newRequest(key, given, state);
+    this.requests.set(key, Object.assign(request, { id }));
+    for (const branch of branches) {
+      while (this.slots.length <= branch.slot) this._addSlot();
+      const slot = this._slot(branch.slot);
+      if (slot.state !== "waiting") slot.move("add");
+      slot.begin(branch.text);
+      request.slots[branch.index] = slot.number;
+      Object.assign(slot, { request: key, index: branch.index, node: branch.node, given: given.length });
+      Object.assign(slot, { seed: branch.seed ?? null, logprob: branch.logprob ?? null, length: branch.length ?? 0 });
+      slot.move("lose");
+      slot.end = branch.end ?? { reason: "lost" };
+      if (branch.pruned) slot.move("prune");
+    }
+    this._branches += branches.length;
+  }
+
+  /** Note that a request was refused, or that its connection ended without `done`; its live slots end.
+   * @param {string} key @param {string} message @param {string} [code] of a refusal @returns {Set<number>} */
+  lost(key, message, code) {
+    const request = this._request(key);
+    if (request.state === "over") return new Set();
+    request.state = code ? "over" : "lost";
+    const live = this._slotsOf(request).filter((slot) => slot.isLive || (slot.state === "pruned" && !slot.end));
+    for (const slot of live) {
+      slot.move(code ? "fail" : "lose");
+      slot.end = { reason: code ?? "lost", message };
+    }
+    return new Set([...live.map((slot) => slot.number), ...this._forget(request)]);
+  }
+
+  /** Say which slots the next `branch` events of a request fill. Returns a ticket for `unexpect`.
+   * @param {string} key @param {number[]} slots @param {Kind} kind */
+  expectBranches(key, slots, kind) {
+    const ticket = ++this._tickets;
+    for (const number of slots) {
+      const slot = this.slots[number] ?? this._addSlot();
+      slot.pending = kind;
+      this._request(key).expected.push({ number: slot.number, kind, ticket });
+    }
+    this._branches += slots.length;
+    return ticket;
+  }
+
+  /** Take an expectation back, since the server refused. Slots that were made for it go, where no later ones follow.
+   * @param {string} key @param {number} ticket @param {string} message @returns {Set<number>} */
+  unexpect(key, ticket, message) {
+    const request = this._request(key);
+    const gone = request.expected.filter((each) => each.ticket === ticket);
+    request.expected = request.expected.filter((each) => each.ticket !== ticket);
+    return new Set(gone.reverse().map(({ number }) => this._giveUp(this._slot(number), message)));
+  }
+
+  /** @param {Slot} slot @param {string} message */
+  _giveUp(slot, message) {
+    slot.pending = null;
+    if (slot.request === null && !this._removeUnused(slot)) {
+      slot.move("fail");
+      slot.end = { reason: "refused", message };
+    }
+    return slot.number;
+  }
+
+  /** @param {Request} request @returns {number[]} */
+  _forget(request) {
+    const gone = request.expected.splice(0).reverse();
+    return gone.map(({ number }) => this._giveUp(this._slot(number), "the connection ended"));
+  }
+
+  /** The newest request whose branches can be controlled and whose prompt is the round's; null if there is none. */
+  get liveRequest() {
+    const live = [...this.requests.values()].filter((request) => isLive(request) && !request.given);
+    return live.at(-1) ?? null;
+  }
+
+  /** "asking" until the server has the request, "reading" while it reads the prompt, "running", or "ended". */
+  get state() {
+    const live = this.slots.filter((slot) => slot.isLive);
+    if (!live.length) return "ended";
+    if (live.some((slot) => slot.state === "running")) return "running";
+    const states = live.map((slot) => this.requests.get(slot.request ?? "")?.state);
+    return states.every((state) => state === "asking" || state === undefined) ? "asking" : "reading";
+  }
+
+  /** How far the prompt is read, until the first text comes. @returns {Progress|null} */
+  get progress() {
+    for (const request of this.requests.values())
+      if (request.state === "reading" && request.progress) return request.progress;
+    return null;
+  }
+
+  // ---- Events
+
+  /** Take an event of a request's stream. @param {string} key @param {ServerEvent} event @returns {Set<number>} slots that changed */
+  apply(key, event) {
+    const request = this._request(key);
+    switch (event.event) {
+      case "start":
+        return this._start(request, event);
+      case "stream":
+        return this._stream(request, event);
+      case "stop":
+        return this._stop(request, event);
+      case "branch":
+        return this._branch(request, event);
+      case "snapshot":
+        return this._snapshot(request, event);
+      case "prompt":
+        request.progress = { total: event.total, processed: event.processed, cached: event.cache, ms: event.time_ms };
+        return new Set();
+      case "rest":
+        request.state = "resting";
+        return new Set();
+      case "done":
+        return this._done(request);
+      case "error":
+        return this._error(request, event);
+      default: // events of a newer server
+        return new Set();
+    }
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _start(request, event) {
+    request.id = event.id;
+    request.state = "reading";
+    request.promptTokens = event.prompt_tokens ?? null;
+    request.seeds = event.seeds ?? [];
+    request.slots.forEach((number, index) => {
+      this._slot(number).seed = request.seeds[index] ?? null;
+    });
+    return new Set(request.slots);
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _stream(request, event) {
+    const slot = this._slotAt(request, event.index);
+    if (!slot?.can("text") || slot.end) return new Set();
+    request.state = "running";
+    slot.move("text");
+    slot.grow(event.text, event.logprobs, event.tokens?.length);
+    return new Set([slot.number]);
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _stop(request, event) {
+    const slot = this._slotAt(request, event.index);
+    if (!slot?.can("stop") || (slot.end && slot.state !== "failed")) return new Set();
+    this._end(slot, event);
+    return new Set([slot.number]);
+  }
+
+  /** End a slot's branch as a `stop` event says. @param {Slot} slot @param {ServerEvent} said */
+  _end(slot, said) {
+    slot.move("stop");
+    slot.length = said.length ?? slot.length;
+    slot.logprob = said.logprob ?? null;
+    if (slot.state === "failed") return;
+    slot.end = { reason: said.truncated ? "truncated" : said.reason };
+    if (said.stopping_word) {
+      slot.end.word = said.stopping_word; // the server leaves stop strings out of a text; for a writer they belong to it
+      slot.text += said.stopping_word;
+    }
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _branch(request, event) {
+    request.state = "running";
+    const known = this._slotAt(request, event.index);
+    if (event.resumed) {
+      if (!known?.can("resume")) return new Set();
+      known.move("resume");
+      known.end = known.pending = known.logprob = null;
+      return new Set([known.number]);
+    }
+    if (known) return new Set(); // a snapshot had it already
+    const expected = request.expected.shift();
+    const slot = expected ? this._slot(expected.number) : this._addSlot();
+    const origin = event.from ? this._slotAt(request, event.from.branch) : null;
+    this._fill(request, slot, event, expected?.kind ?? "more", origin);
+    return new Set([slot.number]);
+  }
+
+  /** Put a new branch into a slot. @param {Request} request @param {Slot} slot @param {ServerEvent} branch @param {Kind} kind
+   * @param {Slot|null} origin */
+  _fill(request, slot, branch, kind, origin) {
+    const text = request.given + (branch.text ?? "");
+    if (slot.state !== "waiting") slot.move("add");
+    if (kind === "extend") {
+      Object.assign(slot, { text, end: null, pending: null, logprob: null });
+    } else {
+      slot.begin(text);
+      if (origin) slot.share(origin, text.length);
+    }
+    request.slots[branch.index] = slot.number;
+    Object.assign(slot, { request: request.key, index: branch.index, seed: branch.seed, given: request.given.length });
+    slot.length = branch.from?.token ?? 0;
+    if (slot.text) slot.move("text");
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _snapshot(request, event) {
+    request.id = event.id;
+    request.state = event.state === "queued" ? "reading" : event.state === "ended" ? "over" : event.state;
+    request.promptTokens = event.prompt_tokens ?? null;
+    /** @type {Set<number>} */
+    const changed = new Set();
+    for (const branch of event.branches) {
+      const known = this._slotAt(request, branch.index);
+      if (!known && request.slots[branch.index] !== undefined) continue; // another branch fills its slot now
+      const slot = known ?? this._addSlot();
+      changed.add(slot.number);
+      request.slots[branch.index] = slot.number;
+      this._describe(request, slot, branch);
+    }
+    return changed;
+  }
+
+  /** Bring a slot to the state of its branch. @param {Request} request @param {Slot} slot @param {ServerEvent} branch */
+  _describe(request, slot, branch) {
+    slot.move("attach");
+    const pruned = slot.state === "pruned";
+    Object.assign(slot, { request: request.key, index: branch.index, seed: branch.seed, given: request.given.length });
+    Object.assign(slot, { length: branch.length, end: null, pending: null });
+    slot.text = request.given + (branch.text ?? "");
+    slot.state = pruned ? "pruned" : branch.state === "ended" || branch.state === "running" ? "running" : "waiting";
+    if (branch.state === "ended") this._end(slot, branch);
+    if (branch.error && !pruned) {
+      slot.state = "failed";
+      slot.end = { reason: branch.error.code, message: branch.error.message };
+    }
+  }
+
+  /** @param {Request} request */
+  _done(request) {
+    const changed = this.lost(request.key, "the request has ended");
+    request.state = "over";
+    return changed;
+  }
+
+  /** @param {Request} request @param {ServerEvent} event */
+  _error(request, event) {
+    if (event.index === undefined) return this.lost(request.key, event.message, event.code);
+    const slot = this._slotAt(request, event.index);
+    if (!slot?.can("fail") || slot.end) return new Set();
+    slot.move("fail");
+    slot.end = { reason: event.code, message: event.message };
+    return new Set([slot.number]);
+  }
+
+  // ---- Look-up
+
+  /** @param {string} key */
+  _request(key) {
+    const request = this.requests.get(key);
+    if (!request) throw new IllegalMove(`the round has no request ${key}`);
+    return request;
+  }
+
+  /** The slot that a branch of a request fills, or null if another branch fills it now. @param {Request} request @param {number} index */
+  _slotAt(request, index) {
+    const slot = this.slots[request.slots[index] ?? -1];
+    return slot?.request === request.key && slot.index === index ? slot : null;
+  }
+
+  /** @param {Request} request */
+  _slotsOf(request) {
+    return this.slots.filter((slot) => slot.request === request.key);
+  }
+}
+
+/** @param {string} key @param {string} given @param {RequestState} state @returns {Request} */
+function newRequest(key, given, state) {
+  return { key, id: null, state, slots: [], expected: [], given, promptTokens: null, seeds: [], progress: null };
+}
+
+/** Whether the branches of a request can be controlled. @param {Request} request */
+export function isLive(request) {
+  return request.id !== null && ["reading", "running", "resting"].includes(request.state);
+}

@@ -1,0 +1,207 @@
+// Slots of a round: one place for a card each, with the branch that fills it, its state, and the moves that are legal.
+
+/** @typedef {"waiting"|"running"|"ended"|"pruned"|"failed"} SlotState */
+/** @typedef {"text"|"stop"|"fail"|"lose"|"prune"|"restore"|"revive"|"add"|"resume"|"attach"} Move */
+/** @typedef {"refill"|"extend"|"vary"|"more"|"choose"} Kind   the reason for which a branch is expected in a slot */
+/** @typedef {{reason: string, word?: string, message?: string}} End   `reason` as in the `stop` event; "truncated": the
+ *   context is full; "lost": the connection ended; of a failure the error's code */
+
+/** States to which a move leads; a move that is not listed is illegal in that state. @type {Record<SlotState, Partial<Record<Move, SlotState>>>} */
+export const MOVES = {
+  waiting: { text: "running", stop: "ended", fail: "failed", lose: "ended", prune: "pruned", attach: "waiting" },
+  running: { text: "running", stop: "ended", fail: "failed", lose: "ended", prune: "pruned", attach: "running" },
+  ended: { prune: "pruned", add: "waiting", resume: "running", attach: "ended" },
+  pruned: {
+    text: "pruned",
+    stop: "pruned",
+    fail: "pruned",
+    lose: "pruned", // its branch writes until the server has ended it
+    restore: "ended",
+    revive: "running",
+    add: "waiting",
+    attach: "pruned",
+  },
+  failed: { stop: "failed", add: "waiting", attach: "failed" },
+};
+
+/** An illegal move of a slot. Nothing has changed. */
+export class IllegalMove extends Error {}
+
+/** Numbers in a typed array that grows. @template {Float32Array|Uint32Array} T */
+export class Numbers {
+  /** @param {new (length: number) => T} Type */
+  constructor(Type) {
+    this._type = Type;
+    this._values = new Type(0);
+    this.length = 0;
+  }
+
+  /** @param {number} value */
+  push(value) {
+    if (this.length === this._values.length) {
+      const grown = new this._type(Math.max(64, this.length * 2));
+      grown.set(this._values);
+      this._values = grown;
+    }
+    this._values[this.length++] = value;
+  }
+
+  /** The number at a place; NaN beyond the end. @param {number} place */
+  at(place) {
+    return place < this.length ? this._values[place] : Number.NaN;
+  }
+
+  /** Keep the first `length` numbers. @param {number} length */
+  truncate(length) {
+    this.length = Math.min(this.length, length);
+  }
+
+  /** Replace all numbers by another list's. @param {Numbers<T>} other */
+  copy(other) {
+    this._values = /** @type {T} */ (other._values.slice(0, other.length));
+    this.length = other.length;
+  }
+
+  /** All numbers; valid until the next change. @returns {T} */
+  view() {
+    return /** @type {T} */ (this._values.subarray(0, this.length));
+  }
+}
+
+/** A place for a card, and the branch that fills it. `node` and `nodeFrom` belong to the desk: the story's node of this
+ * branch, and the offset in `text` at which the node's own text begins. */
+export class Slot {
+  /** @param {number} number */
+  constructor(number) {
+    this.number = number;
+    /** Key of the request whose branch fills the slot. @type {string|null} */
+    this.request = null;
+    /** The branch's index at the server. @type {number|null} */
+    this.index = null;
+    /** @type {string|null} */
+    this.node = null;
+    this.nodeFrom = 0;
+    this.text = "";
+    /** Length of the beginning of `text` that this request's prompt had already: the server's branch begins after it. */
+    this.given = 0;
+    this.length = 0; // tokens
+    /** @type {number|null} */
+    this.seed = null;
+    /** @type {SlotState} */
+    this.state = "waiting";
+    /** @type {End|null} */
+    this.end = null;
+    /** Offset up to which the text is taken; null: all of it. @type {number|null} */
+    this.mark = null;
+    /** Number of the slot under which this one is folded, having the same text. @type {number|null} */
+    this.foldedUnder = null;
+    /** A branch that the server was asked for and that has not come yet. @type {Kind|null} */
+    this.pending = null;
+    /** Mean log-probability of the ended branch's tokens. @type {number|null} */
+    this.logprob = null;
+    this.tokenEnds = new Numbers(Uint32Array); // offsets in `text` at which tokens end, beside their log-probabilities:
+    this.tokenLogprobs = new Numbers(Float32Array);
+  }
+
+  /** Change the state; an illegal move changes nothing. @param {Move} move */
+  move(move) {
+    const next = MOVES[this.state][move];
+    if (next === undefined) throw new IllegalMove(`a slot that is ${this.state} cannot ${move}`);
+    this.state = next;
+  }
+
+  /** @param {Move} move */
+  can(move) {
+    return MOVES[this.state][move] !== undefined;
+  }
+
+  get isLive() {
+    return this.state === "waiting" || this.state === "running";
+  }
+
+  /** Mean log-probability of the tokens so far, or null if there are none. */
+  get meanLogprob() {
+    if (this.logprob !== null) return this.logprob;
+    const values = this.tokenLogprobs.view();
+    let sum = 0;
+    for (const value of values) sum += value;
+    return values.length ? sum / values.length : null;
+  }
+
+  /** Append text that arrived, with its tokens' log-probabilities.
+   * @param {string} text @param {{token: string, logprob?: number|null, prob?: number}[]} [logprobs] @param {number} [tokens] */
+  grow(text, logprobs, tokens) {
+    let end = this.text.length;
+    this.text += text;
+    this.length += tokens ?? logprobs?.length ?? 1;
+    if (!logprobs) return;
+    logprobs.forEach((each, place) => {
+      end = place === logprobs.length - 1 ? this.text.length : Math.min(end + each.token.length, this.text.length);
+      this.tokenEnds.push(end);
+      this.tokenLogprobs.push(each.logprob ?? Math.log(each.prob ?? Number.NaN));
+    });
+  }
+
+  /** Drop the branch that filled the slot, to begin another one with `text`. @param {string} text */
+  begin(text) {
+    this.text = text;
+    this.length = 0;
+    this.given = 0;
+    this.end = this.logprob = null;
+    this.node = this.mark = this.foldedUnder = this.pending = null;
+    this.nodeFrom = 0;
+    this.tokenEnds.truncate(0);
+    this.tokenLogprobs.truncate(0);
+  }
+
+  /** Take the log-probabilities of the first `length` characters of another slot's text. @param {Slot} origin @param {number} length */
+  share(origin, length) {
+    const ends = origin.tokenEnds.view();
+    let count = 0;
+    while (count < ends.length && (ends[count] ?? 0) <= length) count++;
+    this.tokenEnds.copy(origin.tokenEnds);
+    this.tokenEnds.truncate(count);
+    this.tokenLogprobs.copy(origin.tokenLogprobs);
+    this.tokenLogprobs.truncate(count);
+  }
+}
+
+/** @typedef {{sign: string, words: string, description: string}} EndWord   `words` are short and stand beside the sign;
+ *   `description` is a sentence for those who do not see the card */
+
+/** Say how far a branch is, or how it ended. @param {Slot} slot @param {string} [stopAt] the boundary that the request asked for
+ * @returns {EndWord} */
+export function endWord(slot, stopAt = "") {
+  const tokens = `${slot.length} ${slot.length === 1 ? "token" : "tokens"}`;
+  if (slot.state === "pruned") return { sign: "✕", words: "stopped", description: "Pruned." };
+  if (slot.state === "waiting") return { sign: "○", words: "waiting", description: "Waiting for its first words." };
+  if (slot.state === "running") return { sign: "●", words: `${slot.length}`, description: "Running." };
+  const { reason = "", word, message } = slot.end ?? {};
+  if (slot.state === "failed") {
+    const said = message || reason || "no reason was given";
+    return { sign: "⚠", words: `failed: ${said}`, description: `Failed: ${said}.` };
+  }
+  switch (reason) {
+    case "eos":
+      return { sign: "■", words: "the end", description: "Ended: the model ended the text here." };
+    case "word":
+      return { sign: "¶", words: `at ${quoted(word)}`, description: `Ended at the stop word ${quoted(word)}.` };
+    case "boundary":
+      return { sign: "¶", words: stopAt || "boundary", description: `Ended: the ${stopAt || "boundary"} is complete.` };
+    case "limit":
+      return { sign: "…", words: tokens, description: `Ended at the limit of ${tokens}; it can be extended.` };
+    case "truncated":
+      return { sign: "▣", words: "context full", description: "Ended: the model's context is full." };
+    case "cancelled":
+      return { sign: "✕", words: "stopped", description: "Stopped." };
+    case "lost":
+      return { sign: "⚠", words: "connection lost", description: `Connection lost${message ? `: ${message}` : ""}.` };
+    default:
+      return { sign: "⚠", words: `ended: ${reason}`, description: `Ended: ${message || reason}.` };
+  }
+}
+
+/** @param {string} [word] */
+function quoted(word = "") {
+  return `“${word.replaceAll("\n", "↵")}”`;
+}

@@ -1,0 +1,140 @@
+/**
+ * The checks of what comes from outside: files, the server, other tabs. Everything is checked before anything is taken.
+ *
+ * @import {Stamped} from "./types.js"
+ */
+import { isWhole } from "./text.js";
+
+const MOST_BYTES = 64 * 1024 * 1024;
+const MOST_DEPTH = 32;
+export const MOST_NODES = 100_000;
+const LONGEST_NODE = 1024 * 1024;
+export const LONGEST_TITLE = 1000;
+const ID = /^[\w-]{1,64}$/;
+const AUTHORS = ["person", "model", "import"];
+
+/** A story that cannot be taken. The message is a sentence for the person who tried. */
+export class StoryError extends Error {
+  name = "StoryError";
+}
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
+export const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+/** @param {unknown} value @returns {value is number} */
+export const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
+
+/** @param {unknown} value @returns {value is string} */
+export const isId = (value) => typeof value === "string" && ID.test(value) && value !== "__proto__";
+
+/** @param {boolean} good @param {string} sentence @returns {asserts good} */
+export function must(good, sentence) {
+  if (!good) throw new StoryError(sentence);
+}
+
+/**
+ * Refuse a value that no JSON of ours holds: too large, too deep, with half characters or a key `__proto__`.
+ * @param {unknown} value
+ */
+export function checkValue(value) {
+  let size = 0;
+  const stack = [{ value, depth: 0 }];
+  for (let top = stack.pop(); top !== undefined; top = stack.pop()) {
+    const { value: part, depth } = top;
+    if (typeof part === "string") {
+      size += part.length;
+      must(isWhole(part), "The file holds half of a character: it is damaged.");
+    } else if (part !== null && typeof part === "object") {
+      must(depth < MOST_DEPTH, `The file is nested more than ${MOST_DEPTH} levels deep.`);
+      for (const key of Object.keys(part)) {
+        must(key !== "__proto__", "The file holds the key __proto__, which no story has.");
+        must(isWhole(key), "The file holds half of a character: it is damaged.");
+        size += key.length;
+        stack.push({ value: /** @type {Record<string, unknown>} */ (part)[key], depth: depth + 1 });
+      }
+    } else must(typeof part !== "number" || Number.isFinite(part), "The file holds a number that is none.");
+    must(size <= MOST_BYTES, "The story is larger than 64 MB.");
+  }
+}
+
+/**
+ * Say what is wrong with a node by itself, whatever its parent is.
+ * @param {string} id
+ * @param {unknown} node
+ * @returns {string} "" if nothing is
+ */
+export function faultOfNode(id, node) {
+  if (!isId(id)) return `A node has the id “${String(id).slice(0, 80)}”; ids are 1 to 64 letters, digits, “-” and “_”.`;
+  if (!isRecord(node)) return `Node ${id} is not an object.`;
+  const { parent, keep, tail, text, by, made, open, changed } = node;
+  if (typeof text !== "string") return `Node ${id} has no text.`;
+  if (text.length > LONGEST_NODE) return `Node ${id} has ${text.length} characters; a node may have ${LONGEST_NODE}.`;
+  if (!isWhole(text)) return `The text of node ${id} holds half of a character.`;
+  if (typeof by !== "string" || !AUTHORS.includes(by))
+    return `Node ${id} names no author: “by” is person, model or import.`;
+  if (made !== undefined && !isCount(made)) return `Node ${id} was made at no time: “made” is in milliseconds.`;
+  if (open !== undefined && typeof open !== "boolean") return `In node ${id}, “open” is neither true nor false.`;
+  if (changed !== undefined && !isCount(changed))
+    return `Node ${id} was changed at no time: “changed” is in milliseconds.`;
+  if (node.end !== undefined && (!isRecord(node.end) || typeof node.end.reason !== "string"))
+    return `Node ${id} ended without a reason.`;
+  for (const key of ["slot", "seed", "logprob"]) {
+    if (node[key] !== undefined && typeof node[key] !== "number") return `In node ${id}, “${key}” is not a number.`;
+  }
+  if (node.index !== undefined && !isCount(node.index)) return `In node ${id}, “index” is not a count.`;
+  if (node.run !== undefined && !isId(node.run)) return `Node ${id} names no run.`;
+  if (parent === undefined) {
+    if (keep !== undefined || tail !== undefined) return `Node ${id} has no parent, but keeps a part of one.`;
+    return "";
+  }
+  if (!isId(parent)) return `Node ${id} has no proper parent.`;
+  if (!isCount(keep)) return `Node ${id} does not say how much of its parent it keeps.`;
+  if (tail !== undefined && (!isCount(tail) || tail < keep)) return `In node ${id}, “tail” lies before “keep”.`;
+  return "";
+}
+
+/**
+ * @param {string} id
+ * @param {unknown} run
+ * @returns {string} the fault of a run by itself, or ""
+ */
+export function faultOfRun(id, run) {
+  if (!isId(id)) return `A run has the id “${String(id).slice(0, 80)}”, which is none.`;
+  if (!isRecord(run)) return `Run ${id} is not an object.`;
+  if ((run.node !== undefined && run.node !== "" && !isId(run.node)) || (run.at !== undefined && !isCount(run.at)))
+    return `Run ${id} has no place.`;
+  if (run.made !== undefined && !isCount(run.made)) return `Run ${id} was made at no time.`;
+  if (run.seeds !== undefined && !Array.isArray(run.seeds)) return `The seeds of run ${id} are not a list.`;
+  return "";
+}
+
+/**
+ * @param {unknown} stamped
+ * @returns {stamped is Stamped}
+ */
+export const isStamped = (stamped) => isRecord(stamped) && "value" in stamped && isCount(stamped.changed);
+
+/**
+ * @param {unknown} json  the text of a file, or the object that it stands for
+ * @returns {Record<string, unknown>}
+ */
+export function parseFile(json) {
+  if (typeof json === "string") {
+    const bytes = json.length * 3 <= MOST_BYTES ? 0 : new Blob([json]).size;
+    must(bytes <= MOST_BYTES, "The file is larger than 64 MB.");
+    try {
+      json = JSON.parse(json);
+    } catch (error) {
+      throw new StoryError(`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
+    }
+  }
+  must(
+    isRecord(json) && json.format === "srb-story",
+    "The file is not a story: it does not say “format”: “srb-story”.",
+  );
+  must(
+    json.version === 1,
+    `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`,
+  );
+  return json;
+}

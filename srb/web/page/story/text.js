@@ -1,0 +1,51 @@
+/** Text as JavaScript holds it: UTF-16 units, of which two may be halves of one character. */
+
+const HALF = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
+const HALVES = new RegExp(HALF, "g");
+const ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
+
+/** @param {number} unit */
+export const isHigh = (unit) => unit >= 0xd800 && unit <= 0xdbff;
+
+/** @param {number} unit */
+export const isLow = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
+
+/** @param {string} text */
+export const hasPairs = (text) => /[\ud800-\udfff]/.test(text);
+
+/**
+ * Whether a text has no half of a character. Browsers of before 2024 have no method for it.
+ * @param {string & {isWellFormed?: () => boolean}} text
+ */
+export const isWhole = (text) => text.isWellFormed?.() ?? !HALF.test(text);
+
+/**
+ * Return the text with a replacement character for each half of a character.
+ * @param {string} text
+ */
+export const whole = (text) => (isWhole(text) ? text : text.replace(HALVES, "\ufffd"));
+
+/**
+ * Return a random id of 16 letters and digits. It needs no secure context.
+ * @returns {string}
+ */
+export function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => ALPHABET[byte & 31]).join("");
+}
+
+/**
+ * Cut a text into stretches of at most `size` units, none of which ends inside a character.
+ * @param {string} text
+ * @param {number} size
+ * @returns {string[]}
+ */
+export function stretches(text, size) {
+  const cut = [];
+  for (let from = 0; from < text.length; ) {
+    let to = Math.min(from + size, text.length);
+    if (to < text.length && isHigh(text.charCodeAt(to - 1))) to -= 1;
+    cut.push(text.slice(from, to));
+    from = to;
+  }
+  return cut;
+}

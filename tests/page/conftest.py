@@ -1,0 +1,133 @@
+"""A browser for tests of the page: Debian's Chromium, driven by Playwright. Every page is watched while it is open."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+
+from tests.needs import need
+from tests.processes import DEADLINE
+
+FAILED = pytest.StashKey[bool]()
+
+expect.set_options(timeout=1000 * DEADLINE)
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """A browser that all tests of the page share; each page has its own profile in it."""
+    path = shutil.which("chromium")
+    need(path, "Debian's package chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()
+
+
+class Troubles:
+    """Troubles of the watched pages: errors, errors in the console (also breaches of the policy), requests to elsewhere.
+
+    A test that provokes one says so: `troubles.expect("status of 401")`.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+        self._expected: list[str] = []
+        self._allowed: list[str] = []
+        self._opened: set[str] = set()  # origins of the documents
+        self._requested: list[str] = []
+
+    def watch(self, page: Page) -> None:
+        page.on("pageerror", lambda error: self._found.append(f"error: {error}"))
+        page.on("console", self._note_message)
+        page.on("request", self._note_request)
+
+    def expect(self, pattern: str) -> None:
+        """Allow troubles in whose text `pattern` is found; one at least must come."""
+        self._expected.append(pattern)
+
+    def allow(self, pattern: str) -> None:
+        """Allow troubles in whose text `pattern` is found; there may be none."""
+        self._allowed.append(pattern)
+
+    def check(self) -> None:
+        foreign = [url for url in self._requested if _origin(url) not in self._opened]
+        found = self._found + [f"request to another origin: {url}" for url in foreign]
+        wrong = [
+            each for each in found if not any(re.search(pattern, each) for pattern in self._expected + self._allowed)
+        ]
+        missing = [pattern for pattern in self._expected if not any(re.search(pattern, each) for each in found)]
+        assert not wrong, "\n".join(wrong)
+        assert not missing, f"expected, but not found: {missing}"
+
+    def _note_message(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self._found.append(f"console: {message.text} ({message.location['url']})")
+
+    def _note_request(self, request: Request) -> None:
+        if request.is_navigation_request() and request.frame.parent_frame is None:
+            self._opened.add(_origin(request.url))
+        elif urlsplit(request.url).scheme not in ("data", "blob"):
+            self._requested.append(request.url)
+
+
+def _origin(url: str) -> str:
+    return "://".join(urlsplit(url)[:2])
+
+
+@pytest.fixture
+def troubles() -> Iterator[Troubles]:
+    """The troubles of the test's pages; there must be none but the expected ones."""
+    troubles = Troubles()
+    yield troubles
+    troubles.check()
+
+
+MakePage = Callable[..., Page]
+
+
+@pytest.fixture
+def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[MakePage]:
+    """Open pages in fresh profiles: `make_page(viewport={"width": 412, "height": 839}, has_touch=True)`."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> Page:
+            context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+            stack.callback(context.close)
+            context.set_default_timeout(1000 * DEADLINE)
+            context.on("page", troubles.watch)
+            page = context.new_page()
+            stack.callback(_describe, page, request.node)
+            return page
+
+        yield make
+
+
+@pytest.fixture
+def page(make_page: MakePage) -> Page:
+    """A page as on a desktop, in a profile of its own."""
+    return make_page()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
+def _describe(page: Page, item: pytest.Item) -> None:
+    """Print what a screen reader would find on the page of a test that has failed."""
+    if item.stash.get(FAILED, False) and not page.is_closed():
+        try:
+            print(f"---- {page.url}\n{page.locator('body').aria_snapshot(timeout=5000)}")
+        except Error as error:
+            print(f"---- {page.url}: {error}")

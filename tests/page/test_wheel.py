@@ -1,0 +1,113 @@
+"""The wheel has the whole page: installed alone, it serves every module that the document leads to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sysconfig
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import requests
+
+from tests.page.module_graph import module_graph
+from tests.processes import DEADLINE, PYTHON, ROOT, Process, clean_environ, wait_for
+from tests.servers import Server, free_port
+
+pytestmark = pytest.mark.e2e
+
+PAGE = ROOT / "srb" / "web" / "page"
+SOURCES = ("srb", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SERVE = """
+import sys
+from werkzeug.serving import run_simple
+from srb.settings import Settings
+from srb.web.app import create_app
+from srb.web.calls.scripted import ScriptedClient
+
+settings = Settings()
+run_simple("127.0.0.1", int(sys.argv[1]), create_app(settings, ScriptedClient(settings)))
+"""
+
+
+def run(*command: object, **options: object) -> str:
+    """Run a program and return its output; where it fails, the test shows that."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy, since a build leaves files behind that the next one takes in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / name)
+    run(PYTHON, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder / "dist", folder)
+    [wheel] = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that runs from the installed wheel; only what SRB depends on is ours."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run(PYTHON, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
+    environ = {**clean_environ(), "PYTHONPATH": sysconfig.get_path("purelib")}
+    where = run(python, "-P", "-c", "import srb; print(srb.__file__)", env=environ, cwd=folder)
+    assert Path(where).is_relative_to(folder)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    with Process([python, "-P", "-c", SERVE, port], environ, folder / "log") as server:
+        wait_for(lambda: server.popen.poll() is not None or _answers(url), "the installed server answers")
+        yield url
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=DEADLINE).ok
+    except requests.ConnectionError:
+        return False
+
+
+def fetch(url: str) -> bytes:
+    response = requests.get(url, timeout=DEADLINE)
+    assert response.status_code == 200, url
+    return response.content
+
+
+def test_the_wheel_has_every_file_of_the_page_and_no_types(wheel: Path) -> None:
+    prefix = "srb/web/page/"
+    packed = {name.removeprefix(prefix) for name in ZipFile(wheel).namelist() if name.startswith(prefix)}
+    files = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*") if path.is_file()}
+    assert packed == {name for name in files if not name.endswith(".d.ts")}
+
+
+def test_every_module_that_the_document_leads_to_is_served_from_the_wheel(installed: str) -> None:
+    served = {url.removeprefix(f"{installed}page/"): content for url, content in module_graph(installed, fetch).items()}
+    assert {"main.js", "page.css", "icon.svg", "vendor/lit.js"} <= served.keys()
+    for name, content in served.items():
+        assert content == (PAGE / name).read_bytes(), name
+
+
+def test_each_library_in_the_wheel_has_the_checksum_of_the_table(installed: str) -> None:
+    versions = json.loads(fetch(f"{installed}page/vendor/versions.json"))
+    assert versions
+    for name, entry in versions.items():
+        assert hashlib.sha256(fetch(f"{installed}page/vendor/{name}")).hexdigest() == entry["sha256"], name
+
+
+def test_every_module_of_the_page_is_reached_from_the_document(server: Server) -> None:
+    reached = {url.removeprefix(f"{server.url}/page/") for url in module_graph(server.url + "/", fetch)}
+    modules = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js")}
+    assert modules - reached == set(), "modules that nothing imports"

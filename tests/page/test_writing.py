@@ -1,0 +1,245 @@
+"""The loop: write, continue, read, take; and what else a person does with cards, in a browser and against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+from tests.page.conftest import MakePage
+from tests.page.writer import START, Writer
+from tests.processes import wait_for
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+FULL = {"max_tokens": 400, "stop_at": ""}  # branches that grow for as long as a test looks at them
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose branches grow by 25 words a second, shared by the tests of this file."""
+    folder = tmp_path_factory.mktemp("slow")
+    with Server(folder, model="fake:25", stories=folder / "stories.sqlite3", max_client_requests=64) as server:
+        yield server.start()
+
+
+@pytest.fixture
+def writer(page: Page, slow: Server) -> Writer:
+    """A writer with a new story, whose branches grow long."""
+    return Writer(page, slow.url).set(**FULL)
+
+
+def completions(page: Page) -> list[Request]:
+    """Return the list to which each new request for a completion is added."""
+    requests: list[Request] = []
+    page.on(
+        "request",
+        lambda each: (
+            requests.append(each) if each.url.endswith("/v1/srb/completions") and each.method == "POST" else None
+        ),
+    )
+    return requests
+
+
+def test_a_fresh_page_has_the_focus_in_the_manuscript_and_shows_eight_growing_cards(writer: Writer) -> None:
+    writer.write(START).press("Control+Enter")
+    expect(writer.cards).to_have_count(8)
+    writer.wait("desk.round.slots.filter(({ state, text }) => state === 'running' && text).length >= 2")
+    wait_for(lambda: sum(bool(text.strip()) for text in writer.shown()) >= 2, "two cards show text")
+
+
+def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> None:
+    asked = completions(writer.page)
+    writer.write(START).go().to_cards()
+    assert len(asked) == 1
+    first = writer.page.evaluate("desk.round.id")
+    writer.press("3").wait("desk.round.id !== argument", first)
+    taken = writer.text
+    assert taken.startswith(START + " ")
+    kept = [node for node in writer.story()["nodes"].values() if node.get("slot") == 2]
+    assert taken == START + kept[0]["text"]
+    writer.wait("desk.round.slots.every((slot) => slot.text)")
+    assert len(asked) == 2
+    assert writer.text == taken
+
+
+def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> None:
+    writer.write(START).go().to_cards().press("Shift+Digit2")
+    writer.wait("!desk.isRunning")
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+
+
+def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
+    asked = completions(writer.page)
+    writer.write(START).go().write(" 3 1 4")
+    assert writer.text == START + " 3 1 4"
+    assert len(asked) == 1
+
+
+def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer) -> None:
+    writer.write("One").go().to_cards().press("Shift+Digit1").wait("!desk.isRunning")
+    first = writer.text
+    writer.press("F6", "F6", "F6").wait("document.activeElement.localName === 'srb-manuscript'")
+    writer.write(" two").go()
+    second_cards = writer.page.evaluate("desk.round.id")
+    writer.to_cards().press("Shift+Digit4").wait("!desk.isRunning")
+    second = writer.text
+    assert second.startswith(first + " two ")
+    for expected in (first + " two", first, "One"):
+        writer.press("Control+z")
+        expect_text(writer, expected)
+        if expected == first + " two":
+            assert writer.page.evaluate("desk.round.id") == second_cards
+    for expected in (first, first + " two", second):
+        writer.press("Control+Shift+z")
+        expect_text(writer, expected)
+
+
+def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> None:
+    writer.write(START).go().press("Escape").wait("!desk.isRunning")
+    texts = [slot["text"] for slot in writer.slots()]
+    assert all(texts)
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+    assert [slot["text"] for slot in writer.slots()] == texts
+    writer.to_cards().press("Shift+Digit5")
+    expect_text(writer, START + texts[4].rstrip())
+
+
+def test_a_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Writer) -> None:
+    writer.write(START).go().wait("desk.round.slots[1].text.split(' ').length > 12")
+    words = writer.slots()[1]["text"].split()[:4]
+    place = writer.page.evaluate(
+        """(before) => {
+          const text = document.querySelectorAll("srb-branches article.card .text")[1];
+          const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+          const node = walker.nextNode();
+          const range = document.createRange();
+          range.setStart(node, node.data.indexOf(before) + before.length - 2);
+          range.setEnd(node, node.data.indexOf(before) + before.length - 1);
+          const { x, y, width, height } = range.getBoundingClientRect();
+          return [x + width / 2, y + height / 2];
+        }""",
+        words[3],
+    )
+    writer.page.mouse.click(*place)
+    writer.wait("desk.round.slots[1].mark !== null")
+    taken = writer.slots()[1]["text"][: writer.page.evaluate("desk.round.slots[1].mark")]
+    writer.to_cards().press("Shift+Digit2")
+    expect_text(writer, START + taken)
+    assert not writer.text.endswith(" ")
+    longest = max(writer.model_texts(), key=lambda text: (text.startswith(taken), len(text)))
+    assert len(longest) > len(taken), "all that the branch had written stays in the story"
+
+
+def test_pruning_ends_one_branch_and_no_other(writer: Writer, slow: Server) -> None:
+    writer.write(START).go().to_cards()
+    before = [len(slot["text"]) for slot in writer.slots()]
+    writer.press("x").wait("desk.round.slots[0].state === 'pruned'")
+    wait_for(lambda: slow.metric("branches_running") == 7, "seven branches run")
+    writer.wait("desk.round.slots.slice(1).every((slot, index) => slot.text.length > argument[index + 1])", before)
+    assert [slot["state"] for slot in writer.slots()[1:]] == ["running"] * 7
+
+
+def test_refill_fills_the_pruned_slots_and_extend_goes_on_in_place(page: Page, slow: Server) -> None:
+    writer = Writer(page, slow.url).set(max_tokens=6, stop_at="").write(START).go()
+    writer.wait("desk.round.slots.every((slot) => slot.end)").to_cards()
+    ended = writer.slots()
+    writer.press("x", "ArrowRight", "x").wait("desk.round.slots.filter((slot) => slot.state === 'pruned').length === 2")
+    writer.press("r").wait("desk.round.slots.every((slot) => slot.end && slot.state === 'ended')")
+    refilled = writer.slots()
+    assert len(refilled) == 8
+    assert [slot["number"] for slot, old in zip(refilled, ended, strict=True) if slot["node"] != old["node"]] == [0, 1]
+    writer.press("ArrowRight", "ArrowRight", "e").wait(
+        "desk.round.slots.some((slot) => slot.text.length > 60 || slot.length > 6)"
+    )
+    writer.wait("desk.round.slots.every((slot) => slot.end)")
+    longer = [slot for slot, old in zip(writer.slots(), refilled, strict=True) if slot["text"] != old["text"]]
+    assert len(longer) == 1
+    assert longer[0]["text"].startswith(refilled[longer[0]["number"]]["text"])
+
+
+def test_no_card_moves_while_a_round_runs(page: Page, slow: Server) -> None:
+    writer = Writer(page, slow.url).set(max_tokens=30, stop_at="sentence").write(START).go()
+    boxes = """[...document.querySelectorAll('srb-branches article.card')].map((card) => [
+      card.getAttribute("aria-label"), card.querySelector(".digit").textContent,
+      ...Object.values(card.getBoundingClientRect().toJSON()),
+    ].join())"""
+    before = page.evaluate(boxes)
+    writer.wait("desk.round.slots.every((slot) => slot.end)")
+    assert page.evaluate(boxes) == before
+
+
+def test_equal_texts_are_counted_and_folded_on_request(page: Page, slow: Server) -> None:
+    writer = Writer(page, slow.url).set(temperature=0, max_tokens=8, stop_at="").write(START).go()
+    writer.wait("desk.round.slots.every((slot) => slot.end)").to_cards()
+    expect(writer.card(1).locator(".same")).to_have_text("×8")
+    writer.press("f").wait("desk.round.slots.filter((slot) => slot.foldedUnder !== null).length === 7")
+    writer.press("f").wait("desk.round.slots.every((slot) => slot.foldedUnder === null)")
+
+
+def test_three_takes_need_no_mouse(writer: Writer) -> None:
+    writer.write(START).press("Control+Enter").wait("desk.round?.slots.every((slot) => slot.text)").to_cards()
+    for key in "142":
+        before = writer.page.evaluate("desk.round.id")
+        writer.press(key).wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", before)
+        assert writer.page.evaluate("document.activeElement.matches(':focus-visible')")
+    panes = []
+    for _ in range(4):
+        writer.press("F6")
+        panes.append(
+            writer.page.evaluate(
+                "document.activeElement.closest('srb-manuscript, srb-branches, srb-outline, srb-header').localName"
+            )
+        )
+    assert sorted(panes) == ["srb-branches", "srb-header", "srb-manuscript", "srb-outline"]
+
+
+def test_a_word_changed_in_the_middle_leaves_other_branches_alone(writer: Writer) -> None:
+    writer.write(START).go().to_cards().press("Shift+Digit1").wait("!desk.isRunning")
+    before, written = writer.text, sorted(writer.model_texts())
+    writer.press("F6", "F6", "F6").wait("document.activeElement.localName === 'srb-manuscript'")
+    writer.press("Control+Home", "Control+Shift+ArrowRight").write("Twice ")
+    expect_text(writer, before.replace("Once ", "Twice ", 1))
+    assert sorted(writer.model_texts()) == written
+    story = writer.story()
+    assert before in [writer.page.evaluate("(id) => desk.story.text(id)", node) for node in story["nodes"]]
+    authors = {piece["by"] for piece in writer.page.evaluate("desk.story.pieces(desk.head.node, 5)")}
+    assert authors == {"person"}
+
+
+@pytest.mark.parametrize("number", [None, 2])
+def test_rivals_of_a_word_have_probabilities_and_one_can_be_chosen(writer: Writer, number: int | None) -> None:
+    writer.write(START).go().press("Escape").wait("!desk.isRunning")
+    at = 0 if number is not None else len("Once")
+    rivals = writer.page.evaluate("([number, at]) => desk.alternatives(number, at)", [number, at])
+    assert len(rivals) >= 5
+    assert 0 < sum(rival["probability"] for rival in rivals) <= 1.0001
+    before = writer.page.evaluate("desk.round.slots.length")
+    writer.page.evaluate("([number, at, rival]) => { desk.choose(number, at, rival) }", [number, at, rivals[1]["text"]])
+    if number is None:
+        writer.wait("desk.text === argument", "Once" + rivals[1]["text"])
+    else:
+        writer.wait("desk.round.slots.length === argument + 1", before)
+        writer.wait("desk.round.slots.at(-1).text.startsWith(argument)", rivals[1]["text"])
+
+
+def test_markup_of_a_model_is_shown_as_written(make_page: MakePage, slow: Server) -> None:
+    writer = Writer(make_page(), slow.url).set(max_tokens=5, stop_at="")
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    writer.page.route("**/v1/srb/completions", lambda route: route.fulfill(
+        status=200, content_type="text/event-stream",
+        body='data: {"event":"start","count":1,"id":"x","seeds":[1],"prompt_tokens":1}\n\n'
+        f'data: {{"event":"stream","index":0,"text":"{evil}"}}\n\n'
+        'data: {"event":"stop","index":0,"length":1,"stop":1,"reason":"eos","stopping_word":""}\n\n'
+        'data: {"event":"done","count":1}\n\n',
+    ) if route.request.method == "POST" else route.continue_())  # fmt: skip
+    writer.set(n=1).write(START).go().to_cards()
+    assert writer.shown() == [evil]
+    writer.press("Shift+Digit1")
+    expect_text(writer, START + evil)
+
+
+def expect_text(writer: Writer, text: str) -> None:
+    wait_for(lambda: writer.text == text, f"the manuscript is {text!r}; it is {writer.text!r}")

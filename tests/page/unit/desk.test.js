@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ApiError } from "../../../srb/web/page/api.js";
+import { makeDesk, round, settled } from "./fake_desk.js";
+
+const texts = (desk) => desk.round.slots.map((slot) => slot.text);
+const deleted = (api) => api.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path);
+
+test("a round asks for n branches of the manuscript, without the spaces at its end", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once upon a time, ");
+  const stream = await round(it, " there", " a");
+  assert.equal(stream.path, "v1/srb/completions");
+  assert.equal(stream.body.prompt, "Once upon a time,");
+  assert.equal(stream.body.n, 2);
+  assert.equal(stream.body.linger, 600);
+  assert.deepEqual(texts(it.desk), [" there", " a"]);
+});
+
+test("taking a card ends its round, and the next one continues from its text of that moment", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once");
+  const first = await round(it, " upon", " more");
+  await it.desk.take(1, { go: false });
+  assert.equal(it.desk.text, "Once more");
+  assert.equal(it.manuscript.text, "Once more");
+  assert.equal(first.isOpen, false);
+  assert.deepEqual(deleted(it.api), [`v1/srb/completions/${it.desk.story.runs.values().next().value.request_id}`]);
+  first.send({ event: "stream", index: 1, text: " late" });
+  assert.equal(it.desk.text, "Once more");
+  const next = await round(it, ",");
+  assert.equal(next.body.prompt, "Once more");
+});
+
+test("a part of a card that still grows can be taken, and all of it stays in the story", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once");
+  const stream = await round(it, " upon a time", " more");
+  stream.send({ event: "stream", index: 0, text: " there" });
+  await it.desk.take(0, { at: 5, go: false });
+  assert.equal(it.desk.text, "Once upon");
+  const written = [...it.desk.story.nodes.values()].filter(({ by }) => by === "model").map(({ text }) => text);
+  assert.deepEqual(written.sort(), [" more", " upon a time there"]);
+});
+
+test("undo goes back through typing and taking, and shows the earlier round again", async () => {
+  const it = await makeDesk();
+  const { desk, manuscript } = it;
+  manuscript.type("A");
+  await round(it, " b", " c");
+  const firstRound = desk.round;
+  await desk.take(0, { go: false });
+  manuscript.type(" d");
+  await round(it, " e", " f");
+  const secondRound = desk.round;
+  await desk.take(1, { go: false });
+  assert.equal(desk.text, "A b d f");
+  desk.undo();
+  assert.equal(desk.text, "A b d");
+  assert.equal(desk.round, secondRound);
+  desk.undo();
+  desk.undo();
+  assert.equal(desk.text, "A");
+  assert.equal(desk.round, firstRound);
+  assert.deepEqual(texts(desk), [" b", " c"]);
+  for (const expected of ["A b", "A b d", "A b d f"]) {
+    desk.redo();
+    assert.equal(desk.text, expected);
+  }
+});
+
+test("undoing a take stops the round that it began", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b");
+  await it.desk.take(0, { go: false });
+  const second = await round(it, " c");
+  it.desk.undo();
+  assert.equal(second.isOpen, false);
+  assert.deepEqual(texts(it.desk), [" b"]);
+});
+
+test("a pruned branch is stopped alone, and a refill fills its slot", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c", " d");
+  await it.desk.prune(1);
+  assert.match(deleted(it.api)[0], /\/branches\/1$/);
+  assert.equal(it.desk.round.slots[1].state, "pruned");
+  stream.send({ event: "stop", index: 1, length: 1, stop: 0, reason: "cancelled", stopping_word: "" });
+  await it.desk.refill();
+  const { path, body } = it.api.calls.at(-1);
+  assert.match(path, /\/branches$/);
+  assert.deepEqual(body, { count: 1 });
+  stream.send({ event: "branch", index: 3, seed: 10 }, { event: "stream", index: 3, text: " new" });
+  assert.deepEqual(texts(it.desk), [" b", " new", " d"]);
+  it.desk.rounds.save();
+  const written = [...it.desk.story.nodes.values()].filter(({ by }) => by === "model").map(({ text }) => text);
+  assert.deepEqual(written.sort(), [" b", " c", " d", " new"]);
+});
+
+test("a card that ended at its limit goes on in place, and its text is one again in the story", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(
+    { event: "stop", index: 0, length: 1, stop: 0, reason: "limit", stopping_word: "" },
+    { event: "rest", seconds: 600 },
+  );
+  await it.desk.extend(0);
+  assert.equal(it.api.calls.at(-1).method, "PATCH");
+  stream.send({ event: "branch", index: 0, seed: 7, resumed: true }, { event: "stream", index: 0, text: " c" });
+  assert.deepEqual(texts(it.desk), [" b c"]);
+  await it.desk.take(0, { go: false });
+  assert.equal(it.desk.text, "A b c");
+  assert.equal(it.desk.story.text(it.desk.head.node), "A b c");
+});
+
+test("variations share the beginning of their card", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b c");
+  await it.desk.vary(0, 2, 2);
+  assert.deepEqual(it.api.calls.at(-1).body, { count: 2, from: { branch: 0, character: 2 } });
+  for (const index of [1, 2]) {
+    stream.send({ event: "branch", index, seed: 8, from: { branch: 0, token: 1 }, text: " b" });
+    stream.send({ event: "stream", index, text: ` ${index}` });
+  }
+  assert.deepEqual(texts(it.desk), [" b c", " b 1", " b 2"]);
+  await it.desk.take(2, { go: false });
+  assert.equal(it.desk.text, "A b 2");
+  assert.deepEqual(
+    it.desk.story.pieces(it.desk.head.node).map(({ from, to }) => [from, to]),
+    [
+      [0, 1],
+      [1, 3],
+      [3, 5],
+    ],
+  );
+});
+
+test("variations of a round whose request is gone are a new request that joins it", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b c");
+  it.desk.stop();
+  assert.equal(stream.isOpen, false);
+  it.desk.vary(0, 2, 1);
+  await settled();
+  assert.equal(it.api.last.body.prompt, "A b");
+  it.api.last.send(
+    { event: "start", id: "again", count: 1, seeds: [3], prompt_tokens: 3 },
+    { event: "stream", index: 0, text: " z" },
+  );
+  assert.deepEqual(texts(it.desk), [" b c", " b z"]);
+  await it.desk.take(1, { go: false });
+  assert.equal(it.desk.text, "A b z");
+});
+
+test("an open page makes the rounds of the past again from the story", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  await desk.take(0, { go: false });
+  await round(it, " d", " e");
+  desk.stop();
+  const { story } = desk;
+  const place = desk.head;
+  desk.rounds.leave();
+  desk.setStory(story);
+  assert.deepEqual(texts(desk), [" d", " e"]);
+  assert.deepEqual(desk.head, place);
+  const [loser] = [...story.nodes.values()].filter(({ text }) => text === " c");
+  desk.openNode(loser.id);
+  assert.equal(desk.text, "A c");
+  assert.deepEqual(texts(desk), [" b", " c"]);
+  desk.goBack();
+  assert.equal(desk.text, "A b");
+  assert.deepEqual(texts(desk), [" d", " e"]);
+});
+
+test("a lost connection keeps all texts, says so and offers to try again", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.lose();
+  await settled();
+  assert.equal(it.desk.round.slots[0].end.reason, "lost");
+  assert.deepEqual(texts(it.desk), [" b"]);
+  assert.match(it.desk.said.at(-1).text, /connection/);
+  it.desk.said.at(-1).action.run();
+  await settled();
+  assert.equal(it.api.streams.length, 2);
+});
+
+test("a refused round says why, and the text is untouched", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  it.api.refusal = new ApiError("Field 'n': is 900; at most 64 are allowed", 400, "invalid_request_error");
+  await it.desk.go({ n: 2 });
+  assert.match(it.desk.said.at(-1).text, /at most 64/);
+  assert.equal(it.desk.text, "A");
+});
+
+test("a word changed in the middle is a version of its own, and branches keep their texts", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once upon a time");
+  await round(it, " there", " far");
+  await it.desk.take(0, { go: false });
+  const before = it.desk.head;
+  it.manuscript.type("twice", 0, 4);
+  assert.equal(it.desk.text, "twice upon a time there");
+  assert.equal(it.desk.story.text(before.node, before.at), "Once upon a time there");
+  const authors = it.desk.story.pieces(it.desk.head.node, it.desk.head.at).map(({ by }) => by);
+  assert.deepEqual(authors, ["person", "person", "model"]);
+});

@@ -1,0 +1,177 @@
+/** A desk without a browser: a manuscript that is a string, a keeper that counts, and a server whose streams a test writes. */
+
+import { ApiError } from "../../../srb/web/page/api.js";
+import { Desk } from "../../../srb/web/page/desk.js";
+
+globalThis.window ??= {
+  setTimeout: (run, wait) => setTimeout(run, wait).unref(), // a test does not wait for the desk's clocks
+  setInterval: (run, wait) => setInterval(run, wait).unref(),
+};
+globalThis.requestAnimationFrame ??= (run) => setTimeout(run, 0);
+
+const SERVER = {
+  model: "fake",
+  n_ctx: 4096,
+  chat_template: false,
+  max_n: 64,
+  max_linger: 600,
+  n: 8,
+  max_tokens: 128,
+  sampling: {},
+};
+
+/** A server whose streams stay open until the test ends them. */
+export class FakeApi {
+  constructor() {
+    this.key = "";
+    this.calls = [];
+    this.streams = [];
+    this.answers = { "v1/srb/server": SERVER, "v1/srb/completions": { completions: [] } };
+    this.refusal = null;
+  }
+
+  async newKey() {
+    return false;
+  }
+
+  get(path) {
+    return this.send("GET", path);
+  }
+
+  post(path, body) {
+    return this.send("POST", path, body);
+  }
+
+  async send(method, path, body) {
+    this.calls.push({ method, path, body });
+    if (this.refusal) throw this.refusal;
+    return this.answers[path] ?? null;
+  }
+
+  stream(method, path, body, { signal, onevents }) {
+    if (this.refusal) return Promise.reject(this.refusal);
+    return new Promise((end, fail) => {
+      const stream = { method, path, body, send: (...events) => onevents(events), end, isOpen: true };
+      stream.lose = () => fail(new ApiError("The connection to the server was lost.", 0, "lost"));
+      signal.addEventListener("abort", () => {
+        stream.isOpen = false;
+        fail(signal.reason);
+      });
+      this.streams.push(stream);
+    });
+  }
+
+  get last() {
+    return this.streams.at(-1);
+  }
+}
+
+class FakeKeeper extends EventTarget {
+  state = "saved";
+  at = 0;
+  message = "";
+  changes = 0;
+
+  async openLast() {
+    return null;
+  }
+
+  open(story) {
+    this.story = story;
+  }
+
+  changed() {
+    this.changes += 1;
+  }
+
+  async flush() {}
+}
+
+/** A manuscript with an undo history of whole transactions, as the real one has. */
+class FakeManuscript {
+  text = "";
+  done = [];
+  undone = [];
+
+  load(text, _pieces, head) {
+    [this.text, this.head, this.done, this.undone] = [text, head, [], []];
+  }
+
+  focus() {}
+
+  /** Type at the end, or replace a stretch. */
+  type(insert, from = this.text.length, to = from) {
+    this.change([{ from, to, insert }], null, true);
+  }
+
+  apply({ text, head }) {
+    this.change([{ from: 0, to: this.text.length, insert: text }], head, true);
+  }
+
+  record(undo, redo) {
+    this.done.push({ act: [undo, redo] });
+    this.undone = [];
+  }
+
+  change(changes, target, recorded) {
+    if (recorded) {
+      this.done.push({ text: this.text, head: this.head });
+      this.undone = [];
+    }
+    for (const { from, to, insert } of [...changes].reverse())
+      this.text = this.text.slice(0, from) + insert + this.text.slice(to);
+    this.head = this.desk.edited({ changes, target, doc: () => this.text });
+  }
+
+  undo() {
+    this.travel(this.done, this.undone, 0);
+  }
+
+  redo() {
+    this.travel(this.undone, this.done, 1);
+  }
+
+  travel(from, to, which) {
+    const step = from.pop();
+    if (!step) return;
+    if (step.act) {
+      step.act[which]();
+      to.push(step);
+      return;
+    }
+    to.push({ text: this.text, head: this.head });
+    this.change([{ from: 0, to: this.text.length, insert: step.text }], step.head, false);
+  }
+}
+
+/** Return a desk that has started, with its fake server and manuscript. */
+export async function makeDesk() {
+  const api = new FakeApi();
+  const desk = new Desk({ api, keeper: new FakeKeeper() });
+  const manuscript = new FakeManuscript();
+  manuscript.desk = desk;
+  desk.said = [];
+  desk.addEventListener("notice", ({ detail }) => desk.said.push(detail));
+  await desk.start(manuscript);
+  await desk.watch.check();
+  desk.watch.stop();
+  return { desk, api, manuscript };
+}
+
+let requests = 0;
+
+/** Begin a round and let each of its branches write. Returns its stream. */
+export async function round({ desk, api }, ...texts) {
+  desk.go({ n: texts.length });
+  await settled();
+  requests += 1;
+  const seeds = texts.map((_, index) => 7 + index);
+  api.last.send({ event: "start", id: `request-${requests}`, count: texts.length, seeds, prompt_tokens: 6 });
+  for (const [index, text] of texts.entries()) if (text) api.last.send({ event: "stream", index, text });
+  return api.last;
+}
+
+/** Wait until everything that was begun and needs no one has been done. */
+export function settled() {
+  return new Promise((done) => setTimeout(done, 0));
+}

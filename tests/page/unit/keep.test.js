@@ -1,0 +1,574 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, mock, test } from "node:test";
+import { postsOf } from "../../../srb/web/page/keep/posts.js";
+import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
+import { Keeper } from "../../../srb/web/page/keep.js";
+import { Story } from "../../../srb/web/page/story.js";
+import { FakeBrowser, FakeServer } from "./fake_server.js";
+import { Random } from "./random.js";
+import { Walk } from "./story_walk.js";
+
+const EMPTY = { node: "", at: 0 };
+
+/** A shelf that says it lasts, as a browser's does. */
+class LastingShelf extends MemoryShelf {
+  lasts = true;
+}
+
+const keepers = [];
+
+beforeEach(() => mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_800_000_000_000 }));
+afterEach(() => {
+  for (const keeper of keepers.splice(0)) keeper.close();
+  mock.timers.reset();
+});
+
+/** Let all that is ready happen. */
+async function settle() {
+  for (let turn = 0; turn < 8; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Let time pass, second by second. */
+async function pass(seconds) {
+  for (let second = 0; second < seconds; second += 1) {
+    await settle();
+    mock.timers.tick(1000);
+  }
+  await settle();
+}
+
+function newKeeper(server, { browser = new FakeBrowser(), shelf } = {}) {
+  browser.shelf ??= new LastingShelf();
+  const keeper = new Keeper({
+    api: server,
+    shelf: shelf ?? browser.shelf,
+    channel: browser.channel(),
+    storage: browser.storage,
+    isHidden: () => false,
+  });
+  keepers.push(keeper);
+  return keeper;
+}
+
+/** Write at the end of a story, as a desk does. */
+function write(keeper, text, head = keeper.story.head) {
+  const place = keeper.story.edit(head, head.at, head.at, text);
+  keeper.story.head = place;
+  keeper.changed();
+  return place;
+}
+
+function textOf(wire) {
+  const story = new Story("copy");
+  story.merge(JSON.parse(JSON.stringify(wire)));
+  return story.text(story.head.node, story.head.at);
+}
+
+test("words are saved a second after they were typed, and the state says so", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  const states = [];
+  keeper.addEventListener("state", ({ detail }) => states.push(detail.state));
+  keeper.open(Story.create());
+  write(keeper, "Once upon");
+  write(keeper, " a time");
+  assert.equal(server.posts().length, 0);
+  await pass(1);
+  assert.equal(server.posts().length, 1);
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon a time");
+  assert.deepEqual(states, ["saved", "saving", "saved"]);
+  assert.equal(keeper.at, Date.now());
+  assert.deepEqual(await keeper.outbox.read(keeper.story.id), null);
+});
+
+test("a story without a word or a title is not saved", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  keeper.story.setMeta("settings.n", 4);
+  keeper.changed();
+  await pass(2);
+  await keeper.flush({ keepalive: true });
+  assert.equal(server.posts().length, 0);
+  assert.equal(keeper.state, "saved");
+  write(keeper, "Once");
+  await pass(1);
+  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 4);
+});
+
+test("a story gets its title from its first words until it is given one, and its words are counted", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  write(keeper, "Once upon a time there lived a keeper of a light");
+  await pass(1);
+  assert.equal(keeper.story.meta("title"), "Once upon a time there lived");
+  assert.equal(keeper.story.meta("words"), 11);
+  keeper.story.head = keeper.story.edit(keeper.story.head, 0, 4, "Twice");
+  keeper.changed();
+  await pass(12);
+  write(keeper, ".");
+  await pass(1);
+  assert.equal(keeper.story.meta("title"), "Twice upon a time there lived");
+  keeper.story.setMeta("title", "The lighthouse");
+  await pass(12);
+  write(keeper, " More.");
+  await pass(1);
+  assert.equal(keeper.story.meta("title"), "The lighthouse");
+});
+
+test("while the server is away words are kept in the browser, and sent when it is back", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  server.trouble = "down";
+  write(keeper, "Once upon a time");
+  await pass(2);
+  assert.equal(keeper.state, "outbox");
+  assert.match(keeper.message, /cannot be reached.*kept in this browser/);
+  assert.equal(textOf(await keeper.outbox.read(keeper.story.id)), "Once upon a time");
+  write(keeper, " there lived");
+  await pass(40);
+  const tries = server.posts().length;
+  assert.ok(tries >= 5 && tries <= 8, `${tries} tries in 42 seconds`);
+  server.trouble = "";
+  await pass(30);
+  assert.equal(keeper.state, "saved");
+  assert.equal(keeper.message, "");
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon a time there lived");
+  assert.equal(await keeper.outbox.read(keeper.story.id), null);
+});
+
+test("a server that is there again is tried at once when the page knows", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  server.trouble = "down";
+  write(keeper, "Once");
+  await pass(20);
+  server.trouble = "";
+  await keeper.wake();
+  assert.equal(keeper.state, "saved");
+});
+
+test("a page that is closed while the server is away loses nothing: the next one sends it", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create());
+  write(first, "Once");
+  await pass(1);
+  const { id } = first.story;
+  server.trouble = "down";
+  write(first, " upon a time");
+  await pass(2);
+  const other = Story.create("Another");
+  first.open(other);
+  write(first, "Words of another story");
+  await pass(2);
+  first.close();
+  server.trouble = "";
+  const second = newKeeper(server, { browser });
+  const story = await second.openLast();
+  second.open(story);
+  await pass(2);
+  assert.equal(story.id, other.id);
+  assert.equal(textOf(server.wire(other.id)), "Words of another story");
+  assert.equal(textOf(server.wire(id)), "Once upon a time");
+  assert.deepEqual(await second.outbox.list(), []);
+  const again = await second.load(id);
+  assert.equal(again.text(again.head.node, again.head.at), "Once upon a time");
+});
+
+test("a post whose answer was lost is sent again and changes nothing", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  server.lostAnswers = 1;
+  write(keeper, "Once upon a time");
+  await pass(1);
+  assert.equal(keeper.state, "outbox");
+  const { seq } = server.stories.get(keeper.story.id);
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(server.stories.get(keeper.story.id).seq, seq);
+});
+
+test("without stories in the server they are kept in the browser, which the state says", async () => {
+  const server = new FakeServer();
+  server.trouble = "off";
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  assert.equal(await first.openLast(), null);
+  first.open(Story.create());
+  write(first, "Once upon a time");
+  await pass(1);
+  assert.equal(first.state, "browser");
+  assert.match(first.message, /in this browser only/);
+  assert.ok(first.at > 0);
+  const posts = server.posts().length;
+  write(first, ", there lived");
+  await pass(5);
+  assert.equal(server.posts().length, posts);
+  first.close();
+  const second = newKeeper(server, { browser });
+  const story = await second.openLast();
+  assert.equal(story.text(story.head.node, story.head.at), "Once upon a time, there lived");
+  const { stories, where } = await second.list();
+  assert.deepEqual(
+    stories.map(({ title, isUnsaved }) => [title, isUnsaved]),
+    [["Once upon a time", false]],
+  );
+  assert.match(where, /in this browser only/);
+});
+
+test("a server that begins to keep stories gets those that the browser kept", async () => {
+  const server = new FakeServer();
+  server.trouble = "off";
+  const keeper = newKeeper(server);
+  await keeper.openLast();
+  keeper.open(Story.create());
+  const { id } = keeper.story;
+  write(keeper, "The first story");
+  await pass(1);
+  keeper.open(Story.create());
+  write(keeper, "The second story");
+  await pass(1);
+  server.trouble = "";
+  await keeper.wake();
+  await pass(1);
+  assert.equal(textOf(server.wire(id)), "The first story");
+  assert.equal(textOf(server.wire(keeper.story.id)), "The second story");
+  assert.equal(keeper.state, "saved");
+});
+
+for (const [trouble, state, sentence] of [
+  ["read_only", "read_only", /may only be read/],
+  ["full", "outbox", /disk is full/],
+  ["damaged", "outbox", /damaged/],
+  ["large", "failed", /70000000 bytes/],
+]) {
+  test(`a server that answers “${trouble}” is told of, and the words are kept`, async () => {
+    const server = new FakeServer();
+    server.trouble = trouble;
+    const keeper = newKeeper(server);
+    keeper.open(Story.create());
+    write(keeper, "Once upon a time");
+    await pass(2);
+    assert.equal(keeper.state, state);
+    assert.match(keeper.message, sentence);
+    assert.match(keeper.message, /kept in this browser/);
+    assert.equal(textOf(await keeper.outbox.read(keeper.story.id)), "Once upon a time");
+    server.trouble = "";
+    write(keeper, ".");
+    await pass(35);
+    assert.equal(keeper.state, "saved");
+  });
+}
+
+test("a browser that keeps nothing is no trouble while the server saves, and a failure when it does not", async () => {
+  const server = new FakeServer();
+  const shelf = new LastingShelf();
+  shelf.change = async () => {
+    throw new Error("QuotaExceededError");
+  };
+  const keeper = newKeeper(server, { shelf });
+  keeper.open(Story.create());
+  write(keeper, "Once");
+  await pass(1);
+  assert.equal(keeper.state, "saved");
+  server.trouble = "down";
+  write(keeper, " upon");
+  await pass(2);
+  assert.equal(keeper.state, "failed");
+  assert.match(keeper.message, /export the story/);
+  server.trouble = "";
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+});
+
+test("two tabs of one browser hear of each other at once, and each keeps its own words", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const [one, two] = [newKeeper(server, { browser }), newKeeper(server, { browser })];
+  one.open(Story.create());
+  const base = write(one, "Once");
+  one.story.close(base.node);
+  await one.flush();
+  two.open(await two.load(one.story.id));
+  const heard = [];
+  two.addEventListener("merged", ({ detail }) => heard.push(...detail.nodes));
+  const mine = write(two, " from two", base);
+  const theirs = write(one, " from one", base);
+  await one.flush();
+  assert.deepEqual(heard, [theirs.node]);
+  await two.flush();
+  await pass(4);
+  for (const story of [one.story, two.story]) {
+    assert.equal(story.text(mine.node), "Once from two");
+    assert.equal(story.text(theirs.node), "Once from one");
+  }
+  assert.equal(Object.keys(server.wire(one.story.id).nodes).length, 3);
+});
+
+test("two machines merge by way of the server within five seconds", async () => {
+  const server = new FakeServer();
+  const [one, two] = [newKeeper(server), newKeeper(server)];
+  one.open(Story.create());
+  const base = write(one, "Once");
+  one.story.close(base.node);
+  await one.flush();
+  two.open(await two.load(one.story.id));
+  const mine = write(two, " from two", base);
+  const theirs = write(one, " from one", base);
+  await pass(5);
+  for (const story of [one.story, two.story]) {
+    assert.equal(story.text(mine.node), "Once from two");
+    assert.equal(story.text(theirs.node), "Once from one");
+  }
+});
+
+test("a page that nobody sees does not ask for news", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  write(keeper, "Once");
+  await pass(2);
+  keeper.isHidden = () => true;
+  const calls = server.calls.length;
+  await pass(20);
+  assert.equal(server.calls.length, calls);
+});
+
+test("a page that closes sends a small save that outlives it, and leaves a large one in the outbox", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  write(keeper, "Once upon a time");
+  keeper.flush({ keepalive: true });
+  assert.equal(server.posts().filter(({ keepalive }) => keepalive).length, 1);
+  await settle();
+  server.trouble = "down";
+  write(keeper, "word ".repeat(15_000));
+  await keeper.flush({ keepalive: true });
+  assert.equal(server.posts().filter(({ keepalive }) => keepalive).length, 1);
+  assert.ok(JSON.stringify(await keeper.outbox.read(keeper.story.id)).length > 75_000);
+});
+
+test("a save carries what changed, not the story", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  write(keeper, "word ".repeat(100_000));
+  await pass(12);
+  write(keeper, "more");
+  await pass(1);
+  const bytes = JSON.stringify(server.posts().at(-1).body).length;
+  assert.ok(bytes < 1000, `${bytes} bytes`);
+});
+
+test("a story is posted in parts of at most a megabyte, parents first, and a larger node by a file", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  const nodes = { root: { text: "x".repeat(1_040_000), by: "import", made: 1 } };
+  for (let n = 0; n < 40; n += 1)
+    nodes[`n${n}`] = { parent: n ? `n${n - 1}` : "root", keep: 5, text: "é".repeat(50_000), by: "import", made: 1 };
+  keeper.open(
+    Story.fromJSON({
+      format: "srb-story",
+      version: 1,
+      id: "big",
+      nodes: Object.fromEntries(Object.entries(nodes).reverse()),
+    }),
+  );
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(Object.keys(server.wire("big").nodes).length, 41);
+  for (const { path, body } of server.posts()) {
+    if (path !== "v1/srb/stories") assert.ok(Buffer.byteLength(JSON.stringify(body)) <= 1024 * 1024);
+  }
+});
+
+test("posts leave nothing out", () => {
+  for (let seed = 1; seed <= 10; seed += 1) {
+    const walk = new Walk(new Random(seed));
+    for (let step = 0; step < 60; step += 1) walk.step();
+    const wire = walk.story.wire();
+    const posts = postsOf(wire, 700);
+    assert.ok(posts.length > 3);
+    const [whole, parts] = [new Story("x"), new Story("x")];
+    whole.merge(wire);
+    for (const post of posts) {
+      const before = parts.nodes.size;
+      parts.merge(JSON.parse(JSON.stringify(post)));
+      assert.equal(parts.nodes.size, before + Object.keys(post.nodes).length, "parents come first");
+    }
+    assert.deepEqual(JSON.parse(JSON.stringify(parts)), JSON.parse(JSON.stringify(whole)));
+  }
+});
+
+test("a node whose parent another tab has not saved yet is sent again with its parent", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  const there = new Story(keeper.story.id);
+  const base = there.edit(EMPTY, 0, 0, "Once");
+  there.close(base.node);
+  keeper.story.merge(JSON.parse(JSON.stringify(there.wire())));
+  write(keeper, " upon", base);
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon");
+});
+
+test("a node that the server refuses for good is told of, and stays in the browser", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  const branch = keeper.story.addModelNode({ parent: "", keep: 0 });
+  await keeper.flush();
+  await server.post(`v1/srb/stories/${keeper.story.id}`, {
+    nodes: { [branch]: { text: "Another", by: "model", made: 1 } },
+  });
+  keeper.story.grow(branch, "Once upon a time");
+  keeper.story.end(branch, { reason: "eos" });
+  keeper.changed();
+  await pass(3);
+  assert.equal(keeper.state, "failed");
+  assert.match(keeper.message, /A piece of the text could not be saved.*another text of it is stored/);
+  assert.deepEqual(Object.keys((await keeper.outbox.read(keeper.story.id)).nodes), [branch]);
+  assert.equal(keeper.story.text(branch), "Once upon a time");
+});
+
+test("an older version of a node that the server refuses is given up for the server's", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  const branch = keeper.story.addModelNode({ parent: "", keep: 0 });
+  await keeper.flush();
+  await server.post(`v1/srb/stories/${keeper.story.id}`, {
+    nodes: { [branch]: { text: "Once upon a time", by: "model", made: 1, end: { reason: "eos" } } },
+  });
+  keeper.story.grow(branch, "Once");
+  keeper.story.end(branch, { reason: "lost" });
+  keeper.changed();
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(keeper.story.text(branch), "Once upon a time");
+});
+
+test("a server whose file was replaced by a backup gets what it lacks from the open page", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  const first = write(keeper, "Once");
+  keeper.story.close(first.node);
+  await pass(2);
+  const backup = structuredClone(server.stories.get(keeper.story.id));
+  write(keeper, " upon a time");
+  await pass(2);
+  server.stories.set(keeper.story.id, backup);
+  server.name = "file2";
+  await pass(5);
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon a time");
+  server.stories.clear();
+  server.name = "file3";
+  await pass(5);
+  assert.equal(textOf(server.wire(keeper.story.id)), "Once upon a time");
+});
+
+for (const mode of ["", "off"]) {
+  test(`a story goes into the bin and out of it${mode ? ", also in the browser" : ""}`, async () => {
+    const server = new FakeServer();
+    server.trouble = mode;
+    const keeper = newKeeper(server);
+    await keeper.openLast();
+    keeper.open(Story.create("Mine"));
+    const { id } = keeper.story;
+    write(keeper, "Once");
+    await pass(1);
+    await keeper.remove(id);
+    assert.deepEqual((await keeper.list()).stories, []);
+    const [binned] = (await keeper.list({ binned: true })).stories;
+    assert.equal(binned.title, "Mine");
+    assert.ok(binned.deleted > 0);
+    await keeper.restore(id);
+    assert.deepEqual(
+      (await keeper.list()).stories.map((story) => story.id),
+      [id],
+    );
+    assert.deepEqual((await keeper.list({ binned: true })).stories, []);
+  });
+}
+
+test("the list has the stories of the server and those that it does not have yet, the last changed first", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create("First"));
+  write(keeper, "one two three");
+  await pass(2);
+  server.trouble = "full";
+  keeper.open(Story.create("Second"));
+  write(keeper, "four");
+  await pass(2);
+  server.trouble = "";
+  const { stories, where } = await keeper.list();
+  assert.deepEqual(
+    stories.map(({ title, words, isUnsaved }) => [title, words, isUnsaved]),
+    [
+      ["Second", 1, true],
+      ["First", 3, false],
+    ],
+  );
+  assert.match(where, /by the server at 127.0.0.1:9090/);
+});
+
+test("stories that cannot be read are told of, and nothing is opened by half", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create("First"));
+  write(first, "one");
+  await pass(2);
+  server.trouble = "damaged";
+  write(first, " two");
+  await pass(2);
+  first.close();
+  const second = newKeeper(server, { browser });
+  assert.equal(await second.openLast(), null);
+  assert.equal(second.state, "outbox");
+  assert.match(second.message, /damaged/);
+  await assert.rejects(second.list(), /damaged/);
+});
+
+test("whatever fails on the way, everything arrives in the end and is never saved twice", async () => {
+  for (let seed = 1; seed <= 8; seed += 1) {
+    const random = new Random(seed);
+    const server = new FakeServer();
+    const browser = new FakeBrowser();
+    const tabs = [newKeeper(server, { browser }), newKeeper(server, { browser }), newKeeper(server)];
+    const walks = tabs.map((keeper) => {
+      keeper.open(new Story("shared"));
+      return new Walk(random, { story: keeper.story });
+    });
+    for (let step = 0; step < 120; step += 1) {
+      const which = random.below(3);
+      walks[which].step();
+      tabs[which].changed();
+      if (random.chance(1, 8)) server.trouble = random.choice(["", "", "down", "full", "read_only"]);
+      if (random.chance(1, 12)) server.lostAnswers = 1;
+      if (random.chance(1, 4)) await pass(1);
+    }
+    server.trouble = "";
+    server.lostAnswers = 0;
+    await pass(80);
+    for (const [which, walk] of walks.entries()) {
+      assert.equal(tabs[which].state, "saved");
+      for (const other of walks) walk.checkAll(other.story);
+    }
+    const stored = new Story("shared");
+    stored.merge(JSON.parse(JSON.stringify(server.wire("shared"))));
+    assert.deepEqual([...stored.nodes.keys()].sort(), [...walks[0].story.nodes.keys()].sort());
+    assert.deepEqual(await tabs[0].outbox.list(), []);
+  }
+});

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { requestBody } from "../../../srb/web/page/request.js";
+import { PRESETS, presetOf, presetSettings, rungs } from "../../../srb/web/page/sampling.js";
+
+const SERVER = { max_tokens: 128, max_linger: 300, sampling: { temperature: 0.8, min_p: 0.05, top_k: 40 } };
+const DEFAULTS = {
+  n: 8,
+  max_tokens: 128,
+  stop_at: "",
+  stop_after: 1,
+  seed: null,
+  ladder: null,
+  distinct_first: false,
+  sibling_penalty: 0,
+  banned_strings: [],
+  logprobs: false,
+  temperature: null,
+  min_p: null,
+};
+
+test("a body of the server's own settings has prompt and n alone, and stays steerable", () => {
+  assert.deepEqual(requestBody(DEFAULTS, "Once", 8, SERVER), {
+    prompt: "Once",
+    n: 8,
+    linger: 300,
+    return_progress: true,
+  });
+});
+
+test("only settings that differ from the server's are sent", () => {
+  const settings = {
+    ...DEFAULTS,
+    temperature: 0.8,
+    min_p: 0,
+    max_tokens: 40,
+    stop_at: "sentence",
+    stop_after: 2,
+    seed: 0,
+  };
+  assert.deepEqual(requestBody(settings, "Once", 4, SERVER), {
+    prompt: "Once",
+    n: 4,
+    min_p: 0,
+    max_tokens: 40,
+    stop_at: "sentence",
+    stop_after: 2,
+    seed: 0,
+    linger: 300,
+    return_progress: true,
+  });
+});
+
+test("an unknown server is told every setting that is not left to it, and asked for no linger", () => {
+  const settings = {
+    ...DEFAULTS,
+    temperature: 0.8,
+    distinct_first: true,
+    sibling_penalty: 2,
+    banned_strings: ["suddenly"],
+    logprobs: true,
+  };
+  assert.deepEqual(requestBody(settings, "Once", 1), {
+    prompt: "Once",
+    n: 1,
+    max_tokens: 128,
+    temperature: 0.8,
+    distinct_first: true,
+    sibling_penalty: 2,
+    banned_strings: ["suddenly"],
+    logprobs: 0,
+    return_progress: true,
+  });
+});
+
+test("a ladder gives each branch its own value, and n is the ladder's length", () => {
+  const settings = { ...DEFAULTS, ladder: { name: "temperature", from: 0.4, to: 1.2 } };
+  const body = requestBody(settings, "Once", 5, SERVER);
+  assert.deepEqual(
+    body.branches,
+    [0.4, 0.6, 0.8, 1, 1.2].map((temperature) => ({ temperature })),
+  );
+  assert.equal(body.n, undefined);
+  assert.deepEqual(rungs({ name: "top_k", from: 10, to: 100 }, 4), [10, 40, 70, 100]);
+  assert.deepEqual(rungs({ name: "temperature", from: 0.4, to: 1.2 }, 1), [0.4]);
+});
+
+test("a preset decides every sampling setting, and is found again in the settings", () => {
+  for (const preset of Object.values(PRESETS)) {
+    const settings = { ...DEFAULTS, dry_multiplier: 0.8, ladder: { name: "temperature", from: 0, to: 1 } };
+    assert.deepEqual(presetOf({ ...settings, ...Object.fromEntries(presetSettings(preset)) }), preset);
+  }
+});

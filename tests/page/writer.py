@@ -1,0 +1,94 @@
+"""A person who writes at the page: what is typed, pressed and seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+START = "Once upon a time,"
+
+
+class Writer:
+    """A page with the desk, and what a person does there. Opening it waits until the manuscript has the focus."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        page.goto(url)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        expect(self.page.locator("srb-manuscript")).to_be_focused()
+
+    def reload(self) -> None:
+        self.page.reload()
+        self.wait_until_ready()
+
+    # What is done
+
+    def write(self, text: str) -> Writer:
+        self.page.keyboard.type(text)
+        return self
+
+    def press(self, *keys: str) -> Writer:
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self
+
+    def go(self) -> Writer:
+        """Ask for a round and wait until every card has text."""
+        self.press("Control+Enter")
+        return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+
+    def to_cards(self) -> Writer:
+        """Go to the branches' pane by its key."""
+        self.press("F6")
+        return self.wait("document.querySelector('srb-branches').contains(document.activeElement)")
+
+    def set(self, **settings: Any) -> Writer:
+        for name, value in settings.items():
+            self.page.evaluate("([name, value]) => desk.setSetting(name, value)", [name, value])
+        return self
+
+    def wait(self, condition: str, argument: Any = None) -> Writer:
+        """Wait for a condition of JavaScript to become true."""
+        self.page.wait_for_function(f"(argument) => {condition}", arg=argument, polling=20)
+        return self
+
+    # What is seen
+
+    @property
+    def text(self) -> str:
+        """The manuscript as it is shown."""
+        return "\n".join(self.page.locator("srb-manuscript .cm-line").all_inner_texts())
+
+    @property
+    def cards(self) -> Locator:
+        return self.page.locator("srb-branches article.card")
+
+    def card(self, number: int) -> Locator:
+        """The card that a person counts as `number`."""
+        return self.page.get_by_role("article", name=f"Branch {number}", exact=True)
+
+    def shown(self) -> list[str]:
+        """The texts of all cards as they are shown."""
+        texts: list[str] = self.page.evaluate(
+            "[...document.querySelectorAll('srb-branches article.card .text')].map((each) => each.textContent)"
+        )
+        return texts
+
+    def slots(self) -> list[dict[str, Any]]:
+        """What the desk knows of its cards: state, text, end."""
+        found: list[dict[str, Any]] = self.page.evaluate(
+            "(desk.round?.slots ?? []).map(({number, state, text, end, node}) => ({number, state, text, end, node}))"
+        )
+        return found
+
+    def story(self) -> dict[str, Any]:
+        """The story in the form of its export."""
+        story: dict[str, Any] = self.page.evaluate("desk.story.toJSON()")
+        return story
+
+    def model_texts(self) -> list[str]:
+        """What models have written in this story, by node."""
+        return [node["text"] for node in self.story()["nodes"].values() if node["by"] == "model"]

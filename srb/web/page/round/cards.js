@@ -16,7 +16,7 @@ export class Cards {
 
   /** How many slots are in each state. */
   get counts() {
-    const counts = { waiting: 0, running: 0, ended: 0, pruned: 0, failed: 0 };
+    const counts = { running: 0, waiting: 0, ended: 0, pruned: 0, failed: 0 };
     for (const slot of this.slots) counts[slot.state]++;
     return counts;
   }

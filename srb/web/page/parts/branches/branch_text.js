@@ -33,10 +33,10 @@ export class BranchText {
   }
 
   /** Write what is new, by one change of the document; returns whether there is more to write.
-   * @param {string} text the whole text: longer than the last one or equal @param {number} [upTo] */
-  write(text, upTo = text.length) {
+   * @param {string} text the whole text: longer than the last one or equal @param {number} [most] characters to show */
+  write(text, most = text.length) {
     if (this.lead > text.length) this._begin(text);
-    const to = Math.min(upTo, text.length);
+    const to = Math.min(this.lead + most, text.length);
     if (this.written >= to || this.lead > text.length) return false;
     const last = this.blocks.at(-1);
     const end = last && !isFull(last.node) ? blockEnd(text, last.from, this.written, to) : this.written;
@@ -72,6 +72,12 @@ export class BranchText {
       from = end;
     }
     return blocks;
+  }
+
+  /** Whether the document lacks text that a write would bring. @param {string} text @param {number} most */
+  isBehind(text, most) {
+    if (this.lead > text.length) return leadingSpace(text) < text.length;
+    return this.written < Math.min(this.lead + most, text.length);
   }
 
   /** The place in the document of an offset in the text. @param {number} offset */

@@ -77,6 +77,7 @@ def test_a_story_is_renamed_by_keys_alone(page: Page) -> None:
 def test_escape_leaves_the_title_as_it_was_and_the_dialog_open(page: Page) -> None:
     page.get_by_role("button", name="Rename “The lighthouse”").click()
     page.keyboard.type("another")
+    expect(page.get_by_role("textbox", name="Title")).to_have_value("another")
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Rename “The lighthouse”")).to_be_focused()
     page.keyboard.press("Escape")

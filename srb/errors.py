@@ -87,6 +87,18 @@ class BodyTooLarge(InvalidRequest):
     code, http_status = "body_too_large", 413
 
 
+class UnsupportedMedia(InvalidRequest):
+    """The body has another Content-Type than the route takes."""
+
+    code, http_status = "unsupported_media", 415
+
+
+class StoryTooLarge(BodyTooLarge):
+    """A story would exceed the limits of one story."""
+
+    code = "story_too_large"
+
+
 class QueueFull(SRBError):
     code, type, http_status, retry_after = "queue_full", "rate_limit_error", 429, 1
 
@@ -168,6 +180,51 @@ class InsufficientStorage(StateNotSaved):
     """The disk is full, or state_dir_mib is reached."""
 
     code, http_status = "insufficient_storage", 507
+
+
+class StoriesOff(NotFound):
+    """The setting `stories` is empty: the server keeps none."""
+
+    code = type = "stories_off"
+
+
+class StoriesUnavailable(Unavailable):
+    """The file of the stories cannot be used now; the server goes on without it. Pages read `type`."""
+
+    code = type = "stories_unavailable"
+    retry_after: int | None = None
+
+
+class StoriesReadOnly(StoriesUnavailable):
+    """The file of the stories, or its folder, may only be read."""
+
+    code = type = "stories_read_only"
+
+
+class StoriesDamaged(StoriesUnavailable):
+    """The file of the stories is damaged, or no such file. It is neither read nor changed."""
+
+    code = type = "stories_damaged"
+
+
+class StoriesNewer(StoriesUnavailable):
+    """The file of the stories was written by a newer version. It is neither read nor changed."""
+
+    code = type = "stories_newer"
+
+
+class StoriesLocked(StoriesUnavailable):
+    """Another process has been writing into the file of the stories for seconds."""
+
+    code = type = "stories_locked"
+    retry_after = 1
+
+
+class StoriesFull(SRBError):
+    """The disk with the file of the stories is full; nothing of the request was stored."""
+
+    code = type = "stories_full"
+    http_status = 507
 
 
 class GrammarDeadEnd(SRBError):

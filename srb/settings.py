@@ -173,6 +173,11 @@ class _RequestSettings(BaseModel):
     )
     static_path: str = Field("", description="folder of files that are served at /; empty: none")
     ui: bool = Field(True, description="serve the page for writing at /, and /completion.js")
+    stories: str = Field(
+        "auto",
+        description="SQLite file in which the page keeps stories; auto: srb/stories.sqlite3 in XDG_DATA_HOME, or else in "
+        "~/.local/share; empty: the server keeps none",
+    )
     metrics: bool = Field(True, description="serve GET /metrics (Prometheus text)")
     slots: bool = Field(True, description="serve GET /slots, which lists the branches that are being generated")
     props: bool = Field(False, description="accept POST /props, which changes nothing")
@@ -221,7 +226,8 @@ class _RequestSettings(BaseModel):
     rate_limit: int = Field(
         0,
         ge=0,
-        description="POST and PATCH requests per minute that one client (an API key, or an address) may send; 0: no limit",
+        description="POST and PATCH requests per minute that one client (an API key, or an address) may send, apart from "
+        "stories that it saves; 0: no limit",
     )
     max_unread_bytes: int = Field(
         4 * 1024 * 1024,
@@ -526,6 +532,19 @@ class Settings(_SamplingSettings):
     def hosts(self) -> list[str]:
         """The addresses and socket paths to listen on."""
         return split_commas(self.host)
+
+    @property
+    def stories_path(self) -> Path | None:
+        """The file of the stories, or None if there is none, or no home folder for it."""
+        if not self.stories:
+            return None
+        try:
+            if self.stories == "auto":
+                data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+                return Path(data, "srb", "stories.sqlite3")
+            return Path(self.stories).expanduser()
+        except RuntimeError:  # this user has no home folder
+            return None
 
     @property
     def model_path(self) -> Path:

@@ -1,5 +1,8 @@
 """Settings of all tests, and the servers that they share."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.servers"]
@@ -7,3 +10,11 @@ pytest_plugins = ["tests.servers"]
 # A test's time depends on what else the machine does, so it decides nothing.
 settings.register_profile("srb", deadline=None)
 settings.load_profile("srb")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the stories that tests save out of the folder of the person who runs the tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield

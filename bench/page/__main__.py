@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import gzip
 import os
-import re
 import socket
 import statistics
 import subprocess
@@ -44,13 +43,12 @@ def sizes() -> dict[str, dict[str, int]]:
 
 
 @contextlib.contextmanager
-def paced_server(branches: int, rate: float, tokens: int) -> Iterator[str]:
-    """Run bench.page.paced and yield its address; a request without n and max_tokens gets these."""
+def paced_server(rate: float) -> Iterator[str]:
+    """Run bench.page.paced and yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environ = {**os.environ, "SRB_N": str(branches), "SRB_DEFAULT_MAX_TOKENS": str(tokens)}
-    child = subprocess.Popen([sys.executable, "-m", "bench.page.paced", str(port), "--rate", str(rate)], env=environ)
+    child = subprocess.Popen([sys.executable, "-m", "bench.page.paced", str(port), "--rate", str(rate)])
     try:
         _wait_for_port(port, child)
         yield f"http://127.0.0.1:{port}"
@@ -68,8 +66,9 @@ def _wait_for_port(port: int, child: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the paced server did not start")
 
 
-def growth(desk: Desk, branches: int, seconds: float) -> tuple[Span, Span]:
+def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span, Span]:
     """Let branches grow; return the work of some seconds without typing, and of some in which a sentence is typed."""
+    desk.set(n=branches, max_tokens=tokens, stop_at="")
     desk.write(BEGINNING)
     desk.go_on()
     desk.wait_for_words(min(branches, 8))
@@ -82,44 +81,45 @@ def growth(desk: Desk, branches: int, seconds: float) -> tuple[Span, Span]:
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """One request, by the page or by a bare client: ms to its first word or event, and its tokens a second."""
+    """One request, by the page or by a bare client: ms to its first word or event, and seconds until no branch runs."""
 
     first_ms: float
-    rate: float
+    seconds: float
 
 
 def by_page(desk: Desk) -> tuple[Round, bytes]:
     """Continue once; return the round and the body that the page sent."""
     with desk.span() as spans:
+        began = time.perf_counter()
         desk.go_on()
         desk.wait_for_words(1)
-        request = desk.wait_for_end()
-    response, first = request.response(), spans[0].first_word_ms
-    if response is None or first is None or request.post_data_buffer is None:
+        desk.wait_for_end()
+        seconds = time.perf_counter() - began
+    first, body = spans[0].first_word_ms, desk.requests[-1].post_data_buffer
+    if first is None or body is None:
         raise RuntimeError("no word was shown")
-    seconds = (request.timing["responseEnd"] - request.timing["requestStart"]) / 1000
-    return Round(first, _tokens(response.body()) / seconds), request.post_data_buffer
+    return Round(first, seconds), body
 
 
 def by_client(url: str, path: str, body: bytes) -> Round:
     """Send the same body from a client that only reads."""
+    n = orjson.loads(body)["n"]
     began, first, received = time.perf_counter(), 0.0, bytearray()
     with post(url, path, body) as sock:
-        while chunk := sock.recv(65536):
+        while received.count(b'"event":"stop"') < n:
+            chunk = sock.recv(65536)
+            if not chunk:
+                raise RuntimeError(f"the stream ended: {received[-300:].decode(errors='replace')}")
             received += chunk
             if not first and b'"event":"stream"' in received:
                 first = time.perf_counter()
-    return Round(1000 * (first - began), _tokens(received) / (time.perf_counter() - began))
-
-
-def _tokens(stream: bytes) -> int:
-    """Return the number of tokens of a stream, from its last event."""
-    return int(re.findall(rb'"completion_tokens":(\d+)', stream)[-1])
+    return Round(1000 * (first - began), time.perf_counter() - began)
 
 
 def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
-    """Ask the bundled model by page and by client in turns; return medians."""
+    """Ask the bundled model by page and by client in turns, with one seed; return medians."""
     pages, clients = [], []
+    desk.set(n=8, max_tokens=128, stop_at="", seed=1)
     desk.write(BEGINNING)
     for _ in range(rounds + 1):
         time.sleep(REST_SECONDS)
@@ -127,13 +127,13 @@ def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
         path = desk.requests[-1].url.removeprefix(url)
         time.sleep(REST_SECONDS)
         pages.append(shown)
-        clients.append(by_client(url, path, orjson.dumps({**orjson.loads(body), "stream": True})))
+        clients.append(by_client(url, path, body))
     pairs = list(zip(pages, clients, strict=True))[1:]  # the first warms up
     return {
         "page_first_ms": statistics.median(page.first_ms for page, _ in pairs),
         "client_first_ms": statistics.median(client.first_ms for _, client in pairs),
         "more_ms": statistics.median(page.first_ms - client.first_ms for page, client in pairs),
-        "rate_ratio": statistics.median(page.rate / client.rate for page, client in pairs),
+        "rate_ratio": statistics.median(client.seconds / page.seconds for page, client in pairs),
     }
 
 
@@ -155,10 +155,10 @@ def main() -> None:
         _show(f"bytes, {name}", values)
     with desks() as open_desk:
         with (
-            paced_server(options.branches, options.rate, options.tokens) as url,
+            paced_server(options.rate) as url,
             open_desk(url) as desk,
         ):
-            quiet, typing = growth(desk, options.branches, options.seconds)
+            quiet, typing = growth(desk, options.branches, options.tokens, options.seconds)
             _show(f"{options.branches} branches x {options.rate:g} words a second", dataclasses.asdict(quiet))
             _show("the same, while a sentence is typed", dataclasses.asdict(typing))
             desk.wait_for_end()

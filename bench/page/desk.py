@@ -14,7 +14,8 @@ from typing import Any
 from playwright.sync_api import CDPSession, Page, Request, sync_playwright
 
 WATCH = Path(__file__).with_name("watch.js")
-TEXTS = "article .text"  # what branches wrote; the same names are in watch.js
+TEXTS = "article .text"  # of branches; the same names are in watch.js
+RUNNING = "article[aria-busy=true]"
 DEADLINE = 120_000  # ms
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
@@ -57,6 +58,11 @@ class Desk:
         self._manuscript = page.get_by_role("textbox", name="Manuscript")
         self._manuscript.wait_for()
 
+    def set(self, **settings: object) -> None:
+        """Set settings of the story."""
+        for name, value in settings.items():
+            self._page.evaluate("([name, value]) => desk.setSetting(name, value)", [name, value])
+
     def write(self, text: str, pause_ms: int = 0) -> None:
         """Type a text at the caret, key by key."""
         self._manuscript.focus()
@@ -74,11 +80,9 @@ class Desk:
         )
         self._page.wait_for_function(has_words, arg=[TEXTS, count])
 
-    def wait_for_end(self) -> Request:
-        """Wait for the end of the last completion's stream, and return its request."""
-        last = self.requests[-1]
-        last.response().finished()  # type: ignore[union-attr]
-        return last
+    def wait_for_end(self) -> None:
+        """Wait until no branch runs; the stream of a round that lingers stays open."""
+        self._page.wait_for_function("(running) => !document.querySelector(running)", arg=RUNNING)
 
     @contextlib.contextmanager
     def span(self) -> Iterator[list[Span]]:

@@ -1,4 +1,4 @@
-"""The command `srb serve`: options become SRB_* variables, and the process becomes gunicorn by exec.
+"""The command `srb`. Of `srb serve` the options become SRB_* variables, and the process becomes gunicorn by exec.
 
 Each setting has an option of its own name; `flags` adds llama-server's options and LLAMA_ARG_* variables.
 """
@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 import srb
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG
-from srb.launch import hub
+from srb.launch import hub, stories
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
@@ -52,10 +52,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
         _serve(arguments[1:])
+    if arguments[:1] == ["stories"]:
+        stories.main(arguments[1:])
     parser = _Parser(prog="srb", description=srb.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     commands.add_parser("serve", help="start the server", add_help=False)
+    commands.add_parser("stories", help="list, export, import, check and back up stories", add_help=False)
     parser.parse_args(arguments)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable, Iterable
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -16,11 +15,13 @@ from urllib.parse import urlsplit
 from werkzeug import Response
 from werkzeug.utils import redirect
 
-from srb.errors import Forbidden, NotFound, RateLimited, SRBError, Unauthorized
+from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.settings import Settings, split_commas
+from srb.web.hosts import is_loopback, name_of
 from srb.web.limits import CLIENT, KEY, RateLimit
 from srb.web.replies import json_reply
 from srb.web.static_files import StaticFiles
+from srb.web.stories import door
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -30,9 +31,10 @@ PAGE = "/page/"  # nor for the page's
 
 
 class Access:
-    """Checks requests before an application: passes a request on, or answers it. Every answer carries the CORS headers.
+    """Checks requests before an application: passes a request on, or answers it.
 
-    The prefix and repeated slashes are removed from the path: clients join URLs carelessly, and few follow a redirect.
+    Every answer carries the CORS headers, except those of the story routes, which have a door of their own. The prefix and
+    repeated slashes are removed from the path: clients join URLs carelessly, and few follow a redirect.
     """
 
     def __init__(self, settings: Settings, folder: Path | None = None) -> None:
@@ -52,11 +54,13 @@ class Access:
     def __call__(
         self, environ: WSGIEnvironment, start_response: StartResponse, application: WSGIApplication
     ) -> Iterable[bytes]:
-        start = self._with_cors(environ, start_response)
+        path = self._path(environ)
+        of_stories = path is not None and door.leads_to_stories(_route(path))
+        more = door.HEADERS if of_stories else self._cors_headers(environ)
+        start = _with_headers(start_response, more)
         method = environ["REQUEST_METHOD"]
         if method == "OPTIONS":
             return Response()(environ, start)
-        path = self._path(environ)
         reading = method in ("GET", "HEAD")
         file = self._files.find(path) if self._files and reading and path is not None else None
         public = reading and (file is not None or (path is not None and _is_public(_route(path))))
@@ -67,11 +71,13 @@ class Access:
             asked = environ["HTTP_HOST"]
             return _refuse(Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), environ, start)
         client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
-        if self._rate_limit and method in ("POST", "PATCH"):
-            try:
+        try:
+            if of_stories:
+                door.check(environ, self._hosts)
+            elif self._rate_limit and method in ("POST", "PATCH"):
                 self._rate_limit.take(client)
-            except RateLimited as error:
-                return _refuse(error, environ, start)
+        except SRBError as error:
+            return _refuse(error, environ, start)
         if path is None:
             return _refuse(NotFound("File Not Found"), environ, start)
         if reading and self._lacks_slash(environ):
@@ -107,21 +113,13 @@ class Access:
 
     def _is_own_host(self, host: str) -> bool:
         """Whether a Host header names this server. Another name may be a page's that was rebound to our address (DNS)."""
-        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+?)\.?(:\d*)?", host.strip().lower())
-        return match is not None and (match[1] in self._hosts or is_loopback(match[1]))
+        name = name_of(host)
+        return name is not None and (name in self._hosts or is_loopback(name))
 
     # Cross-origin requests ------------------------------------------------------------------------------------------
 
-    def _with_cors(self, environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:
-        """Add the CORS headers, also to errors; pages opened from a file have the origin `null`."""
-        more = self._cors_headers(environ)
-
-        def start(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
-            return start_response(status, headers + more, exc_info)  # type: ignore[arg-type]
-
-        return start
-
     def _cors_headers(self, environ: WSGIEnvironment) -> list[tuple[str, str]]:
+        """Return the CORS headers; pages opened from a file have the origin `null`."""
         origin = environ.get("HTTP_ORIGIN")
         headers = [("Vary", "Origin")] if origin or "*" not in self._origins else []
         if not self._allows(origin):
@@ -159,15 +157,13 @@ def _route(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether `host` is reachable from this machine only: a name, an address (IPv6 also in brackets) or a socket's path."""
-    name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith((".localhost", ".sock")):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
+def _with_headers(start_response: StartResponse, more: list[tuple[str, str]]) -> StartResponse:
+    """Add headers to an answer, also to an error."""
+
+    def start(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
+        return start_response(status, headers + more, exc_info)  # type: ignore[arg-type]
+
+    return start
 
 
 def _is_local_origin(origin: str) -> bool:

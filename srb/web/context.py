@@ -13,6 +13,7 @@ from srb.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.metrics import SHARED_FOLDER, Metrics
+from srb.web.stories.desk import Desk
 from srb.web.system_prompt import SystemPromptStore
 
 
@@ -25,6 +26,7 @@ class Web:
     folder: Path | None = field(init=False)
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
+    stories: Desk = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
@@ -32,10 +34,12 @@ class Web:
         self.folder = Path(shared) if shared else None
         self.calls = Calls(self.client, self.settings, self.metrics.open_calls, self.folder)
         self.system_prompt = SystemPromptStore(self.settings, self.folder)
+        self.stories = Desk(self.settings.stories_path)
 
     def start(self) -> None:
-        """Connect to the engine now instead of at the first request; called after a worker's fork."""
+        """Connect to the engine and check the stories now, not at the first request; called after a worker's fork."""
         self.client.start()
+        self.stories.start()
 
     def shut_down(self, grace: float | None = None) -> None:
         """End the open calls after `grace` seconds and refuse new ones from then on; see Calls.shut_down."""

@@ -16,19 +16,21 @@ log = logging.getLogger("srb.web")
 
 BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
 _HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
+QUIET = "srb.quiet"  # key of a WSGI environ: the call is one of very many, so its success is logged at debug level
 _MAX_PATH = 200
 
 
 def log_response(environ: Mapping[str, Any], status: str) -> None:
-    """Log one line per response, whose `status` is WSGI's ("200 OK"); successful GETs only at debug level.
+    """Log one line per response, whose `status` is WSGI's ("200 OK").
 
-    Calls that generate, or read the events of a running request, are left out: they are logged when they end.
+    Successful GETs, and saves of stories, are logged only at debug level. Calls that generate, or read the events of a
+    running request, are left out: they are logged when they end (see CallLine).
     """
     if _HAS_LINE in environ:
         return
     asked, code = _request_fields(environ), int(status[:3])
     ms = 1000 * (time.monotonic() - environ[BEGAN])
-    only_reads = code < 400 and asked["method"] in ("GET", "HEAD", "OPTIONS")
+    only_reads = code < 400 and (asked["method"] in ("GET", "HEAD", "OPTIONS") or QUIET in environ)
     fields = asked | {"status": code, "ms": round(ms, 1)}
     text = "%(method)s %(path)s %(client)s: %(status)d, %(ms).0f ms"
     log.log(logging.DEBUG if only_reads else logging.INFO, text, fields, extra=logs.with_fields(fields))

@@ -13,6 +13,7 @@ from srb.web.dialects.srb import server as srb_server
 from srb.web.ops import openapi_route as openapi
 from srb.web.ops import page
 from srb.web.ops import routes as ops
+from srb.web.stories import routes as stories
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     srb.routes,
@@ -25,6 +26,7 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     tokens.routes,
     embeddings.routes,
     server.routes,
+    stories.routes,
     ops.routes,
     openapi.routes,
     page.routes,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route
 
 from srb.web.ops.page import FOLDER, HEADERS, MEDIA_TYPES
 
-WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 HARNESS = Path(__file__).parent / "harness"
 ORIGIN = "http://desk.test"  # plain http and a name: no secure context, as on a LAN
 
@@ -31,9 +29,3 @@ def _answer(route: Route) -> None:
         route.fulfill(status=200, headers=headers, body=path.read_bytes())
     else:
         route.fulfill(status=404, body="")
-
-
-def violations(page: Page) -> list[str]:
-    """Return what axe finds wrong: each rule with the elements that break it."""
-    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": WCAG}}).response["violations"]
-    return [f"{rule['id']}: {', '.join(str(node['target']) for node in rule['nodes'])}" for rule in found]

@@ -15,12 +15,16 @@ from tests.servers import MakeServer, Server
 pytestmark = pytest.mark.e2e
 
 MINE = "<!doctype html><title>Mine</title><link rel=icon href='data:,'>"
-DESK = "#desk > *:not(noscript)"  # what main.js puts there
+
+
+def expect_desk(page: Page) -> None:
+    """Expect that a text can be written."""
+    expect(page.get_by_role("textbox", name="Manuscript")).to_be_visible()
 
 
 def test_the_page_loads_and_its_console_is_silent(page: Page, server: Server) -> None:
     page.goto(server.url)
-    expect(page.locator(DESK)).to_be_visible()
+    expect_desk(page)
 
 
 def test_the_page_loads_under_a_prefix_with_and_without_a_slash(page: Page, make_server: MakeServer) -> None:
@@ -28,13 +32,14 @@ def test_the_page_loads_under_a_prefix_with_and_without_a_slash(page: Page, make
     for address in ("/tools/llm", "/tools/llm/"):
         page.goto(server.url + address)
         assert page.url == f"{server.url}/tools/llm/"
-        expect(page.locator(DESK)).to_be_visible()
+        expect_desk(page)
 
 
-def test_the_page_loads_without_a_key(page: Page, make_server: MakeServer) -> None:
+def test_the_page_loads_without_a_key(page: Page, make_server: MakeServer, troubles: Troubles) -> None:
+    troubles.allow("status of 401")
     server = make_server(api_key="secret").start()
     page.goto(server.url)
-    expect(page.locator(DESK)).to_be_visible()
+    expect_desk(page)
 
 
 def test_without_ui_there_is_no_page(page: Page, make_server: MakeServer, troubles: Troubles) -> None:
@@ -78,7 +83,7 @@ def test_errors_and_breaches_of_the_policy_are_noticed(
     page: Page, server: Server, troubles: Troubles, script: str, event: Literal["console", "pageerror"], trouble: str
 ) -> None:
     page.goto(server.url)
-    expect(page.locator(DESK)).to_be_visible()
+    expect_desk(page)
     with page.expect_event(event):
         page.evaluate(f"async () => {{ try {{ await ({script}) }} catch {{}} }}")
     with pytest.raises(AssertionError, match=trouble):
@@ -103,8 +108,7 @@ def test_an_expected_trouble_must_come() -> None:
 
 def test_violations_of_the_guidelines_are_found(page: Page, server: Server) -> None:
     page.goto(server.url)
-    expect(page.locator(DESK)).to_be_visible()
+    expect_desk(page)
     assert violations(page) == []
     page.evaluate("() => document.body.append(document.createElement('button'))")
-    [found] = violations(page)
-    assert found.startswith("button-name: ")
+    assert [found for found in violations(page) if found.startswith("button-name: ")]

@@ -6,8 +6,12 @@ import re
 import shutil
 import subprocess
 
+import pytest
+
 from tests.needs import need
 from tests.processes import DEADLINE, ROOT
+
+pytestmark = pytest.mark.timeout(3 * DEADLINE)
 
 TESTS = sorted((ROOT / "tests" / "page" / "unit").glob("*.test.js"))
 OLDEST = (20, 19)  # reads .js files as modules
@@ -24,5 +28,5 @@ def node_version() -> tuple[int, ...]:
 def test_the_pages_pure_modules_pass_their_tests() -> None:
     need(node_version() >= OLDEST, "Node 20.19 or newer")
     assert TESTS
-    run = subprocess.run(["node", "--test", *TESTS], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE)
+    run = subprocess.run(["node", "--test", *TESTS], cwd=ROOT, capture_output=True, text=True, timeout=2 * DEADLINE)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -17,7 +17,7 @@ import requests
 
 from tests.page.module_graph import module_graph
 from tests.processes import DEADLINE, PYTHON, ROOT, Process, clean_environ, wait_for
-from tests.servers import free_port
+from tests.servers import Server, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -105,3 +105,9 @@ def test_each_library_in_the_wheel_has_the_checksum_of_the_table(installed: str)
     assert versions
     for name, entry in versions.items():
         assert hashlib.sha256(fetch(f"{installed}page/vendor/{name}")).hexdigest() == entry["sha256"], name
+
+
+def test_every_module_of_the_page_is_reached_from_the_document(server: Server) -> None:
+    reached = {url.removeprefix(f"{server.url}/page/") for url in module_graph(server.url + "/", fetch)}
+    modules = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js")}
+    assert modules - reached == set(), "modules that nothing imports"

@@ -10,12 +10,17 @@ START = "Once upon a time,"
 
 
 class Writer:
-    """A page with the desk, and what a person does there. Opening it waits until the manuscript has the focus."""
+    """A page with the desk, and what a person does there. Opening it waits until the manuscript has the focus.
 
-    def __init__(self, page: Page, url: str) -> None:
+    A server keeps stories, and a page opens the one that was changed last, so `is_new` begins another one.
+    """
+
+    def __init__(self, page: Page, url: str, *, is_new: bool = True) -> None:
         self.page = page
         page.goto(url)
         self.wait_until_ready()
+        if is_new:
+            page.evaluate("desk.newStory()")
 
     def wait_until_ready(self) -> None:
         expect(self.page.locator("srb-manuscript")).to_be_focused()

@@ -19,14 +19,16 @@ MAY_IMPORT = {
     "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
     "srb.engine.llama": {"srb", "srb.engine"},  # llama.cpp behind the core's Model
     "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
-    "srb.launch": {"srb", "srb.web"},  # of the web only the counters that it gives back, see below
-    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops"},
+    "srb.launch": {"srb", "srb.stories", "srb.web"},  # of the web only the counters that it gives back, see below
+    "srb.stories": {"srb"},  # the stories' file, for web workers and the command line
+    "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops", "srb.web.stories"},
     "srb.web.bodies": {"srb"},
     "srb.web.calls": {"srb", "srb.web", "srb.web.bodies"},
     "srb.web.chat": {"srb"},
     "srb.web.dialects": set(),
     **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in DIALECTS},
     "srb.web.ops": {*WEB_FRAME, *DIALECTS},
+    "srb.web.stories": {*WEB_FRAME, "srb.stories"},
 }
 
 FRAMEWORKS = {"flask", "werkzeug", "gevent", "gunicorn", "requests"}
@@ -130,6 +132,14 @@ def test_the_engine_knows_no_web_framework(name: str) -> None:
     assert not tops(IMPORTS[name]) & FRAMEWORKS
     if package_of(name) == "srb":
         assert not tops(IMPORTS[name]) & {"llama_cpp", "numpy"}
+
+
+def test_the_stories_know_of_the_package_only_its_errors() -> None:
+    """And no framework: the command line and the web workers use them alike."""
+    for name, modules in IMPORTS.items():
+        if package_of(name) == "srb.stories":
+            assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {"srb.errors"}
+            assert not tops(modules) & FRAMEWORKS
 
 
 def test_the_tree_knows_no_requests() -> None:

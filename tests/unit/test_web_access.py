@@ -10,9 +10,10 @@ from flask.testing import FlaskClient
 
 from srb.errors import ConfigError
 from srb.settings import Settings
-from srb.web.access import Access, is_loopback
+from srb.web.access import Access
 from srb.web.app import create_app
 from srb.web.calls.scripted import ScriptedClient
+from srb.web.hosts import is_loopback
 
 KEY = "a secret that only we know"
 

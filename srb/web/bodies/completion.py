@@ -65,13 +65,16 @@ def without_nulls(body: dict[str, Any]) -> dict[str, Any]:
 def read_json(request: Request) -> Any:
     """Return the request's JSON value; raise the errors of read_object."""
     try:
-        return orjson.loads(_read(request))
+        return orjson.loads(read_bytes(request))
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}") from None
 
 
-def _read(request: Request) -> bytes:
-    """Read the body. Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length."""
+def read_bytes(request: Request) -> bytes:
+    """Return the body as it came; raise the errors of read_object that are not of its content.
+
+    Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length.
+    """
     seconds = current_app.config["READ_TIMEOUT"]
     try:
         with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):

@@ -18,7 +18,9 @@ export class ApiError extends Error {
 
   /** Whether the same request may succeed later: the server is away, loading or full. */
   get isTemporary() {
-    return this.status === 0 || this.status === 429 || this.status === 502 || this.status === 503 || this.status === 504;
+    return (
+      this.status === 0 || this.status === 429 || this.status === 502 || this.status === 503 || this.status === 504
+    );
   }
 }
 

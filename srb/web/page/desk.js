@@ -222,7 +222,11 @@ export class Desk extends EventTarget {
       this.tell("nodes", { ids: new Set([id]) });
     };
     set(value);
-    if (key !== "seen") this.manuscript?.record(() => set(before), () => set(value));
+    if (key !== "seen")
+      this.manuscript?.record(
+        () => set(before),
+        () => set(value),
+      );
   }
 
   // ---- The manuscript
@@ -349,7 +353,11 @@ export class Desk extends EventTarget {
     const { state, at, message } = this.saved;
     const time = at ? new Date(at).toLocaleTimeString() : "";
     const where = state === "browser" ? "in this browser" : "on the server";
-    this.notice(state === "saved" || state === "browser" ? `Saved ${where}${time ? ` at ${time}` : ""}.` : message || "Not saved yet.");
+    this.notice(
+      state === "saved" || state === "browser"
+        ? `Saved ${where}${time ? ` at ${time}` : ""}.`
+        : message || "Not saved yet.",
+    );
   }
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */

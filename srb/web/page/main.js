@@ -34,8 +34,20 @@ async function start(root) {
   main.append(manuscript);
   const key = make("srb-key");
   api.askKey = (message) => /** @type {any} */ (key).ask(message);
-  root.append(make("srb-header"), make("srb-banner"), main, sheetHandle(root), make("srb-branches"), make("srb-outline"));
-  document.body.append(make("srb-status"), make("srb-alternatives"), key, ...DIALOGS.map((name) => make(`srb-${name}`)));
+  root.append(
+    make("srb-header"),
+    make("srb-banner"),
+    main,
+    sheetHandle(root),
+    make("srb-branches"),
+    make("srb-outline"),
+  );
+  document.body.append(
+    make("srb-status"),
+    make("srb-alternatives"),
+    key,
+    ...DIALOGS.map((name) => make(`srb-${name}`)),
+  );
   for (const event of ["dragover", "drop"]) document.addEventListener(event, (each) => each.preventDefault());
   bindKeys(desk);
   showSettings(desk);
@@ -55,7 +67,10 @@ function sheetHandle(root) {
     const now = SHEETS.indexOf(root.dataset.sheet ?? "middle");
     root.dataset.sheet = SHEETS[Math.max(0, Math.min(SHEETS.length - 1, now + step))];
   };
-  for (const [sign, name, step] of /** @type {const} */ ([["▴", "Make the branches' sheet higher", 1], ["▾", "Make the branches' sheet lower", -1]])) {
+  for (const [sign, name, step] of /** @type {const} */ ([
+    ["▴", "Make the branches' sheet higher", 1],
+    ["▾", "Make the branches' sheet lower", -1],
+  ])) {
     const button = document.createElement("button");
     button.className = "quiet";
     button.textContent = sign;

@@ -225,21 +225,3 @@ export function rungs({ name, from, to }, n) {
     return whole ? Math.round(value) : Math.round(value * 1000) / 1000;
   });
 }
-
-/**
- * Return a sampler's value that was typed: a number, null for an empty text (the server's default), or a sentence that
- * says what is right.
- *
- * @param {Pick<Sampler, "label" | "min" | "max" | "whole">} sampler
- * @param {string} typed
- * @returns {number | null | string}
- */
-export function readNumber({ label, min, max, whole }, typed) {
-  const text = typed.trim().replace(",", ".");
-  if (text === "") {
-    return null;
-  }
-  const value = /^[-+]?(\d+\.?\d*|\.\d+)$/.test(text) ? Number(text) : NaN;
-  const fits = value >= min && value <= max && (!whole || Number.isInteger(value));
-  return fits ? value : `${label} is a ${whole ? "whole " : ""}number from ${min} to ${max}.`;
-}

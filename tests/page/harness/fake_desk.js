@@ -48,7 +48,15 @@ export class FakeDesk extends EventTarget {
   story = new FakeStory("s1");
   head = { node: "n0", at: 0 };
   settings = {};
-  server = { state: "ready", message: "", model: "storyteller", n_ctx: 8192, chat_template: true };
+  server = {
+    state: "ready",
+    message: "",
+    model: "storyteller",
+    n_ctx: 8192,
+    chat_template: true,
+    max_n: 64,
+    sampling: { temperature: 0.8, min_p: 0.05, top_p: 0.95, top_k: 40 },
+  };
   heads = []; // every head that the manuscript was told, in order
   manuscript;
 
@@ -80,6 +88,10 @@ export class FakeDesk extends EventTarget {
 
   load() {
     this.manuscript.load(this.story.text(this.head.node), this.story.pieces(this.head.node), this.head);
+  }
+
+  openDialog(name, detail = {}) {
+    this.dispatchEvent(new CustomEvent("dialog", { detail: { name, ...detail } }));
   }
 
   setSetting(name, value) {

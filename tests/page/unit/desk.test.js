@@ -103,7 +103,10 @@ test("a card that ended at its limit goes on in place, and its text is one again
   const it = await makeDesk();
   it.manuscript.type("A");
   const stream = await round(it, " b");
-  stream.send({ event: "stop", index: 0, length: 1, stop: 0, reason: "limit", stopping_word: "" }, { event: "rest", seconds: 600 });
+  stream.send(
+    { event: "stop", index: 0, length: 1, stop: 0, reason: "limit", stopping_word: "" },
+    { event: "rest", seconds: 600 },
+  );
   await it.desk.extend(0);
   assert.equal(it.api.calls.at(-1).method, "PATCH");
   stream.send({ event: "branch", index: 0, seed: 7, resumed: true }, { event: "stream", index: 0, text: " c" });
@@ -126,7 +129,14 @@ test("variations share the beginning of their card", async () => {
   assert.deepEqual(texts(it.desk), [" b c", " b 1", " b 2"]);
   await it.desk.take(2, { go: false });
   assert.equal(it.desk.text, "A b 2");
-  assert.deepEqual(it.desk.story.pieces(it.desk.head.node).map(({ from, to }) => [from, to]), [[0, 1], [1, 3], [3, 5]]);
+  assert.deepEqual(
+    it.desk.story.pieces(it.desk.head.node).map(({ from, to }) => [from, to]),
+    [
+      [0, 1],
+      [1, 3],
+      [3, 5],
+    ],
+  );
 });
 
 test("variations of a round whose request is gone are a new request that joins it", async () => {
@@ -138,7 +148,10 @@ test("variations of a round whose request is gone are a new request that joins i
   it.desk.vary(0, 2, 1);
   await settled();
   assert.equal(it.api.last.body.prompt, "A b");
-  it.api.last.send({ event: "start", id: "again", count: 1, seeds: [3], prompt_tokens: 3 }, { event: "stream", index: 0, text: " z" });
+  it.api.last.send(
+    { event: "start", id: "again", count: 1, seeds: [3], prompt_tokens: 3 },
+    { event: "stream", index: 0, text: " z" },
+  );
   assert.deepEqual(texts(it.desk), [" b c", " b z"]);
   await it.desk.take(1, { go: false });
   assert.equal(it.desk.text, "A b z");

@@ -9,7 +9,16 @@ globalThis.window ??= {
 };
 globalThis.requestAnimationFrame ??= (run) => setTimeout(run, 0);
 
-const SERVER = { model: "fake", n_ctx: 4096, chat_template: false, max_n: 64, max_linger: 600, n: 8, max_tokens: 128, sampling: {} };
+const SERVER = {
+  model: "fake",
+  n_ctx: 4096,
+  chat_template: false,
+  max_n: 64,
+  max_linger: 600,
+  n: 8,
+  max_tokens: 128,
+  sampling: {},
+};
 
 /** A server whose streams stay open until the test ends them. */
 export class FakeApi {
@@ -109,7 +118,8 @@ class FakeManuscript {
       this.done.push({ text: this.text, head: this.head });
       this.undone = [];
     }
-    for (const { from, to, insert } of [...changes].reverse()) this.text = this.text.slice(0, from) + insert + this.text.slice(to);
+    for (const { from, to, insert } of [...changes].reverse())
+      this.text = this.text.slice(0, from) + insert + this.text.slice(to);
     this.head = this.desk.edited({ changes, target, doc: () => this.text });
   }
 
@@ -157,7 +167,7 @@ export async function round({ desk, api }, ...texts) {
   requests += 1;
   const seeds = texts.map((_, index) => 7 + index);
   api.last.send({ event: "start", id: `request-${requests}`, count: texts.length, seeds, prompt_tokens: 6 });
-  texts.forEach((text, index) => text && api.last.send({ event: "stream", index, text }));
+  for (const [index, text] of texts.entries()) if (text) api.last.send({ event: "stream", index, text });
   return api.last;
 }
 

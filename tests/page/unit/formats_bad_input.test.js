@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { read } from "../../../srb/web/page/formats/detect.js";
 import { MAX_BYTES } from "../../../srb/web/page/formats/file.js";
 import { Story } from "../../../srb/web/page/story.js";
-import { bytesOf, encoded, jsonOf, manuscript, random, textsOf } from "./formats_oracle.js";
+import { bytesOf, encoded, jsonOf, manuscript, textsOf } from "./formats_oracle.js";
+import { Random } from "./random.js";
 
 const FIXTURES = [
   "obsidian_loom_note.json",
@@ -32,8 +33,20 @@ function refuses(name, content, sentence) {
 }
 
 const note = (/** @type {object} */ nodes) => ({ current: "a", hoisted: [], nodes, generating: null });
-const exo = (/** @type {object} */ nodes) => ({ loomType: "Exoloom", schemaVersion: 1, tree: { nodes, rootNodeId: 1 }, lens: {} });
-const story = (/** @type {object} */ nodes, /** @type {object} */ more = {}) => ({ format: "srb-story", version: 1, id: "s1", title: "", nodes, ...more });
+const exo = (/** @type {object} */ nodes) => ({
+  loomType: "Exoloom",
+  schemaVersion: 1,
+  tree: { nodes, rootNodeId: 1 },
+  lens: {},
+});
+const story = (/** @type {object} */ nodes, /** @type {object} */ more = {}) => ({
+  format: "srb-story",
+  version: 1,
+  id: "s1",
+  title: "",
+  nodes,
+  ...more,
+});
 const root = { text: "Once 🌕", by: "person", made: 1 };
 
 test("a file that is no story is refused, with what it is", () => {
@@ -69,19 +82,32 @@ test("a file of more nodes than a story may have is refused", () => {
 });
 
 test("a memory that the server could not keep is refused", () => {
-  refuses("x.json", { prompt: "a", actions: [], memory: "m".repeat(100_000) }, /The memory has 100,000 characters; it may have 80,000/);
+  refuses(
+    "x.json",
+    { prompt: "a", actions: [], memory: "m".repeat(100_000) },
+    /The memory has 100,000 characters; it may have 80,000/,
+  );
 });
 
 test("parents in a circle are refused", () => {
   const node = (/** @type {string} */ parentId) => ({ text: "x", parentId });
-  refuses("x.json", note({ a: node("b"), b: node("c"), c: node("a"), d: { text: "root", parentId: null } }), /is its own ancestor/);
+  refuses(
+    "x.json",
+    note({ a: node("b"), b: node("c"), c: node("a"), d: { text: "root", parentId: null } }),
+    /is its own ancestor/,
+  );
   refuses("x.json", note({ a: node("a") }), /Node “a” is its own ancestor/);
-  refuses("x.json", exo({ 1: { content: "x", parentId: 2, childrenIds: [2] }, 2: { content: "y", parentId: 1, childrenIds: [1] } }), /own ancestor/);
+  refuses(
+    "x.json",
+    exo({ 1: { content: "x", parentId: 2, childrenIds: [2] }, 2: { content: "y", parentId: 1, childrenIds: [1] } }),
+    /own ancestor/,
+  );
   refuses("x.json", story({ a: { ...root, parent: "b", keep: 0 }, b: { ...root, parent: "a", keep: 0 } }), /./);
 });
 
 test("an srb-story with offsets beyond a text, or inside a character, is refused", () => {
-  const child = (/** @type {object} */ more) => story({ a: root, b: { parent: "a", keep: 5, text: "!", by: "person", made: 2, ...more } });
+  const child = (/** @type {object} */ more) =>
+    story({ a: root, b: { parent: "a", keep: 5, text: "!", by: "person", made: 2, ...more } });
   refuses("x.json", child({ keep: 99 }), /./);
   refuses("x.json", child({ keep: -1 }), /./);
   refuses("x.json", child({ keep: 1.5 }), /./);
@@ -98,11 +124,23 @@ test("an srb-story with offsets beyond a text, or inside a character, is refused
 
 test("halves of characters are refused in every format", () => {
   const half = "\ud83c";
-  refuses("x.json", JSON.stringify(note({ a: { text: `x${half}`, parentId: null } })), /The text of node “a” has half of a character/);
+  refuses(
+    "x.json",
+    JSON.stringify(note({ a: { text: `x${half}`, parentId: null } })),
+    /The text of node “a” has half of a character/,
+  );
   refuses("x.json", JSON.stringify({ text: half, children: [] }), /half of a character/);
-  refuses("x.json", JSON.stringify({ prompt: JSON.stringify([{ type: "user", content: half }]) }), /half of a character/);
+  refuses(
+    "x.json",
+    JSON.stringify({ prompt: JSON.stringify([{ type: "user", content: half }]) }),
+    /half of a character/,
+  );
   refuses("x.json", JSON.stringify({ prompt: half, actions: [] }), /half of a character/);
-  refuses("x.json", JSON.stringify(exo({ 1: { content: half, parentId: null, childrenIds: [] } })), /half of a character/);
+  refuses(
+    "x.json",
+    JSON.stringify(exo({ 1: { content: half, parentId: null, childrenIds: [] } })),
+    /half of a character/,
+  );
 });
 
 test("a character that two generated chunks share is whole", () => {
@@ -113,7 +151,8 @@ test("a character that two generated chunks share is whole", () => {
 });
 
 test("keys like __proto__ are ids like any other, and change nothing else", () => {
-  const nodes = '{"__proto__": {"text": "a", "parentId": null}, "constructor": {"text": "b", "parentId": "__proto__"}, "toString": {"text": "c", "parentId": "constructor"}}';
+  const nodes =
+    '{"__proto__": {"text": "a", "parentId": null}, "constructor": {"text": "b", "parentId": "__proto__"}, "toString": {"text": "c", "parentId": "constructor"}}';
   const found = read("x.json", encoded(`{"current": "toString", "nodes": ${nodes}, "hoisted": []}`));
   assert.ok("stories" in found);
   assert.equal(manuscript(found.stories[0].toJSON()), "abc");
@@ -121,7 +160,12 @@ test("keys like __proto__ are ids like any other, and change nothing else", () =
   const other = read("x.json", encoded(weave));
   assert.ok("stories" in other);
   assert.equal(manuscript(other.stories[0].toJSON()), "ab");
-  read("x.json", encoded('{"format": "srb-story", "version": 1, "id": "s", "title": "", "nodes": {"__proto__": {"text": "a", "by": "person", "made": 1}}, "__proto__": {"polluted": true}}'));
+  read(
+    "x.json",
+    encoded(
+      '{"format": "srb-story", "version": 1, "id": "s", "title": "", "nodes": {"__proto__": {"text": "a", "by": "person", "made": 1}}, "__proto__": {"polluted": true}}',
+    ),
+  );
   assert.equal(/** @type {any} */ ({}).polluted, undefined);
   assert.equal(/** @type {any} */ ({}).text, undefined);
 });
@@ -136,7 +180,12 @@ test("a hundred thousand nodes nested in each other read whole", () => {
 
 test("a chain of a hundred thousand nodes in a map reads whole, also backwards", () => {
   const depth = 100_000;
-  const nodes = Object.fromEntries(Array.from({ length: depth }, (_each, index) => [`n${depth - index}`, { text: "a", parentId: index === depth - 1 ? null : `n${depth - index - 1}` }]));
+  const nodes = Object.fromEntries(
+    Array.from({ length: depth }, (_each, index) => [
+      `n${depth - index}`,
+      { text: "a", parentId: index === depth - 1 ? null : `n${depth - index - 1}` },
+    ]),
+  );
   const found = read("deep.json", encoded({ current: `n${depth}`, nodes }));
   assert.ok("stories" in found, "error" in found ? found.error : "");
   assert.equal(found.stories[0].nodes.size, depth);
@@ -156,10 +205,17 @@ test("a parser that gives up on depth is told from a broken file", () => {
 });
 
 test("nodes whose parent is missing become beginnings, and that is said", () => {
-  const found = read("x.json", encoded(note({ a: { text: "x", parentId: null }, b: { text: "y", parentId: "gone" }, c: { text: "z", parentId: "b" } })));
+  const found = read(
+    "x.json",
+    encoded(
+      note({ a: { text: "x", parentId: null }, b: { text: "y", parentId: "gone" }, c: { text: "z", parentId: "b" } }),
+    ),
+  );
   assert.ok("stories" in found);
   assert.deepEqual([...textsOf(found.stories[0].toJSON()).values()].sort(), ["x", "y", "yz"]);
-  assert.deepEqual(found.remarks, ["The parent of 1 node is missing in the file, so each became a beginning of its own."]);
+  assert.deepEqual(found.remarks, [
+    "The parent of 1 node is missing in the file, so each became a beginning of its own.",
+  ]);
 });
 
 test("wrong types are refused, with the place", () => {
@@ -167,8 +223,16 @@ test("wrong types are refused, with the place", () => {
   refuses("x.json", note({ a: { parentId: null } }), /The text of node “a” is missing, not a text/);
   refuses("x.json", note({ a: null }), /Node “a” is null, not an object/);
   refuses("x.json", note({}), /has no nodes/);
-  refuses("x.json", { state: { "n.md": note({ a: { text: "x", parentId: null } }), "m.md": note({ a: 1 }) } }, /Note “m.md”: Node “a” is a number/);
-  refuses("x.json", { root: { text: "x", children: [{ text: "y", children: {} }] } }, /The children of node 2 is an object, not a list/);
+  refuses(
+    "x.json",
+    { state: { "n.md": note({ a: { text: "x", parentId: null } }), "m.md": note({ a: 1 }) } },
+    /Note “m.md”: Node “a” is a number/,
+  );
+  refuses(
+    "x.json",
+    { root: { text: "x", children: [{ text: "y", children: {} }] } },
+    /The children of node 2 is an object, not a list/,
+  );
   refuses("x.json", { root: { text: "x", children: ["y"] } }, /Node 2 is a string, not an object/);
   refuses("x.json", { root: { text: "x", children: [] }, chapters: [] }, /list of chapters is a list, not an object/);
   refuses("x.json", { prompt: '[{"type": "user", "content": 4}]' }, /Chunk 1 of the prompt has no text/);
@@ -185,7 +249,8 @@ test("wrong types are refused, with the place", () => {
 });
 
 test("whatever is changed in a file, it is read or refused with a sentence, and never by half", () => {
-  const pick = random(7);
+  const random = new Random(7);
+  const pick = (/** @type {number} */ below) => random.below(below);
   const odd = [null, 0, -1, 1e300, "", "x", [], {}, true, "\ud800", [[]], { a: 1 }];
   for (const name of FIXTURES) {
     for (let turn = 0; turn < 60; turn += 1) {
@@ -193,7 +258,9 @@ test("whatever is changed in a file, it is read or refused with a sentence, and 
       for (let times = pick(3); times >= 0; times -= 1) change(file, pick, odd);
       const found = read(name, encoded(file));
       if ("error" in found) assert.match(found.error, /\.$/);
-      else for (const each of found.stories) assert.ok(each instanceof Story && textsOf(each.toJSON()).size === each.nodes.size);
+      else
+        for (const each of found.stories)
+          assert.ok(each instanceof Story && textsOf(each.toJSON()).size === each.nodes.size);
     }
   }
 });
@@ -202,7 +269,8 @@ test("a file that was cut short is refused, wherever it was cut", () => {
   for (const name of FIXTURES) {
     const bytes = bytesOf(name);
     const end = new TextDecoder().decode(bytes).trimEnd().length;
-    for (const part of [0.1, 0.5, 0.9]) refuses(name, bytes.slice(0, Math.floor(end * part)), /is not valid JSON|is not a text file/);
+    for (const part of [0.1, 0.5, 0.9])
+      refuses(name, bytes.slice(0, Math.floor(end * part)), /is not valid JSON|is not a text file/);
   }
 });
 

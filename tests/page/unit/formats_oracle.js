@@ -1,6 +1,7 @@
 // Oracles for tests of formats: files of stories, the texts that they should have, and random stories.
 
 import { readFileSync } from "node:fs";
+import { Random } from "./random.js";
 
 /** @param {string} name of a file in tests/page/stories */
 export const bytesOf = (name) => new Uint8Array(readFileSync(new URL(`../stories/${name}`, import.meta.url)));
@@ -54,16 +55,9 @@ export function pathTexts(segments) {
 
 /** @param {any} note an Obsidian Loom note's state */
 export const noteSegments = (note) =>
-  Object.entries(note.nodes).map(([id, node]) => /** @type {[string, any, string]} */ ([id, node.parentId, node.text ?? node.value]));
-
-/** @param {number} seed */
-export function random(seed) {
-  let state = seed;
-  return (/** @type {number} */ below) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
+  Object.entries(note.nodes).map(
+    ([id, node]) => /** @type {[string, any, string]} */ ([id, node.parentId, node.text ?? node.value]),
+  );
 
 const WORDS = ["the ", "lamp ", "saw\n", "🌕 ", "her.\n\n", "שלום ", "<b>", "", "a", "灯台", " – ", "e\u0301"];
 
@@ -73,7 +67,8 @@ const WORDS = ["the ", "lamp ", "saw\n", "🌕 ", "her.\n\n", "שלום ", "<b>"
  * @param {number} size
  */
 export function randomStory(seed, size) {
-  const pick = random(seed);
+  const random = new Random(seed);
+  const pick = (/** @type {number} */ below) => random.below(below);
   /** @type {Record<string, any>} */
   const nodes = {};
   /** @type {Record<string, any>} */
@@ -102,7 +97,15 @@ export function randomStory(seed, size) {
   const head = ids[pick(ids.length)];
   const at = pick(2) === 0 ? texts.get(head).length : whole(texts.get(head), pick(texts.get(head).length + 1));
   return {
-    ...{ format: "srb-story", version: 1, id: `story${seed}`, title: `Story ${seed}`, changed: 1, memory: "", note: { text: "", depth: 3 } },
+    ...{
+      format: "srb-story",
+      version: 1,
+      id: `story${seed}`,
+      title: `Story ${seed}`,
+      changed: 1,
+      memory: "",
+      note: { text: "", depth: 3 },
+    },
     ...{ settings: {}, head: { node: head, at }, nodes, runs: {}, marks },
   };
 }

@@ -14,7 +14,8 @@ function readFixture(name, as = name) {
 const sorted = (json) => [...textsOf(json).values()].sort();
 
 /** @param {any} json @param {string} text */
-const idWith = (json, text) => [...textsOf(json)].find(([, each]) => each === text)?.[0] ?? assert.fail(`no node's text is ${text}`);
+const idWith = (json, text) =>
+  [...textsOf(json)].find(([, each]) => each === text)?.[0] ?? assert.fail(`no node's text is ${text}`);
 
 test("a note of Obsidian Loom has the same nodes, texts, roots, stars and place", () => {
   const { format, json, remarks } = readFixture("obsidian_loom_note.json");
@@ -27,7 +28,10 @@ test("a note of Obsidian Loom has the same nodes, texts, roots, stars and place"
   assert.equal(Object.values(story.nodes).filter((node) => node.parent === undefined).length, 2);
   const starred = Object.values(note.nodes).filter((node) => node.bookmarked).length;
   assert.equal(Object.values(story.marks).filter((mark) => mark.star).length, starred);
-  assert.equal(Object.values(story.marks).filter((mark) => mark.seen).length, Object.values(note.nodes).filter((node) => !node.unread).length);
+  assert.equal(
+    Object.values(story.marks).filter((mark) => mark.seen).length,
+    Object.values(note.nodes).filter((node) => !node.unread).length,
+  );
   const path = [];
   for (let node = note.nodes[note.current]; node; node = note.nodes[node.parentId]) path.unshift(node.text);
   assert.equal(manuscript(story), path.join(""));
@@ -44,7 +48,10 @@ test("siblings keep the order of the file", () => {
   for (let next = waiting.pop(); next; next = waiting.pop()) {
     const [ids, parent] = next;
     const expected = inFile(parent);
-    assert.deepEqual(ids.map((id) => story.nodes.get(id)?.text), expected.map(([, node]) => node.text));
+    assert.deepEqual(
+      ids.map((id) => story.nodes.get(id)?.text),
+      expected.map(([, node]) => node.text),
+    );
     for (const [index, [key]] of expected.entries()) waiting.push([story.children(ids[index]), key]);
   }
 });
@@ -52,7 +59,10 @@ test("siblings keep the order of the file", () => {
 test("a data.json of Obsidian Loom gives a story for each note that has nodes", () => {
   const { json, remarks } = readFixture("obsidian_loom_data.json", "data.json");
   const { state } = jsonOf("obsidian_loom_data.json");
-  assert.deepEqual(json.map(({ title }) => title), ["Skarholm", "Zwei Anfänge", "früh"]);
+  assert.deepEqual(
+    json.map(({ title }) => title),
+    ["Skarholm", "Zwei Anfänge", "früh"],
+  );
   for (const [index, path] of ["Stories/Skarholm.md", "Stories/Zwei Anfänge.md", "old/früh.md"].entries()) {
     assert.deepEqual(sorted(json[index]), pathTexts(noteSegments(state[path])));
   }
@@ -68,10 +78,19 @@ test("a tree of socketteer's loom has the same nodes and texts; chapters are nam
   const [story] = json;
   assert.deepEqual(sorted(story), pathTexts(nested.map(({ key, parent, node }) => [key, parent, node.text])));
   const names = nested.filter(({ node }) => node.chapter_id).map(({ node }) => file.chapters[node.chapter_id].title);
-  assert.deepEqual(Object.values(story.marks).map((mark) => mark.name).filter(Boolean).sort(), names.sort());
+  assert.deepEqual(
+    Object.values(story.marks)
+      .map((mark) => mark.name)
+      .filter(Boolean)
+      .sort(),
+    names.sort(),
+  );
   const isStarred = (/** @type {any} */ { node }) => node.bookmark || node.tags?.includes("bookmark");
   assert.equal(Object.values(story.marks).filter((mark) => mark.star).length, nested.filter(isStarred).length);
-  assert.equal(Object.values(story.nodes).filter(({ by }) => by === "model").length, nested.filter(({ node }) => node.meta?.source === "AI").length);
+  assert.equal(
+    Object.values(story.nodes).filter(({ by }) => by === "model").length,
+    nested.filter(({ node }) => node.meta?.source === "AI").length,
+  );
   assert.equal(story.memory, "A ghost story without ghosts.");
   assert.deepEqual(remarks, ["Memories of 1 node were left out."]);
   const path = [];
@@ -97,7 +116,11 @@ test("a mikupad session keeps its text and who wrote each part", () => {
   assert.equal(manuscript(story), chunks.map((/** @type {any} */ chunk) => chunk.content).join(""));
   const order = Object.values(story.nodes).sort((a, b) => a.made - b.made);
   /** @param {string} by */
-  const written = (by) => order.filter((node) => node.by === by).map(({ text }) => text).join("");
+  const written = (by) =>
+    order
+      .filter((node) => node.by === by)
+      .map(({ text }) => text)
+      .join("");
   const typed = (/** @type {any} */ chunk) => chunk.type === "user";
   const contents = (/** @type {any[]} */ list) => list.map(({ content }) => content).join("");
   assert.equal(written("person"), contents(chunks.filter(typed)));
@@ -117,9 +140,12 @@ test("a save of KoboldAI Lite has its story, its other branches and its rivals",
   const main = [file.prompt, ...file.actions.map(clean)];
   const lists = [main, ...file.altbranches.filter(Boolean).map((/** @type {string[]} */ list) => list.map(clean))];
   for (const [index, meta] of Object.entries(file.actions_metadata)) {
-    for (const { Text } of /** @type {any} */ (meta)["Alternative Text"]) lists.push([...main.slice(0, Number(index) + 1), Text]);
+    for (const { Text } of /** @type {any} */ (meta)["Alternative Text"])
+      lists.push([...main.slice(0, Number(index) + 1), Text]);
   }
-  const expected = new Set(lists.flatMap((list) => list.map((_text, index) => JSON.stringify(list.slice(0, index + 1)))));
+  const expected = new Set(
+    lists.flatMap((list) => list.map((_text, index) => JSON.stringify(list.slice(0, index + 1)))),
+  );
   const [story] = json;
   assert.deepEqual(sorted(story), [...expected].map((prefix) => JSON.parse(prefix).join("")).sort());
   assert.equal(manuscript(story), main.join(""));
@@ -133,17 +159,26 @@ test("a save of the KoboldAI client's new interface has all options", () => {
   const file = jsonOf("kobold_client_v2.json");
   const actions = Object.values(file.actions.actions);
   assert.equal(manuscript(story), file.prompt + actions.map((action) => action["Selected Text"]).join(""));
-  assert.equal(Object.keys(story.nodes).length, 1 + actions.reduce((sum, action) => sum + 1 + action.Options.length, 0));
+  assert.equal(
+    Object.keys(story.nodes).length,
+    1 + actions.reduce((sum, action) => sum + 1 + action.Options.length, 0),
+  );
   assert.equal(story.title, "Skarholm (client)");
   assert.deepEqual(story.note, { text: "[A/N: salt]", depth: 2 });
 });
 
 test("instructions in a save of KoboldAI Lite are a person's, the answers the model's", () => {
-  const file = { prompt: "\n{{[INPUT]}}\nA ghost story.\n{{[OUTPUT]}}\n", actions: ["It was dark.", "\n{{[INPUT]}}\nMore.\n{{[OUTPUT]}}\n", "It grew darker."] };
+  const file = {
+    prompt: "\n{{[INPUT]}}\nA ghost story.\n{{[OUTPUT]}}\n",
+    actions: ["It was dark.", "\n{{[INPUT]}}\nMore.\n{{[OUTPUT]}}\n", "It grew darker."],
+  };
   const found = read("save.json", encoded(file));
   assert.ok(!("error" in found));
   const nodes = Object.values(/** @type {any} */ (found.stories[0].toJSON()).nodes).sort((a, b) => a.made - b.made);
-  assert.deepEqual(nodes.map(({ by }) => by), ["person", "model", "person", "model"]);
+  assert.deepEqual(
+    nodes.map(({ by }) => by),
+    ["person", "model", "person", "model"],
+  );
 });
 
 test("a shared text of KoboldAI Lite reads as its chunks", () => {
@@ -158,7 +193,10 @@ test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes"
   const [story] = readFixture("exoloom.json").json;
   const { tree } = jsonOf("exoloom.json");
   const entries = Object.entries(tree.nodes);
-  assert.deepEqual(sorted(story), pathTexts(entries.map(([id, node]) => [id, node.parentId === null ? null : String(node.parentId), node.content])));
+  assert.deepEqual(
+    sorted(story),
+    pathTexts(entries.map(([id, node]) => [id, node.parentId === null ? null : String(node.parentId), node.content])),
+  );
   assert.equal(story.title, "Skarholm – Exoloom");
   const byUser = entries.filter(([, node]) => node.authorType === "USER").length;
   assert.equal(Object.values(story.nodes).filter(({ by }) => by === "person").length, byUser);
@@ -169,13 +207,25 @@ test("a file of Exoloom has the same nodes, authors, bookmarks and pruned nodes"
 });
 
 test("children of a node of Exoloom stand as the node lists them", () => {
-  const file = { loomType: "Exoloom", schemaVersion: 1, tree: { title: "", rootNodeId: 1, nodes: {} }, lens: { bookmarks: [], prunedNodes: [] } };
-  const node = (/** @type {string} */ content, /** @type {number | null} */ parentId, /** @type {number[]} */ childrenIds) => ({ content, authorType: "LLM", parentId, childrenIds });
+  const file = {
+    loomType: "Exoloom",
+    schemaVersion: 1,
+    tree: { title: "", rootNodeId: 1, nodes: {} },
+    lens: { bookmarks: [], prunedNodes: [] },
+  };
+  const node = (
+    /** @type {string} */ content,
+    /** @type {number | null} */ parentId,
+    /** @type {number[]} */ childrenIds,
+  ) => ({ content, authorType: "LLM", parentId, childrenIds });
   Object.assign(file.tree.nodes, { 1: node("a", null, [3, 2]), 2: node("b", 1, []), 3: node("c", 1, []) });
   const found = read("weave.json", encoded(file));
   assert.ok(!("error" in found));
   const [story] = found.stories;
-  assert.deepEqual(story.children(story.roots()[0]).map((id) => story.nodes.get(id)?.text), ["c", "b"]);
+  assert.deepEqual(
+    story.children(story.roots()[0]).map((id) => story.nodes.get(id)?.text),
+    ["c", "b"],
+  );
 });
 
 test("text files read as one node of a person, whatever their encoding and line ends", () => {
@@ -185,9 +235,23 @@ test("text files read as one node of a person, whatever their encoding and line 
   const text = new TextDecoder().decode(bytesOf("windows.txt"));
   assert.ok(text.includes("\r\n"));
   assert.equal(manuscript(story), text.replaceAll("\r\n", "\n"));
-  assert.deepEqual(Object.values(story.nodes).map(({ by }) => by), ["person"]);
+  assert.deepEqual(
+    Object.values(story.nodes).map(({ by }) => by),
+    ["person"],
+  );
   assert.equal(manuscript(readFixture("old.txt").json[0]), "Der Leuchtturm, dunkel seit elf Jahren. Grüße, café.\n");
-  const utf16 = new Uint8Array([0xff, 0xfe, ...new Uint8Array(new Uint16Array([..."Ida 🌕"].join("").split("").map((each) => each.charCodeAt(0))).buffer)]);
+  const utf16 = new Uint8Array([
+    0xff,
+    0xfe,
+    ...new Uint8Array(
+      new Uint16Array(
+        [..."Ida 🌕"]
+          .join("")
+          .split("")
+          .map((each) => each.charCodeAt(0)),
+      ).buffer,
+    ),
+  ]);
   const found = read("ida.txt", utf16);
   assert.ok(!("error" in found));
   assert.equal(manuscript(found.stories[0].toJSON()), "Ida 🌕");
@@ -213,6 +277,7 @@ test("pasted text reads as JSON if it begins like it, else as text", () => {
 function flattened(root) {
   /** @type {{key: number, parent: number | null, node: any}[]} */
   const all = [{ key: 0, parent: null, node: root }];
-  for (const { key, node } of all) for (const child of node.children) all.push({ key: all.length, parent: key, node: child });
+  for (const { key, node } of all)
+    for (const child of node.children) all.push({ key: all.length, parent: key, node: child });
   return all;
 }

@@ -8,7 +8,16 @@ import { writeSrb } from "../../../srb/web/page/formats/srb.js";
 import { writeMarkdown, writeText } from "../../../srb/web/page/formats/text.js";
 import { fileName, WRITERS } from "../../../srb/web/page/formats/write.js";
 import { Story } from "../../../srb/web/page/story.js";
-import { bytesOf, encoded, jsonOf, manuscript, noteSegments, pathTexts, randomStory, textsOf } from "./formats_oracle.js";
+import {
+  bytesOf,
+  encoded,
+  jsonOf,
+  manuscript,
+  noteSegments,
+  pathTexts,
+  randomStory,
+  textsOf,
+} from "./formats_oracle.js";
 
 /** @param {string} name @param {string | Uint8Array} content */
 function readBack(name, content) {
@@ -19,7 +28,12 @@ function readBack(name, content) {
 
 /** @param {Record<string, any>} nodes @param {object} more */
 const storyOf = (nodes, more) =>
-  Story.fromJSON({ ...randomStory(1, 1), marks: {}, nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])), ...more });
+  Story.fromJSON({
+    ...randomStory(1, 1),
+    marks: {},
+    nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])),
+    ...more,
+  });
 
 test("an SRB story that is written and read is the same story", () => {
   const story = readBack("srb_story.json", bytesOf("srb_story.json"));
@@ -28,10 +42,12 @@ test("an SRB story that is written and read is the same story", () => {
   const file = jsonOf("srb_story.json");
   const json = JSON.parse(writeSrb(again));
   assert.deepEqual(textsOf(json), textsOf(file));
-  for (const id of Object.keys(file.nodes)) assert.deepEqual(json.nodes[id], file.nodes[id], "authors, ends and unknown keys stay");
+  for (const id of Object.keys(file.nodes))
+    assert.deepEqual(json.nodes[id], file.nodes[id], "authors, ends and unknown keys stay");
   assert.deepEqual(json.runs, file.runs);
   assert.deepEqual(json.settings, file.settings);
-  for (const [id, mark] of Object.entries(file.marks)) assert.equal(again.mark(id).star ?? false, /** @type {any} */ (mark).star ?? false);
+  for (const [id, mark] of Object.entries(file.marks))
+    assert.equal(again.mark(id).star ?? false, /** @type {any} */ (mark).star ?? false);
   assert.equal(manuscript(json), manuscript(file));
 });
 
@@ -64,8 +80,12 @@ test("every text of a story is the text of a path of segments, and every star is
     const written = JSON.parse(writeObsidianLoom(Story.fromJSON(json)));
     const paths = new Set(pathTexts(noteSegments(written)));
     for (const text of texts.values()) assert.ok(text === "" || paths.has(text));
-    const starred = Object.entries(json.marks).filter(([, mark]) => mark.star).map(([id]) => texts.get(id));
-    const bookmarked = Object.keys(written.nodes).filter((id) => written.nodes[id].bookmarked).map((id) => pathIn(written, id));
+    const starred = Object.entries(json.marks)
+      .filter(([, mark]) => mark.star)
+      .map(([id]) => texts.get(id));
+    const bookmarked = Object.keys(written.nodes)
+      .filter((id) => written.nodes[id].bookmarked)
+      .map((id) => pathIn(written, id));
     assert.deepEqual(new Set(bookmarked.filter(Boolean)), new Set(starred.filter(Boolean)));
   }
 });
@@ -84,36 +104,63 @@ test("a note of Obsidian Loom that is read and written has the same nodes in the
   const note = jsonOf("obsidian_loom_note.json");
   const written = JSON.parse(writeObsidianLoom(readBack("x.json", bytesOf("obsidian_loom_note.json"))));
   assert.deepEqual(pathTexts(noteSegments(written)), pathTexts(noteSegments(note)));
-  const facts = (/** @type {any} */ { nodes }) => Object.values(nodes).map(({ text, bookmarked, collapsed }) => JSON.stringify([text, bookmarked, collapsed])).sort();
+  const facts = (/** @type {any} */ { nodes }) =>
+    Object.values(nodes)
+      .map(({ text, bookmarked, collapsed }) => JSON.stringify([text, bookmarked, collapsed]))
+      .sort();
   assert.deepEqual(facts(written), facts(note));
   assert.deepEqual(Object.keys(written).sort(), Object.keys(note).sort());
-  for (const id of Object.keys(written.nodes)) assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-  const children = (/** @type {any} */ { nodes }, /** @type {any} */ parent) => Object.entries(nodes).filter(([, node]) => node.parentId === parent);
+  for (const id of Object.keys(written.nodes))
+    assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  const children = (/** @type {any} */ { nodes }, /** @type {any} */ parent) =>
+    Object.entries(nodes).filter(([, node]) => node.parentId === parent);
   for (const waiting = [[null, null]]; waiting.length > 0; ) {
     const [before, after] = /** @type {any} */ (waiting.pop());
     const [old, now] = [children(note, before), children(written, after)];
-    assert.deepEqual(now.map(([, node]) => node.text), old.map(([, node]) => node.text));
+    assert.deepEqual(
+      now.map(([, node]) => node.text),
+      old.map(([, node]) => node.text),
+    );
     for (const [index, [key]] of old.entries()) waiting.push(/** @type {any} */ ([key, now[index]?.[0]]));
   }
 });
 
 test("a cut inside a segment makes two of it and moves nothing else", () => {
   const story = storyOf(
-    { a: { text: "one two three" }, b: { parent: "a", keep: 13, text: " four" }, c: { parent: "a", keep: 7, text: " TWO" }, d: { parent: "b", keep: 3, text: "" }, e: { parent: "d", keep: 3, text: "!" } },
+    {
+      a: { text: "one two three" },
+      b: { parent: "a", keep: 13, text: " four" },
+      c: { parent: "a", keep: 7, text: " TWO" },
+      d: { parent: "b", keep: 3, text: "" },
+      e: { parent: "d", keep: 3, text: "!" },
+    },
     { head: { node: "b", at: 18 } },
   );
   const { segments, head } = cutsOf(story);
-  assert.deepEqual(segments.map(({ text }) => text), ["one", " two", " three", " four", " TWO", "!"]);
+  assert.deepEqual(
+    segments.map(({ text }) => text),
+    ["one", " two", " three", " four", " TWO", "!"],
+  );
   assert.equal(pathOf(head), "one two three four");
 });
 
 test("a story too large in segments is refused with a sentence", () => {
-  const nodes = Object.fromEntries(Array.from({ length: 80 }, (_each, index) => [`n${index}`, index === 0 ? { text: "x".repeat(2 ** 20) } : { parent: `n${index - 1}`, keep: 1, tail: 1, text: "y" }]));
+  const nodes = Object.fromEntries(
+    Array.from({ length: 80 }, (_each, index) => [
+      `n${index}`,
+      index === 0 ? { text: "x".repeat(2 ** 20) } : { parent: `n${index - 1}`, keep: 1, tail: 1, text: "y" },
+    ]),
+  );
   assert.throws(() => writeObsidianLoom(storyOf(nodes, { head: { node: "n79", at: 5 } })), /more than 64 MB/);
 });
 
 test("a path of a hundred thousand nodes can be written in every format", () => {
-  const nodes = Object.fromEntries(Array.from({ length: 100_000 }, (_each, index) => [`n${index}`, index === 0 ? { text: "a" } : { parent: `n${index - 1}`, keep: index, text: index % 10 ? "a" : "\n" }]));
+  const nodes = Object.fromEntries(
+    Array.from({ length: 100_000 }, (_each, index) => [
+      `n${index}`,
+      index === 0 ? { text: "a" } : { parent: `n${index - 1}`, keep: index, text: index % 10 ? "a" : "\n" },
+    ]),
+  );
   const story = storyOf(nodes, { head: { node: "n99999", at: 100_000 } });
   for (const { write } of WRITERS) assert.ok(write(story).length > 1000);
 });
@@ -140,28 +187,45 @@ test("chapters begin at the names of nodes, through later edits", () => {
     { name: "One", text: "First chapter. " },
     { name: "Two", text: "2nd chapter." },
   ]);
-  assert.deepEqual(named({ node: "b", at: 12 }), [{ name: "", text: "Intro. " }, { name: "One", text: "First" }]);
+  assert.deepEqual(named({ node: "b", at: 12 }), [
+    { name: "", text: "Intro. " },
+    { name: "One", text: "First" },
+  ]);
   assert.deepEqual(named({ node: "a", at: 3 }), [{ name: "", text: "Int" }]);
 });
 
 test("a name whose text was cut away names no chapter", () => {
-  const nodes = { a: { text: "Intro. " }, b: { parent: "a", keep: 7, text: "First." }, c: { parent: "b", keep: 5, text: "." } };
+  const nodes = {
+    a: { text: "Intro. " },
+    b: { parent: "a", keep: 7, text: "First." },
+    c: { parent: "b", keep: 5, text: "." },
+  };
   const { chapters } = chaptersOf(storyOf(nodes, { head: { node: "c", at: 6 }, marks: { b: { name: "One" } } }));
   assert.deepEqual(chapters, [{ name: "", text: "Intro." }]);
 });
 
 test("Markdown has the title and the names as headings, and reads back without doubling them", () => {
-  const nodes = { a: { text: "Fog.\n" }, b: { parent: "a", keep: 5, text: "\nIda rowed." }, c: { parent: "b", keep: 16, text: "\n\nShe slept." } };
-  const story = storyOf(nodes, { title: "Skarholm", head: { node: "c", at: 28 }, marks: { b: { name: "One" }, c: { name: "Two" } } });
+  const nodes = {
+    a: { text: "Fog.\n" },
+    b: { parent: "a", keep: 5, text: "\nIda rowed." },
+    c: { parent: "b", keep: 16, text: "\n\nShe slept." },
+  };
+  const story = storyOf(nodes, {
+    title: "Skarholm",
+    head: { node: "c", at: 28 },
+    marks: { b: { name: "One" }, c: { name: "Two" } },
+  });
   const text = writeMarkdown(story);
   assert.equal(text, "# Skarholm\n\nFog.\n\n## One\n\nIda rowed.\n\n## Two\n\nShe slept.");
   assert.equal(writeMarkdown(readBack("x.md", text)), text);
 });
 
 test("paragraphs are lines, or blocks between empty lines, whichever the text is made of", () => {
-  const texts = (/** @type {string} */ text) => paragraphsOf(text).map(({ text, scene }) => (scene ? `* ${text}` : text));
+  const texts = (/** @type {string} */ text) =>
+    paragraphsOf(text).map(({ text, scene }) => (scene ? `* ${text}` : text));
   assert.deepEqual(texts("a\nb\n\nc\nd\n"), ["a", "b", "* c", "d"]);
   assert.deepEqual(texts("a\n\nb\n\n\nc\n\nd"), ["a", "b", "* c", "d"]);
+  assert.deepEqual(texts(" of the lamp.\n  indented\n"), ["of the lamp.", "  indented"]);
   assert.deepEqual(texts("\n\n  \n"), []);
 });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { requestBody } from "../../../srb/web/page/request.js";
-import { PRESETS, presetOf, presetSettings, readNumber, rungs, SAMPLERS } from "../../../srb/web/page/sampling.js";
+import { PRESETS, presetOf, presetSettings, rungs } from "../../../srb/web/page/sampling.js";
 
 const SERVER = { max_tokens: 128, max_linger: 300, sampling: { temperature: 0.8, min_p: 0.05, top_k: 40 } };
 const DEFAULTS = {
@@ -91,16 +91,4 @@ test("a preset decides every sampling setting, and is found again in the setting
     const settings = { ...DEFAULTS, dry_multiplier: 0.8, ladder: { name: "temperature", from: 0, to: 1 } };
     assert.deepEqual(presetOf({ ...settings, ...Object.fromEntries(presetSettings(preset)) }), preset);
   }
-});
-
-test("numbers are read with either decimal sign, and others are answered with what is right", () => {
-  const [temperature] = SAMPLERS;
-  assert.equal(readNumber(temperature, "0.9"), 0.9);
-  assert.equal(readNumber(temperature, " 0,9 "), 0.9);
-  assert.equal(readNumber(temperature, ""), null);
-  for (const typed of ["hot", "4", "-1", "1e0", "0x1", "1 2", "NaN"]) {
-    assert.equal(readNumber(temperature, typed), "Temperature is a number from 0 to 3.");
-  }
-  const topK = SAMPLERS.find((each) => each.name === "top_k");
-  assert.equal(readNumber(topK, "1.5"), "Top-k is a whole number from 0 to 1000.");
 });

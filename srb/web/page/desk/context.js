@@ -22,7 +22,6 @@ export class Context {
     this.counted = { text: "", words: 0 };
   }
 
-
   /**
    * Return the prompt for a text, and the text's length without the spaces at its end.
    * @param {string} [text] the manuscript, if nothing else is given

@@ -79,7 +79,10 @@ export class Live {
     const controller = new AbortController();
     this.streams.set(key, controller);
     try {
-      await this.api.stream(method, path, body, { signal: controller.signal, onevents: (events) => this.take(key, events) });
+      await this.api.stream(method, path, body, {
+        signal: controller.signal,
+        onevents: (events) => this.take(key, events),
+      });
       this.changed(this.round.lost(key, "the connection ended"));
     } catch (error) {
       if (this.stopped.has(key)) return;
@@ -112,7 +115,8 @@ export class Live {
   /** @param {string} key @param {any} event @returns {Set<number>} */
   apply(key, event) {
     const before = event.event === "branch" ? this.round.slots.map((slot) => slot.text.length) : [];
-    if (event.event === "snapshot") event.branches = event.branches.filter((/** @type {any} */ each) => this.isShown(key, each.index));
+    if (event.event === "snapshot")
+      event.branches = event.branches.filter((/** @type {any} */ each) => this.isShown(key, each.index));
     const slots = this.round.apply(key, event);
     if (event.event === "start" || event.event === "snapshot") this.listener.began(this, event.id, event);
     for (const number of slots) {
@@ -157,14 +161,20 @@ export class Live {
     if (!plan) return;
     if (plan.kind === "request") {
       const { slots, given, expect, n, seedOffset } = plan;
-      return this.begin(body(given, n, seedOffset), { slots, given, kind: expect, trails: trails ?? this.newTrails(slots) });
+      return this.begin(body(given, n, seedOffset), {
+        slots,
+        given,
+        kind: expect,
+        trails: trails ?? this.newTrails(slots),
+      });
     }
     const ticket = plan.expect ? this.round.expectBranches(plan.request, plan.slots, plan.expect) : null;
     this.listener.round(this, new Set(plan.slots));
     try {
       await this.api.send(plan.method, plan.path, plan.body);
     } catch (error) {
-      if (ticket !== null) this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
+      if (ticket !== null)
+        this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
       if (plan.method !== "DELETE") throw error; // what is to be stopped has ended already
     }
   }
@@ -186,7 +196,7 @@ export class Live {
     for (const { method, path } of calls) {
       this.api.send(method, path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
     }
-    this.round.slots.forEach((slot) => this.finish(slot.number));
+    for (const { number } of this.round.slots) this.finish(number);
     this.listener.round(this, null);
   }
 
@@ -194,8 +204,10 @@ export class Live {
 
   /** @param {number} number @returns {Trail} */
   trail(number) {
-    let trail = this.trails.get(number);
-    if (!trail) this.trails.set(number, (trail = new Trail(this.round.base, this.round.keep)));
+    const known = this.trails.get(number);
+    if (known) return known;
+    const trail = new Trail(this.round.base, this.round.keep);
+    this.trails.set(number, trail);
     return trail;
   }
 
@@ -217,7 +229,13 @@ export class Live {
     if (trail.last.node === null) {
       const { index, seed } = slot;
       trail.last.node = this.story.addModelNode({
-        parent: trail.parent, keep: trail.parentKeep, text, run: this.round.id, slot: number, index: index ?? undefined, seed: seed ?? undefined,
+        parent: trail.parent,
+        keep: trail.parentKeep,
+        text,
+        run: this.round.id,
+        slot: number,
+        index: index ?? undefined,
+        seed: seed ?? undefined,
       });
       slot.node = trail.last.node;
     } else if (this.story.nodes.get(trail.last.node)?.open) {

@@ -54,8 +54,17 @@ export function rebuilt(story, run) {
       continue;
     }
     const pruned = story.mark(node.id).pruned === true;
-    Object.assign(slot, { text: story.text(node.id).slice(keep), node: node.id, seed: node.seed ?? null, index: node.index ?? null });
-    Object.assign(slot, { state: pruned ? "pruned" : "ended", end: node.end ?? { reason: "lost" }, logprob: node.logprob ?? null });
+    Object.assign(slot, {
+      text: story.text(node.id).slice(keep),
+      node: node.id,
+      seed: node.seed ?? null,
+      index: node.index ?? null,
+    });
+    Object.assign(slot, {
+      state: pruned ? "pruned" : "ended",
+      end: node.end ?? { reason: "lost" },
+      logprob: node.logprob ?? null,
+    });
     trails.set(slot.number, new Trail(base, keep, pieces(story, run, node.id, keep)));
   }
   return { round, trails };

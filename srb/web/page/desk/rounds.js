@@ -3,7 +3,7 @@
 import { Round } from "../round.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { rebuilt, RunIndex } from "./past_rounds.js";
+import { RunIndex, rebuilt } from "./past_rounds.js";
 import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -36,7 +36,8 @@ export class Rounds {
   /** Continue the text. @param {{n?: number}} [options] */
   async go({ n = this.desk.settings.n } = {}) {
     const { desk } = this;
-    const ticket = (this.asked += 1);
+    this.asked += 1;
+    const ticket = this.asked;
     desk.closeTyped();
     this.endShown();
     const base = desk.head;
@@ -134,7 +135,8 @@ export class Rounds {
    */
   fromStory(place, orParent) {
     const { story } = this.desk;
-    const run = this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
+    const run =
+      this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
     if (!run) return null;
     const known = this.kept.get(keyOf(run));
     if (known) return known;
@@ -180,7 +182,8 @@ export class Rounds {
   /** The page is shown again: take up streams that the sleep has ended. */
   comeBack() {
     const { shown } = this;
-    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
+    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost"))
+      this.attach(shown);
   }
 
   // ---- What a person does with the cards
@@ -248,7 +251,9 @@ export class Rounds {
 
   /** @param {number} number @param {number | null} [at] @param {number} [count] */
   vary(number, at, count = VARIED) {
-    return this.withShown((live) => this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)));
+    return this.withShown((live) =>
+      this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)),
+    );
   }
 
   /** @param {number} [count] */
@@ -273,7 +278,8 @@ export class Rounds {
   /** @param {number | null} number @param {number} at */
   async alternatives(number, at) {
     const { desk, shown } = this;
-    if (number === null || !shown) return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
+    if (number === null || !shown)
+      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
     return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
   }
@@ -307,7 +313,10 @@ export class Rounds {
       live.round.rearrange(arrangement);
       this.round(live, null);
     };
-    this.desk.manuscript?.record(() => put(before), () => put(after));
+    this.desk.manuscript?.record(
+      () => put(before),
+      () => put(after),
+    );
     this.round(live, null);
   }
 
@@ -330,7 +339,8 @@ export class Rounds {
 
   /** Make the prompt of a round that was made again from the story. @param {Live} live */
   async makeReady({ round }) {
-    if (round.prompt === null) round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+    if (round.prompt === null)
+      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
@@ -380,8 +390,11 @@ export class Rounds {
     this.desk.tell("nodes", { ids: null });
   }
 
-  /** @param {Live} _live @param {Error} error */
-  failed(_live, error) {
+  /** @param {Live} live @param {Error} error */
+  failed(live, error) {
+    const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
+    const prompt = live.round.prompt;
+    if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() });
     this.desk.checkServer();
   }
@@ -396,7 +409,16 @@ export class Rounds {
     const { settings } = desk;
     const request = { n: round.n, keep: round.keep, max_tokens: settings.max_tokens, stop_at: settings.stop_at };
     const { model } = desk.server;
-    desk.story.addRun({ id: round.id, node, at, made: Date.now(), model, request_id: id, seeds: event.seeds ?? [], request });
+    desk.story.addRun({
+      id: round.id,
+      node,
+      at,
+      made: Date.now(),
+      model,
+      request_id: id,
+      seeds: event.seeds ?? [],
+      request,
+    });
     desk.changed();
   }
 

@@ -21,7 +21,15 @@ const LATER = 15000;
 
 /** @type {Server} */
 const UNKNOWN = {
-  state: "loading", message: "", model: "", n_ctx: 0, chat_template: false, max_n: 64, max_linger: 0, sampling: {}, n: 8,
+  state: "loading",
+  message: "",
+  model: "",
+  n_ctx: 0,
+  chat_template: false,
+  max_n: 64,
+  max_linger: 0,
+  sampling: {},
+  n: 8,
   max_tokens: 128,
 };
 

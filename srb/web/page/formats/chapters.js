@@ -62,7 +62,8 @@ export function paragraphsOf(text) {
       empty += 1;
       continue;
     }
-    paragraphs.push({ text: line.trimEnd(), scene: paragraphs.length > 0 && empty >= wide });
+    const first = paragraphs.length === 0; // it may be the rest of a sentence, with the space before it
+    paragraphs.push({ text: first ? line.trim() : line.trimEnd(), scene: !first && empty >= wide });
     empty = 0;
   }
   return paragraphs;

@@ -68,7 +68,11 @@ function readFile(name, bytes) {
  * @returns {Found}
  */
 function found(format, drafts) {
-  return { format, stories: drafts.map(({ json }) => Story.fromJSON(json)), remarks: drafts.flatMap(({ remarks }) => remarks) };
+  return {
+    format,
+    stories: drafts.map(({ json }) => Story.fromJSON(json)),
+    remarks: drafts.flatMap(({ remarks }) => remarks),
+  };
 }
 
 /** @param {string} name */

@@ -29,7 +29,9 @@ export function writeDocx(story, now = new Date()) {
     "word/styles.xml": STYLES,
     "word/document.xml": `<w:document xmlns:w="${WORD}"><w:body>${body}${PAGE}</w:body></w:document>`,
   };
-  return zipSync(Object.fromEntries(Object.entries(files).map(([name, xml]) => [name, strToU8(DECLARATION + xml)])), { mtime: now });
+  return zipSync(Object.fromEntries(Object.entries(files).map(([name, xml]) => [name, strToU8(DECLARATION + xml)])), {
+    mtime: now,
+  });
 }
 
 /** @param {{name: string, text: string}} chapter */
@@ -52,7 +54,9 @@ function paragraph(text, style) {
 
 /** @param {[type: string, target: string][]} list */
 function relationships(list) {
-  const each = list.map(([type, target], index) => `<Relationship Id="r${index + 1}" Type="${type}" Target="${target}"/>`);
+  const each = list.map(
+    ([type, target], index) => `<Relationship Id="r${index + 1}" Type="${type}" Target="${target}"/>`,
+  );
   return `<Relationships xmlns="${PACKAGE}/relationships">${each.join("")}</Relationships>`;
 }
 
@@ -96,7 +100,12 @@ const STYLES =
   '<w:rFonts w:ascii="Georgia" w:hAnsi="Georgia" w:cs="Times New Roman"/><w:sz w:val="24"/><w:szCs w:val="24"/></w:rPr></w:rPrDefault>' +
   '<w:pPrDefault><w:pPr><w:spacing w:after="160" w:line="300" w:lineRule="auto"/></w:pPr></w:pPrDefault></w:docDefaults>' +
   '<w:style w:type="paragraph" w:default="1" w:styleId="Normal"><w:name w:val="Normal"/><w:qFormat/></w:style>' +
-  heading("Title", "Title", '<w:spacing w:after="480"/><w:jc w:val="center"/>', '<w:sz w:val="44"/><w:szCs w:val="44"/>') +
+  heading(
+    "Title",
+    "Title",
+    '<w:spacing w:after="480"/><w:jc w:val="center"/>',
+    '<w:sz w:val="44"/><w:szCs w:val="44"/>',
+  ) +
   heading(
     "Heading1",
     "heading 1",

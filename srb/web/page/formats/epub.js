@@ -36,7 +36,10 @@ export function writeEpub(story, now = new Date()) {
 /** @param {string} text */
 function paragraphs(text) {
   return paragraphsOf(text)
-    .map((each) => `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${escaped(each.text)}</p>`)
+    .map(
+      (each) =>
+        `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${escaped(each.text)}</p>`,
+    )
     .join("\n");
 }
 
@@ -64,7 +67,9 @@ function navigation(pages) {
  * @param {string} time
  */
 function contents(title, book, id, time) {
-  const items = book.map((each) => `<item id="${each.id}" href="${each.id}.xhtml" media-type="application/xhtml+xml"/>`);
+  const items = book.map(
+    (each) => `<item id="${each.id}" href="${each.id}.xhtml" media-type="application/xhtml+xml"/>`,
+  );
   const spine = book.map((each) => `<itemref idref="${each.id}"/>`);
   return (
     '<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="book">' +

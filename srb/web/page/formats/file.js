@@ -20,7 +20,9 @@ const BINARY = [
  */
 export function checkSize(name, size) {
   if (size <= MAX_BYTES) return;
-  throw new StoryError(`${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest file that can be read has 64 MB.`);
+  throw new StoryError(
+    `${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest file that can be read has 64 MB.`,
+  );
 }
 
 /**

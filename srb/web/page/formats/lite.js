@@ -11,7 +11,8 @@ const IMAGES = /\[<\|([phd])\|.+?\|\1\|>\]/g; // marks of pictures inside the te
 export const lite = {
   label: "KoboldAI Lite",
   knows: (value) =>
-    isObject(value) && (Array.isArray(value.ga) || (typeof value.prompt === "string" && typeof value.actions === "object")),
+    isObject(value) &&
+    (Array.isArray(value.ga) || (typeof value.prompt === "string" && typeof value.actions === "object")),
   read,
 };
 
@@ -38,7 +39,10 @@ function read(file, name) {
     title: optionalText(file.story_name, "The story's name") || titleOf(name),
     current: end ?? undefined,
     memory: optionalText(file.memory ?? file.cm, "The memory"),
-    note: { text: noteOf(file), depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3 },
+    note: {
+      text: noteOf(file),
+      depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
+    },
   });
   draft.remarks.push(...remarksOn(file));
   return [draft];
@@ -85,11 +89,15 @@ function chunksOf(file) {
   const newer = isObject(file.actions);
   const inner = newer ? file.actions.actions : file.actions;
   const actions = newer && isObject(inner) ? Object.values(inner) : listOf(inner, "The list of actions");
-  const about = newer ? actions.entries() : Object.entries(isObject(file.actions_metadata) ? file.actions_metadata : {});
+  const about = newer
+    ? actions.entries()
+    : Object.entries(isObject(file.actions_metadata) ? file.actions_metadata : {});
   /** @type {Map<number, unknown[]>} */
   const rivals = new Map();
   for (const [key, action] of about) {
-    const others = isObject(action) ? listOf(action.Options ?? action["Alternative Text"], "A list of alternatives") : [];
+    const others = isObject(action)
+      ? listOf(action.Options ?? action["Alternative Text"], "A list of alternatives")
+      : [];
     rivals.set(Number(key) + 1, others.map(textOfRival));
   }
   const texts = newer ? actions.map((each) => objectOf(each, "An action")["Selected Text"]) : actions;

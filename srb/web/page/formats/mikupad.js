@@ -20,7 +20,12 @@ export const mikupad = {
 function read(file, name) {
   const tree = new SegmentTree();
   for (const { by, texts } of runsOf(field(file, "prompt"))) {
-    tree.add(tree.size, { parent: tree.size === 0 ? null : tree.size - 1, text: texts.join(""), by, marks: { seen: true } });
+    tree.add(tree.size, {
+      parent: tree.size === 0 ? null : tree.size - 1,
+      text: texts.join(""),
+      by,
+      marks: { seen: true },
+    });
   }
   if (tree.size === 0) throw new StoryError("The mikupad session holds no text.");
   const draft = tree.draft({
@@ -74,7 +79,9 @@ function noteOf(file) {
   const note = objectOf(field(file, "authorNoteTokens") ?? {}, "The author's note");
   const text = optionalText(note.text, "The author's note");
   if (text === "") return "";
-  const [before, after] = [note.prefix, note.suffix].map((each) => optionalText(each, "The author's note").replaceAll("\\n", "\n"));
+  const [before, after] = [note.prefix, note.suffix].map((each) =>
+    optionalText(each, "The author's note").replaceAll("\\n", "\n"),
+  );
   return `${before}${text}${after}`.trim();
 }
 

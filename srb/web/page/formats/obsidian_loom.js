@@ -12,7 +12,8 @@ import { SegmentTree } from "./segments.js";
 /** @type {Reader} */
 export const obsidianLoom = {
   label: "Obsidian Loom",
-  knows: (value) => isObject(value) && (isNote(value) || (isObject(value.state) && Object.values(value.state).some(isNote))),
+  knows: (value) =>
+    isObject(value) && (isNote(value) || (isObject(value.state) && Object.values(value.state).some(isNote))),
   read,
 };
 
@@ -34,7 +35,8 @@ function read(file, name) {
   const first = drafts[0];
   if (first === undefined) throw new StoryError("None of the notes in this file has a node.");
   const empty = notes.length - written.length;
-  if (empty > 0) first.remarks.push(`${counted(empty, "note")} without nodes ${empty === 1 ? "was" : "were"} left out.`);
+  if (empty > 0)
+    first.remarks.push(`${counted(empty, "note")} without nodes ${empty === 1 ? "was" : "were"} left out.`);
   return drafts;
 }
 
@@ -110,7 +112,8 @@ function nodeOf(story, { parent, text, ends }, ids) {
     text,
     parentId: parent === null ? null : ids.get(parent),
     collapsed: marks.some(({ folded }) => folded === true),
-    unread: ends.size > 0 && [...ends].every((id) => story.nodes.get(id)?.by === "model" && story.mark(id).seen !== true),
+    unread:
+      ends.size > 0 && [...ends].every((id) => story.nodes.get(id)?.by === "model" && story.mark(id).seen !== true),
     bookmarked: marks.some(({ star }) => star === true),
     searchResultState: null,
   };

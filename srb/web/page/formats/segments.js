@@ -25,7 +25,8 @@ export class SegmentTree {
    * @param {Segment} segment  its text as the file has it
    */
   add(key, segment) {
-    if (this.size === MOST_NODES) throw new StoryError(`The file has more than ${MOST_NODES.toLocaleString("en")} nodes, the most of a story.`);
+    if (this.size === MOST_NODES)
+      throw new StoryError(`The file has more than ${MOST_NODES.toLocaleString("en")} nodes, the most of a story.`);
     if (this.#segments.has(key)) throw new StoryError(`Two nodes have the same id, ${quoted(key)}.`);
     this.#segments.set(key, { ...segment, text: textOf(segment.text, `The text of node ${quoted(key)}`) });
   }
@@ -92,7 +93,8 @@ export class SegmentTree {
   #refuseCircle(reached) {
     const keys = [...this.#segments.keys()];
     let key = /** @type {Key} */ (keys.find((each) => !reached.has(each)));
-    for (const seen = new Set(); !seen.has(key); key = /** @type {Key} */ (this.#segments.get(key)?.parent)) seen.add(key);
+    for (const seen = new Set(); !seen.has(key); key = /** @type {Key} */ (this.#segments.get(key)?.parent))
+      seen.add(key);
     throw new StoryError(`Node ${quoted(key)} is its own ancestor, so there is no text that it could continue.`);
   }
 
@@ -175,7 +177,9 @@ function short(title) {
  */
 function checkLength(text, where) {
   if (text.length <= LONGEST_VALUE) return;
-  throw new StoryError(`${where} has ${text.length.toLocaleString("en")} characters; it may have ${LONGEST_VALUE.toLocaleString("en")}.`);
+  throw new StoryError(
+    `${where} has ${text.length.toLocaleString("en")} characters; it may have ${LONGEST_VALUE.toLocaleString("en")}.`,
+  );
 }
 
 /**

@@ -16,7 +16,9 @@ export const socketteer = {
  * @returns {value is Record<string, unknown>}
  */
 function isNested(value) {
-  return isObject(value) && Array.isArray(value.children) && (value.text === undefined || typeof value.text === "string");
+  return (
+    isObject(value) && Array.isArray(value.children) && (value.text === undefined || typeof value.text === "string")
+  );
 }
 
 /**
@@ -53,8 +55,12 @@ function read(file, name) {
  * @returns {Map<string, string>} the title of each chapter's id
  */
 function titles(chapters) {
-  const entries = Object.entries(chapters === undefined || chapters === null ? {} : objectOf(chapters, "The list of chapters"));
-  return new Map(entries.map(([id, chapter]) => [id, optionalText(objectOf(chapter, "A chapter").title, "A chapter's title")]));
+  const entries = Object.entries(
+    chapters === undefined || chapters === null ? {} : objectOf(chapters, "The list of chapters"),
+  );
+  return new Map(
+    entries.map(([id, chapter]) => [id, optionalText(objectOf(chapter, "A chapter").title, "A chapter's title")]),
+  );
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The srb-story format: everything that a story has. */
 import { isObject } from "./file.js";
 
-/** @import {Draft, Reader, Story} from "./types.js" */
+/** @import {Reader, Story} from "./types.js" */
 
 /** @type {Reader} */
 export const srb = {

@@ -19,12 +19,54 @@ import { writeMarkdown, writeText } from "./text.js";
 
 /** @type {Writer[]} */
 export const WRITERS = [
-  { id: "srb", label: "SRB story", holds: "everything: all branches, names, stars, settings", ending: ".json", type: "application/json", write: writeSrb },
-  { id: "text", label: "Plain text", holds: "the manuscript, character by character", ending: ".txt", type: "text/plain;charset=utf-8", write: writeText },
-  { id: "markdown", label: "Markdown", holds: "the manuscript; names become headings", ending: ".md", type: "text/markdown;charset=utf-8", write: writeMarkdown },
-  { id: "docx", label: "Word", holds: "the manuscript; names become headings", ending: ".docx", type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document", write: writeDocx },
-  { id: "epub", label: "EPUB", holds: "the manuscript as a book; names become chapters", ending: ".epub", type: "application/epub+zip", write: writeEpub },
-  { id: "obsidian", label: "Obsidian Loom", holds: "all branches and stars, cut into segments", ending: ".obsidian.json", type: "application/json", write: writeObsidianLoom },
+  {
+    id: "srb",
+    label: "SRB story",
+    holds: "everything: all branches, names, stars, settings",
+    ending: ".json",
+    type: "application/json",
+    write: writeSrb,
+  },
+  {
+    id: "text",
+    label: "Plain text",
+    holds: "the manuscript, character by character",
+    ending: ".txt",
+    type: "text/plain;charset=utf-8",
+    write: writeText,
+  },
+  {
+    id: "markdown",
+    label: "Markdown",
+    holds: "the manuscript; names become headings",
+    ending: ".md",
+    type: "text/markdown;charset=utf-8",
+    write: writeMarkdown,
+  },
+  {
+    id: "docx",
+    label: "Word",
+    holds: "the manuscript; names become headings",
+    ending: ".docx",
+    type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    write: writeDocx,
+  },
+  {
+    id: "epub",
+    label: "EPUB",
+    holds: "the manuscript as a book; names become chapters",
+    ending: ".epub",
+    type: "application/epub+zip",
+    write: writeEpub,
+  },
+  {
+    id: "obsidian",
+    label: "Obsidian Loom",
+    holds: "all branches and stars, cut into segments",
+    ending: ".obsidian.json",
+    type: "application/json",
+    write: writeObsidianLoom,
+  },
 ];
 
 /**

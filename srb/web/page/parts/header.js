@@ -74,7 +74,9 @@ class Header extends LitElement {
     if (!limit) return null;
     const share = Math.min(1, used / limit);
     const percent = Math.round(share * 100);
-    const words = `${used} of ${limit} tokens of the model's context` + (cut ? `; ${cut} characters at the beginning are not sent` : "");
+    const words =
+      `${used} of ${limit} tokens of the model's context` +
+      (cut ? `; ${cut} characters at the beginning are not sent` : "");
     return html`<span class="context" title=${words}>
       <meter min="0" max="1" high="0.85" .value=${share} aria-label="Context used"></meter> ${percent} %
       ${cut ? html`<span class="cut">beginning cut</span>` : null}

@@ -47,14 +47,31 @@ class Banner extends LitElement {
     const state = serverSentence(desk.server);
     const kept = desk.saved.message && !["saved", "saving"].includes(desk.saved.state) ? desk.saved.message : "";
     return html`
-      ${state ? html`<p class="server" role="alert">${state}
-        ${desk.server.state === "key"
-          ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
-          : html`<button @click=${() => desk.checkServer()}>Try again</button>`}</p>` : null}
+      ${
+        state
+          ? html`<p class="server" role="alert">${state}
+        ${
+          desk.server.state === "key"
+            ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
+            : html`<button @click=${() => desk.checkServer()}>Try again</button>`
+        }</p>`
+          : null
+      }
       ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
-      ${notice ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}>${notice.text}
-        ${notice.action ? html`<button @click=${() => { this.dismiss(); notice.action?.run(); }}>${notice.action.label}</button>` : null}
-        <button class="quiet" aria-label="Close this message" @click=${() => this.dismiss()}>✕</button></p>` : null}`;
+      ${
+        notice
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}>${notice.text}
+        ${
+          notice.action
+            ? html`<button @click=${() => {
+                this.dismiss();
+                notice.action?.run();
+              }}>${notice.action.label}</button>`
+            : null
+        }
+        <button class="quiet" aria-label="Close this message" @click=${() => this.dismiss()}>✕</button></p>`
+          : null
+      }`;
   }
 }
 

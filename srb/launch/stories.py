@@ -1,0 +1,179 @@
+"""The command `srb stories`: list, export, import, check and back up stories, also while the server runs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import orjson
+
+from srb.errors import ConfigError, InvalidRequest, SRBError
+from srb.exit_codes import EXIT_CONFIG
+from srb.settings import Settings
+from srb.stories import audit
+from srb.stories.limits import MAX_STORY
+from srb.stories.posts import read_file
+from srb.stories.store import Store
+
+EXIT_FAILED = 1
+_TITLE_IN_NAME = 40  # characters
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints its errors as one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _fail(message, EXIT_CONFIG)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run one of the commands; the exit status is 1 if anything failed, 2 for wrong arguments or settings."""
+    asked = _parser().parse_args(arguments)
+    if asked.command is _export and asked.all == (asked.target is not None):
+        _fail("export needs ID and FILE, or --all and FOLDER", EXIT_CONFIG)
+    try:
+        path = asked.file or Settings.load().stories_path
+    except ConfigError as error:
+        _fail(error.message, EXIT_CONFIG)
+    if path is None:
+        _fail("the setting `stories` is empty; name a file with --file", EXIT_CONFIG)
+    if asked.command is not _import and not path.exists():
+        _fail(f"{path} does not exist: no story has been saved yet")
+    store = Store(path, checks=asked.command is not _export)
+    try:
+        sys.exit(asked.command(store, asked))
+    except SRBError as error:
+        _fail(error.message)
+    except OSError as error:
+        _fail(f"{error.filename or path}: {error.strerror or error}")
+    finally:
+        store.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="srb stories", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--file", type=Path, metavar="FILE", help="the stories' file (default: the setting `stories`)")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[..., int], text: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added.set_defaults(command=command)
+        return added
+
+    listing = add("list", _list, "list the stories: id, number of nodes, title")
+    listing.add_argument("--bin", action="store_true", help="list those in the bin")
+    export = add("export", _export, "write a story to a file (-: standard output), or all stories to a folder")
+    export.add_argument("--all", action="store_true", help="every story, also those in the bin")
+    export.add_argument("story", metavar="ID|FOLDER")
+    export.add_argument("target", metavar="FILE", nargs="?")
+    bring = add(
+        "import",
+        _import,
+        "import stories from files and backups; each is merged with the story of its id, or not at all",
+    )
+    bring.add_argument("files", metavar="FILE", nargs="+", type=Path)
+    add("check", _check, "check the whole file: SQLite's pages, and every node of every story")
+    backup = add("backup", _backup, "write a copy of the whole file, also while the server writes")
+    backup.add_argument("target", metavar="FILE", type=Path)
+    return parser
+
+
+def _list(store: Store, asked: argparse.Namespace) -> int:
+    for story in orjson.loads(store.overview(binned=asked.bin))["stories"]:
+        title = "".join(sign if sign.isprintable() else " " for sign in story["title"])
+        print(f"{story['id']}  {story['nodes']:6d}  {title}")
+    return 0
+
+
+def _export(store: Store, asked: argparse.Namespace) -> int:
+    if not asked.all:
+        data = store.export(asked.story)
+        if asked.target == "-":
+            sys.stdout.buffer.write(data)
+        else:
+            Path(asked.target).write_bytes(data)
+        return 0
+    folder, failed = Path(asked.story), 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for story in (*store.ids(), *store.ids(binned=True)):
+        try:
+            data = store.export(story)
+        except SRBError as error:  # in a damaged file others may be whole
+            print(f"srb: story {story}: {error.message}", file=sys.stderr)
+            failed += 1
+            continue
+        path = folder / _file_name(story, data)
+        path.write_bytes(data)
+        print(path)
+    return EXIT_FAILED if failed else 0
+
+
+def _file_name(story: str, data: bytes) -> str:
+    title = orjson.loads(data).get("title")
+    words = re.sub(r"\W+", "-", title if isinstance(title, str) else "")[:_TITLE_IN_NAME].strip("-")
+    return f"{words}-{story}.json" if words else f"{story}.json"
+
+
+def _import(store: Store, asked: argparse.Namespace) -> int:
+    failed = 0
+    for path in asked.files:
+        for name, read in _stories_in(path):
+            try:
+                done = store.bring_in(read_file(read()))
+            except (SRBError, OSError) as error:
+                reason = error.message if isinstance(error, SRBError) else error.strerror
+                print(f"srb: {name}: {reason}; nothing of it was imported", file=sys.stderr)
+                failed += 1
+                continue
+            note = ", a new story, since the one with the file's id has other texts" if done.copied else ""
+            print(f"{name}: {done.nodes} nodes in story {done.id}{note}")
+    return EXIT_FAILED if failed else 0
+
+
+def _stories_in(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the name of each story of a file, which may be a backup or a damaged file of stories, and how to read it."""
+    if not _is_database(path):
+        yield str(path), lambda: _read_small(path)
+        return
+    with closing(Store(path, checks=False)) as found:
+        for story in (*found.ids(), *found.ids(binned=True)):
+            yield f"{path}: story {story}", partial(found.export, story)
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # reading it will tell why
+
+
+def _read_small(path: Path) -> bytes:
+    if path.stat().st_size > MAX_STORY:
+        raise InvalidRequest(f"is larger than {MAX_STORY} bytes, the limit of a story")
+    return path.read_bytes()
+
+
+def _check(store: Store, asked: argparse.Namespace) -> int:
+    found = list(audit.problems(store))
+    for problem in found:
+        print(problem)
+    if not found:
+        print(f"{store.path}: {len(store.ids())} stories, {len(store.ids(binned=True))} in the bin; nothing is wrong")
+    return EXIT_FAILED if found else 0
+
+
+def _backup(store: Store, asked: argparse.Namespace) -> int:
+    store.backup(asked.target)
+    return 0
+
+
+def _fail(message: str, status: int = EXIT_FAILED) -> NoReturn:
+    print(f"srb: {message}", file=sys.stderr)
+    sys.exit(status)

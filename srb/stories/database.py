@@ -1,0 +1,288 @@
+"""The SQLite file of the stories: opened, checked, and opened again when another file is in its place.
+
+Every commit is on the disk when it returns (a write-ahead log, `synchronous = FULL`). SQLite's errors become those of
+`srb.errors`, which say what happened to the file and what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+
+from srb.errors import (
+    SRBError,
+    StoriesDamaged,
+    StoriesFull,
+    StoriesLocked,
+    StoriesNewer,
+    StoriesReadOnly,
+    StoriesUnavailable,
+)
+from srb.stories import schema
+
+BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction
+_LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that are kept after a large transaction
+_NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
+
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """A file on the disk, apart from its name."""
+
+    device: int
+    inode: int
+
+
+class Database:
+    """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
+
+    def __init__(self, path: Path, *, checks: bool = True) -> None:
+        """Open nothing yet: the file is opened, and made if it is missing, at its first use.
+
+        Without `checks` it is only read, also if it is damaged.
+        """
+        self.path = path
+        self._checks = checks
+        self._connection: Connection | None = None
+        self._identity: _Identity | None = None
+        self._writable = False
+        self._is_full = False  # the last write failed for lack of room
+        self._refused: tuple[tuple[_Identity | None, int], SRBError] | None = None  # a damaged file, and its time
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    @property
+    def state(self) -> str:
+        """One word: `ok`, `full` if the last write failed for lack of room, or `read_only`."""
+        return "read_only" if not self._writable else "full" if self._is_full else "ok"
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection that sees one state of the file. Raise the errors of this module."""
+        with self._translated():
+            connection = self._opened()
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection whose changes are on the disk at the end, all of them or, after an exception, none."""
+        with self._translated():
+            if not self._writable and self._may_write():
+                self.close()  # it has become writable since it was opened
+            connection = self._opened()
+            if not self._writable:
+                raise StoriesReadOnly(f"{self.path} may only be read; stories can be read, and nothing is saved")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+                self._is_full = False
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def backup(self, target: Path) -> None:
+        """Write a copy of the file as it is now, while others may write; raise FileExistsError if `target` exists."""
+        with self._translated():
+            connection = self._opened()
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            connection.execute("VACUUM INTO ?", (str(target),))
+            with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+                schema.name_anew(copy)  # clients that knew later numbers than the copy has must not trust theirs
+        except BaseException:
+            target.unlink()
+            raise
+
+    # Opening -----------------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> Connection:
+        identity = self._on_disk()
+        if self._connection is not None and identity == self._identity:
+            return self._connection
+        self.close()
+        if self._refused is not None and self._checks:
+            if self._refused[0] == (identity, self._time()):
+                raise self._refused[1]
+            self._refused = None
+        try:
+            self._open(new=identity is None)
+        except (StoriesDamaged, StoriesNewer) as error:
+            self._refused = (self._on_disk(), self._time()), error
+            raise
+        assert self._connection is not None
+        return self._connection
+
+    def _open(self, new: bool) -> None:
+        if new:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        writable = self._may_write()
+        connection = self._connect("rw" if writable else "ro")
+        try:
+            self._check(connection, writable)
+            connection.execute("PRAGMA foreign_keys = ON")
+            if writable:
+                self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._identity, self._writable = connection, self._on_disk(), writable
+
+    def _connect(self, mode: str) -> Connection:
+        """Connect; in a folder that cannot be written, a file that was closed properly needs the mode `immutable`."""
+        uri = self.path.absolute().as_uri() + f"?mode={mode}"
+        connection = self._connect_uri(uri)
+        if mode == "ro":
+            try:
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            except sqlite3.OperationalError:
+                connection.close()
+                log = self.path.with_name(self.path.name + "-wal")
+                if log.exists() and log.stat().st_size:
+                    raise
+                return self._connect_uri(uri + "&immutable=1")
+        return connection
+
+    @staticmethod
+    def _connect_uri(uri: str) -> Connection:
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    def _check(self, connection: Connection, writable: bool) -> None:
+        """Raise an error for a file that is damaged, of another program, or of a newer version than this one."""
+        try:
+            version = schema.version(connection)
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            check = "PRAGMA quick_check(1)" if tables and self._checks else "SELECT 'ok'"
+            found = [str(line) for (line,) in connection.execute(check)]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            raise self._damaged(str(error)) from None
+        if found != ["ok"]:
+            raise self._damaged(found[0] if found else "the check says nothing")
+        if tables and application != schema.APPLICATION:
+            raise StoriesDamaged(
+                f"{self.path} is a file of another program, not of SRB's stories; it was not changed. "
+                "Name another file in the setting `stories`"
+            )
+        if version > len(schema.STEPS):
+            raise StoriesNewer(
+                f"{self.path} was written by a newer version of SRB (its stories have version {version}, this server "
+                f"knows {len(schema.STEPS)}); it was neither read nor changed. Install that version, or name another "
+                "file in the setting `stories`"
+            )
+        if version < len(schema.STEPS) and not writable:
+            raise StoriesReadOnly(f"{self.path} has stories of an older version, and may not be written")
+
+    def _prepare(self, connection: Connection) -> None:
+        """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            schema.step_forward(connection)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        finally:
+            os.close(folder)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
+
+    def _may_write(self) -> bool:
+        return self._checks and os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+
+    def _on_disk(self) -> _Identity | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return _Identity(found.st_dev, found.st_ino)
+
+    def _time(self) -> int:
+        try:
+            return os.stat(self.path).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    # Errors ------------------------------------------------------------------------------------------------------------
+
+    def _damaged(self, problem: str) -> StoriesDamaged:
+        return StoriesDamaged(
+            f"{self.path} is damaged ({problem}); it is kept as it is, and nothing is read or saved. "
+            "Move it away; then `srb stories import` reads what is whole in it, or in a backup, into a new file"
+        )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's errors and the system's into those of srb.errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        except OSError as error:
+            raise self._system_error(error) from error
+
+    def _error(self, error: sqlite3.Error) -> Exception:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            self.close()
+            damaged = self._damaged(str(error))
+            self._refused = (self._on_disk(), self._time()), damaged
+            return damaged
+        if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoriesLocked(f"Another process has been writing into {self.path} for {BUSY_SECONDS:.0f} seconds")
+        if kind == sqlite3.SQLITE_FULL or (kind == sqlite3.SQLITE_IOERR and self._has_no_room()):
+            return self._full()
+        if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+            self.close()
+            if os.access(self.path, os.R_OK) and not os.access(self.path.parent, os.W_OK):
+                return StoriesReadOnly(f"{self.path} may only be read: its folder cannot be written")
+            return StoriesUnavailable(f"{self.path} cannot be used: {error}")
+        return error
+
+    def _system_error(self, error: OSError) -> SRBError:
+        reason = error.strerror or str(error)
+        if error.errno in _READ_ONLY:
+            return StoriesReadOnly(f"{self.path} cannot be made or written: {reason}")
+        if error.errno in _FULL:
+            return self._full()
+        return StoriesUnavailable(f"{self.path} cannot be used: {reason}")
+
+    def _full(self) -> StoriesFull:
+        self._is_full = True
+        return StoriesFull(f"There is no room to save: the disk with {self.path} is full, or its quota is used up")
+
+    def _has_no_room(self) -> bool:
+        """Whether a write failed for lack of room: on the disk, or by the limit of a file's size."""
+        try:
+            disk = os.statvfs(self.path.parent)
+            size = max(self._size(""), self._size("-wal"))
+        except OSError:
+            return False
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        beyond = limit != resource.RLIM_INFINITY and size + _NO_ROOM > limit
+        return beyond or disk.f_bavail * disk.f_frsize < _NO_ROOM
+
+    def _size(self, suffix: str) -> int:
+        path = self.path.with_name(self.path.name + suffix)
+        return path.stat().st_size if path.exists() else 0

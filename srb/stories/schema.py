@@ -1,0 +1,79 @@
+"""The tables of the stories' file, and the steps from each version of them to the next.
+
+The version is SQLite's `user_version`: the number of steps that the file has been through.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from sqlite3 import Connection
+
+APPLICATION = 0x53524273  # SQLite's `application_id` of a file of stories: "SRBs"
+
+
+def _first(connection: Connection) -> None:
+    """Make the tables. Every change of a story gets its next sequence number, and copies ask for what is above one.
+
+    A node's JSON is stored once, with the numbers that checks of other nodes need, so that no check reads texts.
+    """
+    for statement in (
+        "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE story (
+            number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, changed INTEGER NOT NULL,
+            bytes INTEGER NOT NULL, nodes INTEGER NOT NULL, deleted INTEGER)""",
+        """CREATE TABLE node (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, id TEXT NOT NULL, seq INTEGER NOT NULL,
+            parent TEXT, keep INTEGER NOT NULL, tail INTEGER, units INTEGER NOT NULL, length INTEGER NOT NULL,
+            open INTEGER NOT NULL, changed INTEGER, json TEXT NOT NULL, UNIQUE (story, id),
+            FOREIGN KEY (story, parent) REFERENCES node (story, id) DEFERRABLE INITIALLY DEFERRED)""",
+        "CREATE INDEX node_seq ON node (story, seq)",
+        "CREATE INDEX node_parent ON node (story, parent, keep)",
+        """CREATE TABLE meta (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, key TEXT NOT NULL, seq INTEGER NOT NULL,
+            changed INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (story, key)) WITHOUT ROWID""",
+        """CREATE TABLE run (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, id TEXT NOT NULL, seq INTEGER NOT NULL,
+            changed INTEGER NOT NULL, json TEXT NOT NULL, UNIQUE (story, id))""",
+        "CREATE INDEX run_seq ON run (story, seq)",
+        """CREATE TABLE mark (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, node TEXT NOT NULL, key TEXT NOT NULL,
+            seq INTEGER NOT NULL, changed INTEGER NOT NULL, json TEXT NOT NULL, UNIQUE (story, node, key))""",
+        "CREATE INDEX mark_seq ON mark (story, seq)",
+    ):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    name_anew(connection)
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first,)
+
+
+def version(connection: Connection) -> int:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(found)
+
+
+def step_forward(connection: Connection) -> None:
+    """Bring a file to the newest version, each step in a transaction of its own; another process may do the same."""
+    while version(connection) < len(STEPS):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            at = version(connection)
+            if at < len(STEPS):
+                STEPS[at](connection)
+                connection.execute(f"PRAGMA user_version = {at + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def name_anew(connection: Connection) -> None:
+    """Give the file an id of its own, by which clients see that their sequence numbers are of another file."""
+    connection.execute("REPLACE INTO file VALUES ('id', ?)", (secrets.token_hex(8),))
+
+
+def name(connection: Connection) -> str:
+    (found,) = connection.execute("SELECT value FROM file WHERE key = 'id'").fetchone()
+    return str(found)

@@ -1,0 +1,224 @@
+"""The stories: listed, read, merged with what arrives, put into the bin and taken out of it, exported and imported."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import orjson
+
+from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly, bad_field
+from srb.stories import schema
+from srb.stories.database import Database
+from srb.stories.limits import BIN_DAYS, DAY
+from srb.stories.posts import Post, StoryFile
+from srb.stories.shapes import NOT_MARK
+from srb.stories.tables import StoryRow, above, find_or_make, find_story, merge, raw, with_differing
+
+_LIST = """
+    SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json FROM story
+    LEFT JOIN meta AS title ON title.story = story.number AND title.key = 'title'
+    LEFT JOIN meta AS words ON words.story = story.number AND words.key = 'words'
+    WHERE (story.deleted IS NOT NULL) = ? ORDER BY story.changed DESC, story.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The story that a file was merged into; `copied` if the file's own id belongs to a story with other texts."""
+
+    id: str
+    seq: int
+    nodes: int
+    copied: bool
+
+
+class Store:
+    """All stories of one file. One thread at a time may use it."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, *, checks: bool = True) -> None:
+        """Open nothing yet; `clock` returns Unix seconds. Without `checks` a damaged file is read as far as possible."""
+        self._database = Database(path, checks=checks)
+        self._clock = clock
+        self._purged = 0
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    def open(self) -> None:
+        """Open and check the file now instead of at its first use, and empty the bin. Raise the errors of `database`."""
+        with self._database.reading():
+            pass
+        self._empty_bin()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def connection(self) -> AbstractContextManager[Connection]:
+        """Give a connection for reading, as Database.reading does."""
+        return self._database.reading()
+
+    def backup(self, target: Path) -> None:
+        """Write a copy of the whole file; see Database.backup."""
+        self._database.backup(target)
+
+    # Reading -----------------------------------------------------------------------------------------------------------
+
+    def overview(self, *, binned: bool = False) -> bytes:
+        """Return the JSON of all stories, those in the bin or the others, the last changed first."""
+        self._empty_bin()
+        with self._database.reading() as connection:
+            stories = []
+            for id_, seq, changed, nodes, deleted, title, words in connection.execute(_LIST, (binned,)):
+                found = {
+                    "id": id_,
+                    "title": raw(title if title not in (None, "null") else '""'),
+                    "changed": changed,
+                    "nodes": nodes,
+                    "seq": seq,
+                }
+                if words is not None:
+                    found["words"] = raw(words)
+                if deleted is not None:
+                    found["deleted"] = deleted
+                stories.append(found)
+            frame = {"stories": stories, "state": self._database.state, "server": schema.name(connection)}
+            return orjson.dumps(frame)
+
+    def ids(self, *, binned: bool = False) -> list[str]:
+        """Return the ids of all stories in the bin, or of the others."""
+        query = "SELECT id FROM story WHERE (deleted IS NOT NULL) = ? ORDER BY id"
+        with self._database.reading() as connection:
+            return [id_ for (id_,) in connection.execute(query, (binned,))]
+
+    def read(self, story: str, since: int = 0, server: str | None = None) -> bytes | None:
+        """Return the JSON of all that has a sequence number above `since`, or None if nothing has. Raise NotFound.
+
+        Numbers of another file than this, and numbers that this file has not reached, count as 0.
+        """
+        with self._database.reading() as connection:
+            row = find_story(connection, story)
+            name = schema.name(connection)
+            known = _known(since, server, row, name)
+            if known == row.seq:
+                return None
+            return orjson.dumps(row.head(name) | {"changed": row.changed} | above(connection, row, known, row.seq))
+
+    def export(self, story: str) -> bytes:
+        """Return a story as a file of the format srb-story. Raise NotFound."""
+        with self._database.reading() as connection:
+            row = find_story(connection, story)
+            return orjson.dumps(_file(row, above(connection, row, 0, row.seq)))
+
+    # Writing -----------------------------------------------------------------------------------------------------------
+
+    def post(self, story: str, post: Post) -> bytes:
+        """Merge a post into a story, which is made if it is new; return the answer's JSON.
+
+        The same post again changes nothing. Nodes that cannot be stored are named in the answer; all others are stored.
+        Raise StoryTooLarge, and then nothing is stored.
+        """
+        with self._database.writing() as connection:
+            row = find_or_make(connection, story, self._now())
+            before = row.seq
+            merge(connection, row, post.part)
+            if row.is_new and row.refused and not row.touched:
+                row.discard(connection)
+            elif row.is_new or row.touched:
+                row.save(connection, self._now())
+            name = schema.name(connection)
+            answer = row.head(name) | {"refused": row.refused}
+            if post.since is not None:
+                lacks = above(connection, row, _known(post.since, post.server, row, name), before)
+                answer |= with_differing(connection, row, lacks)
+            return orjson.dumps(answer)
+
+    def bring_in(self, file: StoryFile) -> Imported:
+        """Merge a file into the story of its id: all of it or, after an error, nothing.
+
+        If that story has other texts for the same nodes, the file becomes a story of its own with a new id. Raise
+        InvalidRequest for a file whose nodes do not fit together, and StoryTooLarge.
+        """
+        with self._database.writing() as connection:
+            connection.execute("SAVEPOINT whole")
+            row = find_or_make(connection, file.id, self._now())
+            merge(connection, row, file.part)
+            copied = not row.is_new and bool(row.refused)
+            if copied:
+                connection.execute("ROLLBACK TO whole")
+                row = find_or_make(connection, secrets.token_hex(16), self._now())
+                merge(connection, row, file.part)
+            if row.refused:
+                raise bad_field(f"nodes.{row.refused[0].node}", row.refused[0].message)
+            if row.deleted is not None:
+                row.deleted, row.touched = None, True
+            if row.is_new:
+                row.save(connection, file.changed or self._now())
+            elif row.touched:
+                row.save(connection, self._now())
+            return Imported(row.id, row.seq, row.nodes, copied)
+
+    def remove(self, story: str) -> bytes:
+        """Put a story into the bin; return its id, state and sequence number as JSON. Raise NotFound."""
+        return self._set_deleted(story, self._now())
+
+    def restore(self, story: str) -> bytes:
+        """Take a story out of the bin; return its id, state and sequence number as JSON. Raise NotFound."""
+        return self._set_deleted(story, None)
+
+    def _set_deleted(self, story: str, deleted: int | None) -> bytes:
+        with self._database.writing() as connection:
+            row = find_story(connection, story)
+            if (row.deleted is None) != (deleted is None):
+                row.deleted = deleted
+                row.save(connection, row.changed)
+            return orjson.dumps(row.head(schema.name(connection)))
+
+    def _empty_bin(self) -> None:
+        """Once a day, remove the stories that have been in the bin for BIN_DAYS, if the file can be written."""
+        now = self._now()
+        if now - self._purged < DAY:
+            return
+        with self._database.reading() as connection:
+            due = connection.execute("SELECT 1 FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,)).fetchone()
+        if due:
+            try:
+                with self._database.writing() as connection:
+                    connection.execute("DELETE FROM story WHERE deleted < ?", (now - BIN_DAYS * DAY,))
+            except (StoriesFull, StoriesReadOnly, StoriesLocked):
+                return  # the next call tries again, and reading goes on
+        self._purged = now
+
+    def _now(self) -> int:
+        return int(1000 * self._clock())
+
+
+def _known(since: int, server: str | None, row: StoryRow, name: str) -> int:
+    """Return the sequence number up to which a client knows a story: 0 if it means another file, or an older state."""
+    return since if server in (None, name) and since <= row.seq else 0
+
+
+def _file(row: StoryRow, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the flat form of a story: values without their times, and the times apart, for an exact merge."""
+    meta, marks = parts["meta"], parts["marks"]
+    times = {
+        "meta": {key: entry["changed"] for key, entry in meta.items()},
+        "marks": {node: {key: entry["changed"] for key, entry in entries.items()} for node, entries in marks.items()},
+    }
+    flat = {
+        node: {
+            **{key: entry["value"] for key, entry in entries.items()},
+            NOT_MARK: max(entry["changed"] for entry in entries.values()),
+        }
+        for node, entries in marks.items()
+    }
+    values = {key: entry["value"] for key, entry in meta.items()}
+    frame = {"format": "srb-story", "version": 1, "id": row.id, **values, "changed": row.changed}
+    return {**frame, "nodes": parts["nodes"], "runs": parts["runs"], "marks": flat, "changes": times}

@@ -1,0 +1,106 @@
+// The rows of the outline: the main line of a story, from its beginning to the head and on, and beside it what was not taken.
+//
+// As in a book of chess, the main line keeps its depth, however long it gets; only alternatives are indented.
+
+/** @typedef {import("./story.js").Story} Story */
+/** @typedef {import("./story/types.js").Node} Node */
+
+/**
+ * @typedef {object} Row
+ * @property {string} id
+ * @property {number} depth
+ * @property {number} others   alternatives to the node that follows it on its line
+ * @property {boolean} isOpen  whether they are shown
+ * @property {boolean} isOnPath
+ */
+
+/**
+ * Return the rows of a story, from top to bottom.
+ * @param {Story} story
+ * @param {{path: Set<string>, isOpen: (id: string) => boolean, hidesPruned?: boolean}} options   `path`: nodes from the root to the head
+ * @returns {Row[]}
+ */
+export function rowsOf(story, { path, isOpen, hidesPruned = false }) {
+  const shown = (/** @type {string[]} */ ids) =>
+    inOrder(story, hidesPruned ? ids.filter((id) => path.has(id) || story.mark(id).pruned !== true) : ids);
+  /** @type {Row[]} */
+  const rows = [];
+  const lines = linesBelow(story, shown(story.roots()), path, 0);
+  while (lines.length) {
+    const { id, depth } = /** @type {{id: string, depth: number}} */ (lines.pop());
+    const children = shown(story.children(id));
+    const opened = children.length > 1 && isOpen(id);
+    rows.push({ id, depth, others: Math.max(0, children.length - 1), isOpen: opened, isOnPath: path.has(id) });
+    const below = linesBelow(story, children, path, depth);
+    if (opened) lines.push(...below);
+    else if (below[0]) lines.push(below[0]);
+  }
+  return rows;
+}
+
+/** Sort siblings: rounds as they were begun, and the branches of a round as its cards. @param {Story} story @param {string[]} ids */
+function inOrder(story, ids) {
+  /** @type {Map<string, number>} */
+  const begun = new Map();
+  const keys = new Map(
+    ids.map((id, place) => {
+      const { run = id, slot = 0 } = /** @type {Node} */ (story.nodes.get(id));
+      if (!begun.has(run)) begun.set(run, place);
+      return [id, [/** @type {number} */ (begun.get(run)), slot]];
+    }),
+  );
+  const key = (/** @type {string} */ id) => /** @type {number[]} */ (keys.get(id));
+  return [...ids].sort((a, b) => key(a)[0] - key(b)[0] || key(a)[1] - key(b)[1]);
+}
+
+/**
+ * Return the lines that begin below a node in reverse order: the main one first, since a stack gives the last one first.
+ * @param {Story} story @param {string[]} children @param {Set<string>} path @param {number} depth
+ */
+function linesBelow(story, children, path, depth) {
+  const main = mainChild(story, children, path);
+  const others = children.filter((id) => id !== main).reverse();
+  return [...(main === null ? [] : [{ id: main, depth }]), ...others.map((id) => ({ id, depth: depth + 1 }))];
+}
+
+/**
+ * Return the child with which the line goes on: the one on the path, else the newest of those that were continued.
+ * @param {Story} story @param {string[]} children @param {Set<string>} path
+ * @returns {string | null}
+ */
+export function mainChild(story, children, path) {
+  if (!children.length) return null;
+  const onPath = children.find((id) => path.has(id));
+  return onPath ?? children.findLast((id) => story.children(id).length > 0) ?? children[children.length - 1];
+}
+
+/**
+ * Return the nodes whose text, name or note has the words, in the order of making; at most `most`.
+ * @param {Story} story @param {string} words @param {number} [most]
+ */
+export function found(story, words, most = 500) {
+  const wanted = words.toLocaleLowerCase();
+  const ids = [];
+  for (const { id, text } of story.nodes.values()) {
+    const { name = "", note = "" } = story.mark(id);
+    if (!`${text}\n${name}\n${note}`.toLocaleLowerCase().includes(wanted)) continue;
+    ids.push(id);
+    if (ids.length === most) break;
+  }
+  return ids;
+}
+
+/** The words that stand for a node in one line. @param {Node} node @param {number} [length] */
+export function labelOf(node, length = 160) {
+  const line = node.text
+    .slice(0, length)
+    .replace(/\s*\n\s*/g, " ↵ ")
+    .trim();
+  if (line) return node.text.length > length ? `${line} …` : line;
+  return node.tail === undefined ? "(nothing yet)" : "(words taken out)";
+}
+
+/** Whether nobody has looked at a branch. @param {Story} story @param {Node} node @param {Set<string>} path */
+export function isUnread(story, node, path) {
+  return node.by === "model" && !node.open && !path.has(node.id) && story.mark(node.id).seen !== true;
+}

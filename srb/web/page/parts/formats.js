@@ -1,0 +1,299 @@
+/** The dialog that imports stories from files of many programs, and exports the story that is open. */
+
+import { read } from "../formats/detect.js";
+import { checkSize, counted } from "../formats/file.js";
+import { fileName, WRITERS } from "../formats/write.js";
+import { StoryError } from "../story.js";
+import { html, LitElement } from "../vendor/lit.js";
+
+/**
+ * @typedef {import("../desk.js").Desk} Desk
+ * @typedef {import("../formats/write.js").Writer} Writer
+ * @typedef {import("../story.js").Story} Story
+ *
+ * @typedef {object} Offer  stories that were read and wait for a choice
+ * @property {string} format
+ * @property {{story: Story, chosen: boolean}[]} choices
+ * @property {string[]} remarks
+ */
+
+const ACCEPTED = ".json,.txt,.text,.md,.markdown,application/json,text/plain,text/markdown";
+const KEPT = 60_000; // ms that a download's address stays valid
+
+class Formats extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    /** @type {Offer | null} */
+    this.offer = null;
+    this.message = "";
+    this.error = "";
+    this.hovering = false;
+    this.onDialog = (/** @type {Event} */ event) => {
+      if (/** @type {CustomEvent} */ (event).detail.name === "formats") this.open();
+    };
+    this.onDrag = (/** @type {DragEvent} */ event) => this.drag(event);
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("dialog", this.onDialog);
+    for (const event of DRAGS) addEventListener(event, this.onDrag, true); // before an editor takes the file's text
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.desk.removeEventListener("dialog", this.onDialog);
+    for (const event of DRAGS) removeEventListener(event, this.onDrag, true);
+  }
+
+  get dialog() {
+    return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+  }
+
+  async open() {
+    await this.updateComplete;
+    if (this.dialog.open) return;
+    this.offer = null;
+    this.say("");
+    await this.updateComplete;
+    this.dialog.showModal();
+  }
+
+  // ---- Import
+
+  /** @param {DragEvent} event  files over the window, from when they come to when they are dropped or leave */
+  drag(event) {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    event.dataTransfer.dropEffect = "copy";
+    const hovering = event.type === "dragover" || event.type === "dragenter";
+    if (hovering !== this.hovering && (event.type !== "dragleave" || event.relatedTarget === null)) {
+      this.hovering = hovering;
+      this.requestUpdate();
+    }
+    if (event.type === "drop") this.take([...event.dataTransfer.files]);
+  }
+
+  /** @param {Event} event */
+  async pick(event) {
+    const input = /** @type {HTMLInputElement} */ (event.target);
+    const files = [...(input.files ?? [])];
+    await this.take(files);
+    input.value = ""; // so that the same file can be chosen again
+  }
+
+  /** @param {ClipboardEvent} event */
+  paste(event) {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length === 0) return;
+    event.preventDefault();
+    this.take(files);
+  }
+
+  /** @param {SubmitEvent} event */
+  async takePasted(event) {
+    event.preventDefault();
+    const area = /** @type {HTMLTextAreaElement} */ (this.querySelector("textarea"));
+    const taken = await this.take([new File([area.value], "")]);
+    if (taken) area.value = "";
+  }
+
+  /**
+   * Read files and import what they hold: one story at once, of several those that are chosen. If one file cannot be read,
+   * none is imported.
+   * @param {File[]} files
+   * @returns {Promise<boolean>} whether all were read
+   */
+  async take(files) {
+    if (files.length === 0) return false;
+    await this.open();
+    this.offer = null;
+    this.say("Reading …");
+    await this.updateComplete;
+    await new Promise((resolve) => setTimeout(resolve)); // a large file keeps the page busy: the words come first
+    try {
+      this.offer = await readAll(files);
+    } catch (error) {
+      if (!(error instanceof StoryError) && !(error instanceof DOMException)) throw error;
+      this.fail(`${error.message}${files.length > 1 ? " Nothing was imported." : ""}`);
+      return false;
+    }
+    this.say("");
+    await this.updateComplete;
+    const box = /** @type {HTMLElement | null} */ (this.querySelector("fieldset input"));
+    if (this.offer.choices.length === 1) await this.importChosen();
+    else box?.focus();
+    return true;
+  }
+
+  async importChosen() {
+    const { choices, format, remarks } = /** @type {Offer} */ (this.offer);
+    const stories = choices.filter(({ chosen }) => chosen).map(({ story }) => story);
+    if (stories.length === 0) return this.fail("Choose at least one story.");
+    for (const story of stories) await this.desk.importStory(story);
+    this.offer = null;
+    const done = summary(stories, format);
+    if (remarks.length === 0) {
+      this.dialog.close();
+      this.desk.notice(done, "info");
+    } else {
+      this.say([done, ...remarks].join(" "));
+      this.querySelector("button")?.focus();
+    }
+  }
+
+  // ---- Export
+
+  /** @param {Writer} writer */
+  save({ write, ending, type }) {
+    const { story } = this.desk;
+    const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
+    try {
+      download(write(story), name, type);
+    } catch (error) {
+      if (!(error instanceof StoryError)) throw error;
+      return this.fail(error.message);
+    }
+    this.say(`“${name}” is among your downloads.`);
+  }
+
+  // ---- Words
+
+  /** @param {string} message */
+  say(message) {
+    this.message = message;
+    this.error = "";
+    this.requestUpdate();
+  }
+
+  /** @param {string} error */
+  fail(error) {
+    this.message = "";
+    this.error = error;
+    this.requestUpdate();
+  }
+
+  render() {
+    return html`${this.hovering ? html`<p class="drop-here">Drop a file to import it as a story of its own</p>` : null}
+      <dialog aria-labelledby="formats-title" @paste=${this.paste}>
+        <form method="dialog"><button class="quiet" aria-label="Close">✕</button></form>
+        <h2 id="formats-title">Import and export</h2>
+        <p class="message" role="status">${this.message}</p>
+        ${this.error ? html`<p class="error" role="alert">${this.error}</p>` : null}
+        ${this.offer && this.offer.choices.length > 1 ? this.choiceForm(this.offer) : [this.importForm(), this.exportList()]}
+      </dialog>`;
+  }
+
+  importForm() {
+    return html`<section aria-labelledby="formats-import">
+      <h3 id="formats-import">Import a story</h3>
+      <p>From SRB, plain text or Markdown, Obsidian Loom (a note, or the plugin's data.json), socketteer's loom, mikupad,
+        KoboldAI or Exoloom. It becomes a story of its own, with all its branches.</p>
+      <p><label>Choose files, or drop them anywhere <input type="file" multiple accept=${ACCEPTED} @change=${this.pick}></label></p>
+      <form @submit=${this.takePasted}>
+        <label>Or paste a story <textarea rows="2" required spellcheck="false"></textarea></label>
+        <button>Import what was pasted</button>
+      </form>
+    </section>`;
+  }
+
+  exportList() {
+    return html`<section aria-labelledby="formats-export">
+      <h3 id="formats-export">Export “${this.desk.title}”</h3>
+      <ul>${WRITERS.map(
+        (writer) => html`<li>
+          <button aria-describedby=${`formats-${writer.id}`} @click=${() => this.save(writer)}>${writer.label}</button>
+          <span id=${`formats-${writer.id}`}>${writer.ending}: ${writer.holds}</span>
+        </li>`,
+      )}</ul>
+    </section>`;
+  }
+
+  /** @param {Offer} offer */
+  choiceForm(offer) {
+    const submit = (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      return this.importChosen();
+    };
+    return html`<form class="choice" @submit=${submit}>
+      <fieldset>
+        <legend>${counted(offer.choices.length, "story", "stories")} from ${offer.format}</legend>
+        ${offer.choices.map(
+          (choice) => html`<label>
+            <input type="checkbox" .checked=${choice.chosen} @change=${(/** @type {any} */ event) => {
+              choice.chosen = event.target.checked;
+            }}>
+            <span dir="auto">${titleOf(choice.story)}</span>
+            <span class="size">${counted(choice.story.nodes.size, "node")}</span>
+          </label>`,
+        )}
+      </fieldset>
+      <p><button class="main">Import the chosen</button>
+        <button type="button" @click=${() => this.forget()}>Cancel</button></p>
+    </form>`;
+  }
+
+  forget() {
+    this.offer = null;
+    this.say("");
+  }
+}
+
+const DRAGS = /** @type {const} */ (["dragenter", "dragover", "dragleave", "drop"]);
+
+/**
+ * @param {File[]} files
+ * @returns {Promise<Offer>}
+ * @throws {StoryError} if one of them is no story
+ */
+async function readAll(files) {
+  for (const { name, size } of files) checkSize(name, size);
+  /** @type {Offer} */
+  const offer = { format: "", choices: [], remarks: [] };
+  for (const file of files) {
+    const found = read(file.name, new Uint8Array(await file.arrayBuffer()));
+    if ("error" in found) throw new StoryError(found.error);
+    offer.choices.push(...found.stories.map((story) => ({ story, chosen: true })));
+    offer.remarks.push(...found.remarks);
+    offer.format = offer.format === "" || offer.format === found.format ? found.format : "several programs";
+  }
+  return offer;
+}
+
+/**
+ * @param {Story[]} stories
+ * @param {string} format
+ */
+function summary(stories, format) {
+  const nodes = stories.reduce((sum, story) => sum + story.nodes.size, 0);
+  const roots = stories.reduce((sum, story) => sum + story.roots().length, 0);
+  const of = stories.length === 1 ? "" : `${counted(stories.length, "story", "stories")} with `;
+  return `Imported ${of}${counted(nodes, "node")} in ${counted(roots, "root")} from ${format}.`;
+}
+
+/** @param {Story} story */
+function titleOf(story) {
+  return String(story.meta("title") ?? "") || "Untitled";
+}
+
+/**
+ * @param {string | Uint8Array} content
+ * @param {string} name
+ * @param {string} type
+ */
+function download(content, name, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([/** @type {any} */ (content)], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), KEPT);
+}
+
+customElements.define("srb-formats", Formats);

@@ -1,0 +1,121 @@
+// <srb-help>: the keys, and how a story is written with them.
+
+import { html, LitElement } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
+const CONTROL = IS_APPLE ? "⌘" : "Ctrl";
+
+/** Keys and their meaning; keys of one line have spaces between them. @type {readonly [title: string, keys: [string, string][]][]} */
+const KEYS = [
+  [
+    "Anywhere",
+    [
+      [`${CONTROL}+Enter`, "Continue: the model goes on in n branches"],
+      ["Esc", "Stop all branches and keep their texts; once more: back to the manuscript"],
+      [`${CONTROL}+Z`, "Undo typing, taking, pruning, folding and naming, in their order"],
+      [`${CONTROL}+Shift+Z`, "Redo"],
+      ["F6", "The next pane: manuscript, branches, outline, header"],
+      [`${CONTROL}+S`, "Say whether everything is saved; it is saved without it"],
+    ],
+  ],
+  [
+    "In the manuscript",
+    [
+      [`${CONTROL}+F`, "Find and replace"],
+      ["1–9", "Digits and letters are text here, always"],
+    ],
+  ],
+  [
+    "In the branches",
+    [
+      ["1–9 0", "Take this branch and continue"],
+      ["Shift+1–9", "Take it only"],
+      ["← ↑ ↓ →", "Move between the branches"],
+      ["Enter", "Take the branch in focus, up to its mark"],
+      ["Space", "Read it whole; ← → go to the next one at the same place"],
+      [`${CONTROL}+← →`, "Move the mark by a word; a click on a word sets it"],
+      [".", "Move the mark to the sentence's end"],
+      ["X", "Prune: end this branch"],
+      ["R", "Refill the empty places"],
+      ["E", "Extend a branch that ended by its length"],
+      ["V", "Vary: other branches from the mark on"],
+      ["G", "As many branches more"],
+      ["T", "Alternatives of the word at the mark"],
+      ["P", "Sort by probability"],
+      ["F", "Fold equal branches"],
+      ["B", "Star"],
+      ["N", "Note"],
+      ["I", "Back to the text"],
+      ["PageUp PageDown", "Of more than ten branches: other ten digits"],
+    ],
+  ],
+  [
+    "In the outline",
+    [
+      ["↑ ↓", "Siblings"],
+      ["→", "The child visited last"],
+      ["←", "The parent"],
+      ["Enter", "Make this branch the manuscript"],
+      ["Delete", "Prune"],
+      ["F2", "Rename"],
+    ],
+  ],
+];
+
+class Help extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    this.opened = (/** @type {Event} */ event) => {
+      if (/** @type {CustomEvent} */ (event).detail.name === "help") this.querySelector("dialog")?.showModal();
+    };
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("dialog", this.opened);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.desk.removeEventListener("dialog", this.opened);
+  }
+
+  render() {
+    return html`<dialog class="help" aria-labelledby="help-title" closedby="any">
+      <header>
+        <h2 id="help-title">Keys</h2>
+        <button class="quiet" aria-label="Close" @click=${() => this.querySelector("dialog")?.close()}>
+          <span aria-hidden="true">×</span>
+        </button>
+      </header>
+      <p>
+        Write, let the model continue, read the branches, take the one you like or its beginning, and write on. Nothing
+        is lost: every branch stays in the outline.
+      </p>
+      <div class="groups">${KEYS.map(([title, keys]) => group(title, keys))}</div>
+    </dialog>`;
+  }
+}
+
+/**
+ * @param {string} title
+ * @param {[keys: string, words: string][]} keys
+ */
+function group(title, keys) {
+  return html`<section>
+    <h3>${title}</h3>
+    <dl>
+      ${keys.map(([names, words]) => html`<div><dt>${names.split(" ").map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${words}</dd></div>`)}
+    </dl>
+  </section>`;
+}
+
+customElements.define("srb-help", Help);

@@ -1,0 +1,307 @@
+// The map: all branches of a story as a tree on a canvas, that can be moved, enlarged and walked with the arrow keys.
+
+import { labelOf } from "../outline_rows.js";
+import { hierarchy, tree } from "../vendor/hierarchy.js";
+import { html, LitElement } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../vendor/hierarchy.js").HierarchyPointNode<string>} Point */
+
+const [ACROSS, DOWN] = [110, 18]; // px between generations and between siblings, at scale 1
+const RADIUS = 4;
+const LABELS_FROM = 0.7; // scale from which nodes have their words
+const [SMALLEST, LARGEST] = [0.05, 3];
+const NEAR = 14; // px within which a click means a node
+
+export class StoryMap extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    /** @type {Map<string, Point>} */
+    this.points = new Map();
+    /** @type {string[][]} ids by column, each from top to bottom */
+    this.columns = [];
+    this.current = "";
+    this.view = { x: 0, y: 0, scale: 1 };
+    /** @type {{x: number, y: number, moved: boolean} | null} */
+    this.drag = null;
+    this.frame = 0;
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("dialog", (event) => {
+      if (/** @type {CustomEvent} */ (event).detail.name === "map") this.open();
+    });
+  }
+
+  async open() {
+    this.current = this.desk.head.node;
+    this.layOut();
+    this.requestUpdate();
+    await this.updateComplete;
+    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).showModal();
+    this.centre();
+    this.canvas.focus();
+  }
+
+  get canvas() {
+    return /** @type {HTMLCanvasElement} */ (this.querySelector("canvas"));
+  }
+
+  layOut() {
+    const { story } = this.desk;
+    const root = hierarchy("", (/** @type {string} */ id) => story.children(id));
+    const laid = /** @type {Point} */ (/** @type {any} */ (tree().nodeSize([DOWN, ACROSS])(/** @type {any} */ (root))));
+    this.points = new Map();
+    this.columns = [];
+    laid.each((/** @type {Point} */ point) => {
+      if (point.depth === 0) return; // stands for all roots
+      this.points.set(point.data, point);
+      this.columns[point.depth] ??= [];
+      this.columns[point.depth].push(point.data);
+    });
+    for (const column of this.columns)
+      column?.sort((a, b) => (this.points.get(a)?.x ?? 0) - (this.points.get(b)?.x ?? 0));
+  }
+
+  render() {
+    const count = this.points.size;
+    return html`<dialog class="map" aria-labelledby="map-title">
+      <h2 id="map-title">Map</h2>
+      <p class="help">${count} ${count === 1 ? "node" : "nodes"}. Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.</p>
+      <canvas tabindex="0" role="application" aria-roledescription="map of the story" aria-label=${this.words()}
+        @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
+        @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
+        @pointerup=${(/** @type {PointerEvent} */ event) => this.release(event)}
+        @dblclick=${() => this.choose()}
+        @wheel=${(/** @type {WheelEvent} */ event) => this.wheel(event)}
+        @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}></canvas>
+      <p class="words" dir="auto" aria-hidden="true">${this.words()}</p>
+      <p><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>Open</button>
+        <button aria-label="Enlarge" @click=${() => this.zoom(1.3)}>+</button>
+        <button aria-label="Make smaller" @click=${() => this.zoom(1 / 1.3)}>−</button>
+        <button @click=${() => this.centre()}>Here I am</button>
+        <button @click=${() => this.close()}>Close</button></p>
+    </dialog>`;
+  }
+
+  /** The words of the node that is chosen. */
+  words() {
+    const node = this.desk.story.nodes.get(this.current);
+    if (!node) return "The beginning of the story";
+    const { name, star } = this.desk.story.mark(node.id);
+    return `${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
+  }
+
+  close() {
+    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close();
+  }
+
+  choose() {
+    if (!this.points.has(this.current)) return;
+    this.close();
+    this.desk.openNode(this.current);
+  }
+
+  // ---- Drawing: only what is in view
+
+  draw() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.paint();
+    });
+  }
+
+  paint() {
+    const { canvas, view } = this;
+    const ratio = devicePixelRatio;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    if (canvas.width !== width * ratio || canvas.height !== height * ratio)
+      [canvas.width, canvas.height] = [width * ratio, height * ratio];
+    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const style = getComputedStyle(this);
+    const colour = (/** @type {string} */ name) => resolved(this, style.getPropertyValue(name));
+    const colours = {
+      line: colour("--line"),
+      ink: colour("--ink"),
+      model: colour("--accent"),
+      person: colour("--edit"),
+      focus: colour("--focus"),
+    };
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    const path = new Set(this.desk.story.path(this.desk.head.node));
+    pen.font = `12px ${style.getPropertyValue("--sans")}`;
+    for (const point of this.points.values()) {
+      const [x, y] = this.place(point);
+      const from = point.parent && point.parent.depth > 0 ? this.place(point.parent) : null;
+      const isOut =
+        x < -ACROSS * view.scale ||
+        (from?.[0] ?? x) > width ||
+        Math.max(y, from?.[1] ?? y) < 0 ||
+        Math.min(y, from?.[1] ?? y) > height;
+      if (isOut) continue;
+      if (from)
+        link(pen, from, [x, y], path.has(point.data) ? colours.model : colours.line, path.has(point.data) ? 2 : 1);
+      this.dot(pen, point, x, y, path, colours);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen @param {Point} point @param {number} x @param {number} y @param {Set<string>} path
+   * @param {Record<string, string>} colours
+   */
+  dot(pen, point, x, y, path, colours) {
+    const { story } = this.desk;
+    const node = story.nodes.get(point.data);
+    if (!node) return;
+    const { star, name, pruned } = story.mark(node.id);
+    pen.globalAlpha = pruned ? 0.35 : 1;
+    pen.fillStyle = node.by === "model" ? colours.model : colours.person;
+    pen.beginPath();
+    pen.arc(x, y, star ? RADIUS * 1.6 : RADIUS, 0, 2 * Math.PI);
+    pen.fill();
+    if (node.id === this.current) {
+      pen.strokeStyle = colours.focus;
+      pen.lineWidth = 2;
+      pen.beginPath();
+      pen.arc(x, y, RADIUS * 2.4, 0, 2 * Math.PI);
+      pen.stroke();
+    }
+    if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
+      pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
+      pen.fillText(name || labelOf(node, 14), x + RADIUS + 4, y + 4);
+    }
+    pen.globalAlpha = 1;
+  }
+
+  /** @param {Point} point @returns {[number, number]} */
+  place({ x, y }) {
+    const { view } = this;
+    return [y * view.scale + view.x, x * view.scale + view.y];
+  }
+
+  /** Put the chosen node into the middle. */
+  centre() {
+    this.current = this.points.has(this.current) ? this.current : this.desk.head.node;
+    const point = this.points.get(this.current);
+    const { canvas, view } = this;
+    view.x = canvas.clientWidth / 2 - (point?.y ?? 0) * view.scale;
+    view.y = canvas.clientHeight / 2 - (point?.x ?? 0) * view.scale;
+    this.draw();
+  }
+
+  /** @param {number} factor @param {number} [x] px of the point that stays @param {number} [y] */
+  zoom(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+    const { view } = this;
+    const scale = Math.max(SMALLEST, Math.min(LARGEST, view.scale * factor));
+    view.x = x - ((x - view.x) / view.scale) * scale;
+    view.y = y - ((y - view.y) / view.scale) * scale;
+    view.scale = scale;
+    this.draw();
+  }
+
+  // ---- Gestures
+
+  /** @param {WheelEvent} event */
+  wheel(event) {
+    event.preventDefault();
+    this.zoom(Math.exp(-event.deltaY / 500), event.offsetX, event.offsetY);
+  }
+
+  /** @param {PointerEvent} event */
+  grab(event) {
+    this.canvas.setPointerCapture(event.pointerId);
+    this.drag = { x: event.clientX, y: event.clientY, moved: false };
+  }
+
+  /** @param {PointerEvent} event */
+  pull(event) {
+    if (!this.drag) return;
+    const [dx, dy] = [event.clientX - this.drag.x, event.clientY - this.drag.y];
+    if (!this.drag.moved && Math.hypot(dx, dy) < 4) return;
+    this.view.x += dx;
+    this.view.y += dy;
+    this.drag = { x: event.clientX, y: event.clientY, moved: true };
+    this.draw();
+  }
+
+  /** @param {PointerEvent} event */
+  release(event) {
+    if (this.drag && !this.drag.moved) this.pick(event.offsetX, event.offsetY);
+    this.drag = null;
+  }
+
+  /** Choose the node at a point of the canvas. @param {number} x @param {number} y */
+  pick(x, y) {
+    let [nearest, distance] = ["", NEAR];
+    for (const point of this.points.values()) {
+      const [px, py] = this.place(point);
+      const far = Math.hypot(px - x, py - y);
+      if (far < distance) [nearest, distance] = [point.data, far];
+    }
+    if (nearest) this.walk(nearest);
+  }
+
+  /** @param {string} id */
+  walk(id) {
+    this.current = id;
+    this.requestUpdate();
+    const point = this.points.get(id);
+    const [x, y] = point ? this.place(point) : [0, 0];
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (x < 40 || y < 20 || x > width - 120 || y > height - 20) this.centre();
+    this.draw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const { story } = this.desk;
+    const point = this.points.get(this.current);
+    const column = this.columns[point?.depth ?? 1] ?? [];
+    const place = column.indexOf(this.current);
+    const steps = {
+      ArrowRight: () => story.children(this.current)[0],
+      ArrowLeft: () => story.nodes.get(this.current)?.parent,
+      ArrowDown: () => column[place + 1],
+      ArrowUp: () => column[place - 1],
+    };
+    const step = steps[/** @type {keyof typeof steps} */ (event.key)];
+    if (step) {
+      const id = step();
+      if (id) this.walk(id);
+    } else if (event.key === "Enter") this.choose();
+    else if (event.key === "+") this.zoom(1.3);
+    else if (event.key === "-") this.zoom(1 / 1.3);
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {[number, number]} from @param {[number, number]} to @param {string} colour @param {number} width */
+function link(pen, [x0, y0], [x1, y1], colour, width) {
+  const middle = (x0 + x1) / 2;
+  pen.strokeStyle = colour;
+  pen.lineWidth = width;
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.bezierCurveTo(middle, y0, middle, y1, x1, y1);
+  pen.stroke();
+}
+
+/** The colour that a value such as light-dark(…) is here. @param {HTMLElement} element @param {string} value */
+function resolved(element, value) {
+  const before = element.style.color;
+  element.style.color = value;
+  const colour = getComputedStyle(element).color;
+  element.style.color = before;
+  return colour;
+}
+
+customElements.define("srb-map", StoryMap);

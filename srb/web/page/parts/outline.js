@@ -1,0 +1,351 @@
+// The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
+
+import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
+import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../outline_rows.js").Row} Row */
+
+const ROW = 30; // px, as in outline.css
+const MORE = 10; // rows beyond the visible ones
+const REFRESH = 250; // ms between two drawings while branches grow
+const CRUMBS = 4;
+const OPEN_FORKS = 3; // the last places on the path at which all branches are shown from the start
+
+export class Outline extends LitElement {
+  static properties = {
+    isOpen: { state: true },
+    query: { state: true },
+    hidesPruned: { state: true },
+    naming: { state: true },
+  };
+
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    this.isOpen = false;
+    this.query = "";
+    this.hidesPruned = false;
+    /** @type {{id: string, key: "name" | "note"} | null} the node that gets a name or a note */
+    this.naming = null;
+    /** @type {Row[]} */
+    this.rows = [];
+    /** @type {Set<string>} */
+    this.path = new Set();
+    /** @type {Map<string, boolean>} forks that a person has opened or closed */
+    this.toggled = new Map();
+    this.current = "";
+    this.top = 0;
+    this.timer = 0;
+    this.listeners = new AbortController();
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.listeners = new AbortController();
+    const { signal } = this.listeners;
+    this.setAttribute("role", "region");
+    this.setAttribute("aria-label", "Outline");
+    for (const topic of ["story", "head", "nodes"])
+      this.desk.addEventListener(topic, () => this.refreshLater(), { signal });
+    this.desk.addEventListener("story", () => this.toggled.clear(), { signal });
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.listeners.abort();
+  }
+
+  refreshLater() {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      this.requestUpdate();
+    }, REFRESH);
+  }
+
+  /** Focus the outline, for F6. */
+  focus() {
+    const tree = /** @type {HTMLElement | null} */ (this.querySelector("[role=tree]"));
+    (tree ?? this.querySelector("button"))?.focus();
+  }
+
+  willUpdate() {
+    const { story, head } = this.desk;
+    const path = story.path(head.node);
+    this.path = new Set(path);
+    if (!this.isOpen) return;
+    if (this.query) {
+      this.rows = found(story, this.query).map((id) => ({
+        id,
+        depth: 0,
+        others: 0,
+        isOpen: false,
+        isOnPath: this.path.has(id),
+      }));
+    } else {
+      const forks = path.filter((id) => story.children(id).length > 1).slice(-OPEN_FORKS);
+      const isOpen = (/** @type {string} */ id) => this.toggled.get(id) ?? forks.includes(id);
+      this.rows = rowsOf(story, { path: this.path, isOpen, hidesPruned: this.hidesPruned });
+    }
+    if (!this.rows.some(({ id }) => id === this.current)) this.current = head.node;
+  }
+
+  render() {
+    return html`<div class="bar">
+        <button aria-expanded=${this.isOpen} @click=${() => this.toggle()}>Outline ${this.isOpen ? "▾" : "▴"}</button>
+        ${this.isOpen ? this.tools() : this.crumbs()}
+      </div>
+      ${this.isOpen ? this.tree() : nothing}`;
+  }
+
+  async toggle() {
+    this.isOpen = !this.isOpen;
+    await this.updateComplete;
+    if (this.isOpen) this.show(this.desk.head.node);
+  }
+
+  crumbs() {
+    const { story, head, before } = this.desk;
+    const path = story.path(head.node);
+    const shown = path.slice(-CRUMBS);
+    return html`<nav aria-label="Where the text comes from">
+        ${path.length > CRUMBS ? html`<span aria-hidden="true">… ▸</span>` : nothing}
+        ${shown.map((id) => {
+          const node = story.nodes.get(id);
+          const siblings = node?.parent ? story.children(node.parent).length : 1;
+          return html`<button class="quiet crumb" @click=${() => this.desk.openNode(id)}>
+            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 40) : ""}</button>`;
+        })}
+      </nav>
+      ${before ? this.backButton() : nothing}`;
+  }
+
+  backButton() {
+    return html`<button @click=${() => this.desk.goBack()}>Back to where I was</button>`;
+  }
+
+  tools() {
+    const { story, before } = this.desk;
+    let [stars, unread] = [0, 0];
+    for (const node of story.nodes.values()) {
+      if (story.mark(node.id).star) stars += 1;
+      if (isUnread(story, node, this.path)) unread += 1;
+    }
+    return html`<label>Search <input type="search" .value=${this.query}
+        @input=${(/** @type {any} */ event) => this.search(event.target.value)}></label>
+      <label><input type="checkbox" .checked=${this.hidesPruned}
+        @change=${(/** @type {any} */ event) => (this.hidesPruned = event.target.checked)}> hide pruned</label>
+      <span class="counts">${story.nodes.size} nodes, ★ ${stars}, ${unread} unread</span>
+      <button @click=${() => this.compare()}>Compare with the text</button>
+      ${before ? this.backButton() : nothing}`;
+  }
+
+  /** @param {string} words */
+  search(words) {
+    this.query = words;
+    this.top = 0;
+  }
+
+  // ---- The tree: only the rows in view are in the document
+
+  tree() {
+    const first = Math.max(0, Math.floor(this.top / ROW) - MORE);
+    const shown = this.rows.slice(first, first + 2 * MORE + Math.ceil(this.treeHeight() / ROW));
+    return html`<div class="tree" role="tree" tabindex="0" aria-label="Branches of the story" aria-activedescendant="outline-${this.current}"
+        @scroll=${(/** @type {any} */ event) => this.scrolled(event.target.scrollTop)}
+        @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}>
+      <div class="space" role="none"></div>
+      <div class="rows" role="none" data-first=${first}>${repeat(
+        shown,
+        ({ id }) => id,
+        (row) => this.row(row),
+      )}</div>
+    </div>
+    ${this.rows.length ? nothing : html`<p class="none">${this.query ? "Nothing has these words." : "Nothing is written yet."}</p>`}
+    ${this.naming ? this.nameForm(this.naming) : nothing}`;
+  }
+
+  updated() {
+    const space = /** @type {HTMLElement | null} */ (this.querySelector(".space"));
+    const rows = /** @type {HTMLElement | null} */ (this.querySelector(".rows"));
+    if (!space || !rows) return;
+    space.style.height = `${this.rows.length * ROW}px`;
+    rows.style.top = `${Number(rows.dataset.first) * ROW}px`;
+    for (const row of /** @type {NodeListOf<HTMLElement>} */ (rows.querySelectorAll("[data-depth]")))
+      row.style.setProperty("--depth", String(Math.min(12, Number(row.dataset.depth))));
+  }
+
+  treeHeight() {
+    return this.querySelector(".tree")?.clientHeight ?? 400;
+  }
+
+  /** @param {number} top */
+  scrolled(top) {
+    if (Math.abs(top - this.top) < (MORE * ROW) / 2 && top !== 0) return;
+    this.top = top;
+    this.requestUpdate();
+  }
+
+  /** @param {Row} row */
+  row({ id, depth, others, isOpen, isOnPath }) {
+    const { story, head } = this.desk;
+    const node = story.nodes.get(id);
+    if (!node) return nothing;
+    const { star, name, note, pruned } = story.mark(id);
+    const unread = isUnread(story, node, this.path);
+    const words = [
+      name,
+      labelOf(node),
+      unread ? "unread" : "",
+      pruned ? "pruned" : "",
+      star ? "starred" : "",
+      note ? `note: ${note}` : "",
+    ];
+    return html`<div role="treeitem" id="outline-${id}" data-depth=${depth} data-by=${node.by}
+        class="row ${isOnPath ? "on-path" : ""} ${pruned ? "pruned" : ""}"
+        aria-level=${depth + 1} aria-selected=${id === this.current} aria-current=${id === head.node ? "true" : nothing}
+        aria-expanded=${others ? isOpen : nothing} aria-label=${words.filter(Boolean).join(", ")}
+        @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
+      <span class="sign" @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${others ? (isOpen ? "▾" : "▸") : ""}</span>
+      ${others ? html`<sup>${others + 1}</sup>` : nothing}
+      ${unread ? html`<span class="unread" title="unread">●</span>` : nothing}
+      ${star ? html`<span class="star">★</span>` : nothing}
+      ${name ? html`<b>${name}</b>` : nothing}
+      <span class="label" dir="auto">${labelOf(node)}</span>
+      ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
+      ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>Open</button>` : nothing}
+    </div>`;
+  }
+
+  /** @param {string} id */
+  choose(id) {
+    this.current = id;
+    this.requestUpdate();
+  }
+
+  /** @param {Event} event @param {string} id */
+  toggleFork(event, id) {
+    event.stopPropagation();
+    this.setFork(id, !this.rows.find((row) => row.id === id)?.isOpen);
+  }
+
+  /** @param {string} id @param {boolean} isOpen */
+  setFork(id, isOpen) {
+    this.toggled.set(id, isOpen);
+    this.current = id;
+    this.requestUpdate();
+  }
+
+  /** Make the text up to a node the manuscript. @param {string} id */
+  open(id) {
+    if (this.desk.story.mark(id).seen !== true) this.desk.setNodeMark(id, "seen", true);
+    this.desk.openNode(id);
+  }
+
+  compare() {
+    this.desk.openDialog("versions", { node: this.current });
+  }
+
+  /** Scroll a row into view. @param {string} id */
+  async show(id) {
+    this.current = id;
+    const index = this.rows.findIndex((row) => row.id === id);
+    const tree = this.querySelector(".tree");
+    if (tree && index >= 0) {
+      const top = index * ROW;
+      if (top < tree.scrollTop || top + ROW > tree.scrollTop + tree.clientHeight)
+        tree.scrollTop = Math.max(0, top - tree.clientHeight / 2);
+      this.top = tree.scrollTop;
+    }
+    this.requestUpdate();
+    await this.updateComplete;
+  }
+
+  // ---- Keys, as in a tree
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = this.keyAct(event.code);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** @param {string} code @returns {(() => void) | null} */
+  keyAct(code) {
+    const { desk, rows, current } = this;
+    const index = rows.findIndex(({ id }) => id === current);
+    const row = rows[index];
+    const go = (/** @type {number} */ to) => () =>
+      this.show(rows[Math.max(0, Math.min(rows.length - 1, to))]?.id ?? current);
+    if (!row) return null;
+    switch (code) {
+      case "ArrowDown":
+        return go(index + 1);
+      case "ArrowUp":
+        return go(index - 1);
+      case "PageDown":
+        return go(index + Math.floor(this.treeHeight() / ROW));
+      case "PageUp":
+        return go(index - Math.floor(this.treeHeight() / ROW));
+      case "Home":
+        return go(0);
+      case "End":
+        return go(rows.length - 1);
+      case "ArrowRight":
+        return row.others && !row.isOpen ? () => this.setFork(current, true) : go(index + 1);
+      case "ArrowLeft":
+        return row.others && row.isOpen
+          ? () => this.setFork(current, false)
+          : () => this.show(desk.story.nodes.get(current)?.parent ?? current);
+      case "Enter":
+        return () => this.open(current);
+      case "Delete":
+        return () => desk.setNodeMark(current, "pruned", desk.story.mark(current).pruned ? null : true);
+      case "KeyB":
+        return () => desk.setNodeMark(current, "star", desk.story.mark(current).star ? null : true);
+      case "F2":
+        return () => this.ask(current, "name");
+      case "KeyN":
+        return () => this.ask(current, "note");
+      case "KeyC":
+        return () => this.compare();
+      default:
+        return null;
+    }
+  }
+
+  /** @param {string} id @param {"name" | "note"} key */
+  async ask(id, key) {
+    this.naming = { id, key };
+    await this.updateComplete;
+    /** @type {HTMLElement | null} */ (this.querySelector("form input"))?.focus();
+  }
+
+  /** @param {{id: string, key: "name" | "note"}} naming */
+  nameForm({ id, key }) {
+    const end = () => {
+      this.naming = null;
+      this.focus();
+    };
+    const submit = (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      const words = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("words") ?? "").trim();
+      this.desk.setNodeMark(id, key, words || null);
+      end();
+    };
+    return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
+      <label>${key === "name" ? "Name (a chapter, a version)" : "Note"}
+        <input name="words" .value=${this.desk.story.mark(id)[key] ?? ""} maxlength="2000"></label>
+      <button>Keep</button> <button type="button" @click=${end}>Cancel</button>
+    </form>`;
+  }
+}
+
+customElements.define("srb-outline", Outline);

@@ -1,0 +1,136 @@
+// <srb-presets>: sampling settings under a name. Three are ours; a writer's own ones are kept in this browser.
+
+import { PRESETS, presetOf, presetSettings } from "../sampling.js";
+import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
+
+/** @typedef {import("../sampling.js").Preset} Preset */
+
+const KEY = "srb.presets";
+const OURS = [
+  { name: "steady", label: "Steady", words: "keeps to likely words" },
+  { name: "lively", label: "Lively", words: "surprises now and then" },
+  { name: "wild", label: "Wild", words: "leaves the beaten track" },
+];
+
+/** @returns {[name: string, preset: Preset][]} */
+function ownPresets() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((each) => typeof each?.[0] === "string" && isObject(each[1])) : [];
+  } catch {
+    return []; // unreadable, or storage is switched off: ours are there
+  }
+}
+
+/** @param {unknown} value */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export class Presets extends LitElement {
+  static properties = { settings: { attribute: false } };
+
+  constructor() {
+    super();
+    /** @type {Record<string, any>} */
+    this.settings = {};
+    this.own = ownPresets();
+    this.said = "";
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  render() {
+    const now = JSON.stringify(presetSettings(presetOf(this.settings)));
+    const isNow = (/** @type {Preset} */ preset) => JSON.stringify(presetSettings(preset)) === now;
+    return html`
+      <div class="row">
+        ${this.#button("The server's", "every value as the server has it", {}, isNow)}
+        ${OURS.map(({ name, label, words }) => this.#button(label, words, PRESETS[name] ?? {}, isNow))}
+      </div>
+      <div class="row">
+        ${repeat(
+          this.own,
+          ([name]) => name,
+          ([name, preset]) => html`<span class="own">
+            ${this.#button(name, "", preset, isNow)}
+            <button class="quiet" type="button" aria-label="Remove the preset ${name}" @click=${() => this.#remove(name)}>
+              <span aria-hidden="true">×</span>
+            </button>
+          </span>`,
+        )}
+      </div>
+      <form class="row" @submit=${(/** @type {SubmitEvent} */ event) => this.#keep(event)}>
+        <label for="preset-name">Keep these values as</label>
+        <input id="preset-name" name="name" maxlength="40" autocomplete="off" aria-describedby="preset-said" />
+        <button>Keep</button>
+      </form>
+      <p class="words" id="preset-said" role="status">${this.said}</p>
+    `;
+  }
+
+  /**
+   * @param {string} label
+   * @param {string} words
+   * @param {Preset} preset
+   * @param {(preset: Preset) => boolean} isNow
+   */
+  #button(label, words, preset, isNow) {
+    return html`<button
+      type="button"
+      class="preset"
+      aria-pressed=${isNow(preset) ? "true" : "false"}
+      @click=${() => this.dispatchEvent(new CustomEvent("preset", { detail: presetSettings(preset) }))}
+    >
+      <b>${label}</b>${words === "" ? nothing : html`<small>${words}</small>`}
+    </button>`;
+  }
+
+  /** @param {SubmitEvent} event */
+  #keep(event) {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const name = String(new FormData(form).get("name")).trim();
+    if (name === "") {
+      this.#say("Give the preset a name.");
+      return;
+    }
+    const others = this.own.filter(([each]) => each !== name);
+    if (this.#store([...others, [name, presetOf(this.settings)]])) {
+      this.#say(`“${name}” is kept in this browser.`);
+      form.reset();
+    }
+  }
+
+  /** @param {string} name */
+  #remove(name) {
+    if (this.#store(this.own.filter(([each]) => each !== name))) {
+      this.#say(`“${name}” is removed.`);
+    }
+  }
+
+  /**
+   * @param {[name: string, preset: Preset][]} presets
+   * @returns {boolean} whether this browser keeps them
+   */
+  #store(presets) {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(presets));
+    } catch {
+      this.#say("This browser does not let the page keep presets.");
+      return false;
+    }
+    this.own = presets;
+    return true;
+  }
+
+  /** @param {string} sentence */
+  #say(sentence) {
+    this.said = sentence;
+    this.requestUpdate();
+  }
+}
+
+customElements.define("srb-presets", Presets);

@@ -1,0 +1,324 @@
+// <srb-settings>: the dialog of a story's settings. Each change applies at once.
+
+import { rungs, SAMPLERS } from "../sampling.js";
+import { html, LitElement, nothing } from "../vendor/lit.js";
+import "./banned_words.js";
+import { check, radio, textArea } from "./fields.js";
+import "./number_field.js";
+import { NUMBERS } from "./numbers.js";
+import "./presets.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {import("../sampling.js").Ladder} Ladder */
+/** @typedef {import("../sampling.js").Sampler} Sampler */
+/** @typedef {import("./numbers.js").NumberSetting} NumberSetting */
+
+const SECTIONS = /** @type {const} */ ([
+  ["branches", "Branches"],
+  ["words", "Choice of words"],
+  ["memory", "Memory and note"],
+  ["model", "Model"],
+  ["page", "Page"],
+]);
+const STOPS = /** @type {const} */ ([
+  ["", "nowhere: only their length ends them"],
+  ["word", "the end of a word"],
+  ["line", "the end of a line"],
+  ["sentence", "the end of a sentence"],
+  ["paragraph", "the end of a paragraph"],
+]);
+const FIRST_LADDER = { name: "temperature", from: 0.5, to: 1.2 };
+const MEMORY_WORDS = "stands before the story in every prompt, also when the story's beginning does not fit any more";
+const NOTE_WORDS = "stands near the end of the story in the prompt, never in the manuscript. The nearer, the stronger";
+const SYSTEM = { name: "system", label: "System prompt", rows: 4, words: "what the model is, and how it writes" };
+const INSTRUCTION = { name: "instruction", label: "Instruction", rows: 3, words: "what it is asked to do" };
+const CHAT_WORDS = "through the model's chat template: it is told to write, and the story is its begun answer";
+const TOPICS = ["story", "server"];
+
+class Settings extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    /** @type {string} */
+    this.section = "branches";
+    this.changed = () => this.requestUpdate();
+    this.opened = (/** @type {Event} */ event) => {
+      const { name, section } = /** @type {CustomEvent} */ (event).detail;
+      if (name === "settings") this.open(section);
+    };
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    for (const topic of TOPICS) this.desk.addEventListener(topic, this.changed);
+    this.desk.addEventListener("dialog", this.opened);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
+    this.desk.removeEventListener("dialog", this.opened);
+  }
+
+  /** @param {string} [section] */
+  async open(section = this.section) {
+    this.section = section;
+    this.requestUpdate();
+    await this.updateComplete;
+    this.querySelector("dialog")?.showModal();
+  }
+
+  close() {
+    this.querySelector("dialog")?.close();
+  }
+
+  render() {
+    return html`<dialog class="settings" aria-labelledby="settings-title" closedby="any">
+      <header>
+        <h2 id="settings-title">Settings of this story</h2>
+        <button class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+      </header>
+      <nav aria-label="Settings">
+        ${SECTIONS.map(
+          ([name, words]) => html`<button
+            aria-current=${name === this.section ? "true" : "false"}
+            ?autofocus=${name === this.section}
+            @click=${() => {
+              this.section = name;
+              this.requestUpdate();
+            }}
+          >${words}</button>`,
+        )}
+      </nav>
+      <div class="section">${this.#section()}</div>
+    </dialog>`;
+  }
+
+  #section() {
+    switch (this.section) {
+      case "words":
+        return this.#words();
+      case "memory":
+        return this.#memory();
+      case "model":
+        return this.#model();
+      case "page":
+        return this.#page();
+      default:
+        return this.#branches();
+    }
+  }
+
+  // ---- Sections
+
+  #branches() {
+    const { n, stop_at, ladder } = this.desk.settings;
+    const most = this.desk.server.max_n ?? 64;
+    return html`
+      ${this.#number({ ...NUMBERS.n, max: most })} ${this.#number(NUMBERS.max_tokens)}
+      <div class="field">
+        <label for="setting-stop_at">Stop at</label>
+        <select id="setting-stop_at" @change=${this.#setFrom("stop_at")}>
+          ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stop_at}>${words}</option>`)}
+        </select>
+      </div>
+      ${/** @type {string} */ (stop_at) === "" ? nothing : this.#number(NUMBERS.stop_after)}
+      ${this.#check("let_finish", "Let the others finish", "after one is taken; they take the machine's time from the next round")}
+      <fieldset>
+        <legend>Branches that differ</legend>
+        ${this.#check("distinct_first", "Different beginnings", "no two branches begin with the same word")}
+        ${this.#number(NUMBERS.sibling_penalty)}
+        ${check(
+          "ladder",
+          "A ladder",
+          "each branch has its own value, from the first to the last",
+          ladder !== null,
+          (isOn) => this.#set("ladder", isOn ? FIRST_LADDER : null),
+        )}
+        ${ladder === null ? nothing : this.#ladder(ladder, n)}
+      </fieldset>
+      ${this.#number(NUMBERS.seed)}
+    `;
+  }
+
+  /**
+   * @param {Ladder} ladder
+   * @param {number} n
+   */
+  #ladder(ladder, n) {
+    const sampler = SAMPLERS.find(({ name }) => name === ladder.name) ?? SAMPLERS[0];
+    const end = (/** @type {"from" | "to"} */ side, /** @type {string} */ label) => html`<srb-number
+      class="field"
+      .of=${`ladder-${side}`}
+      .setting=${{ ...sampler, label, words: `${sampler?.label} of the ${side === "from" ? "first" : "last"} branch` }}
+      .value=${ladder[side]}
+      @number=${(/** @type {CustomEvent} */ event) => this.#set("ladder", { ...ladder, [side]: event.detail })}
+    ></srb-number>`;
+    const choose = (/** @type {any} */ event) => {
+      const { name, min, max } =
+        SAMPLERS.find((each) => each.name === event.target.value) ?? SAMPLERS[0] ?? FIRST_LADDER;
+      this.#set("ladder", name === FIRST_LADDER.name ? FIRST_LADDER : { name, from: min, to: max });
+    };
+    return html`<div class="field">
+        <label for="ladder-name">Ladder of</label>
+        <select id="ladder-name" @change=${choose}>
+          ${SAMPLERS.filter(({ group }) => group === "main").map(
+            ({ name, label }) => html`<option value=${name} ?selected=${name === ladder.name}>${label}</option>`,
+          )}
+        </select>
+      </div>
+      ${end("from", "From")} ${end("to", "To")}
+      <p class="words">Branches 1 to ${n}: ${rungs(ladder, n).join(", ")}</p>`;
+  }
+
+  #words() {
+    const groups = /** @type {const} */ ([
+      ["repetition", "Repetition"],
+      ["rare", "Rarely needed"],
+    ]);
+    const of = (/** @type {Sampler["group"]} */ wanted) =>
+      SAMPLERS.filter(({ group }) => group === wanted).map((sampler) => this.#sampler(sampler));
+    return html`
+      <srb-presets
+        .settings=${this.desk.settings}
+        @preset=${(/** @type {CustomEvent} */ event) => {
+          for (const [name, value] of event.detail) this.#set(name, value);
+        }}
+      ></srb-presets>
+      <p class="words">An empty field leaves the value to the server.</p>
+      ${of("main")}
+      <srb-banned
+        class="field tall"
+        .value=${this.desk.settings.banned_strings}
+        @banned=${(/** @type {CustomEvent} */ event) => this.#set("banned_strings", event.detail)}
+      ></srb-banned>
+      ${groups.map(([group, words]) => html`<details><summary>${words}</summary>${of(group)}</details>`)}
+    `;
+  }
+
+  #memory() {
+    const note = noteOf(this.desk);
+    const memory = /** @type {string | undefined} */ (this.desk.story.meta("memory")) ?? "";
+    return html`
+      ${textArea({ name: "memory", label: "Memory", rows: 8, words: MEMORY_WORDS }, memory, (text) => this.desk.setMemory(text))}
+      ${textArea({ name: "note", label: "Author's note", rows: 4, words: NOTE_WORDS }, note.text, (text) =>
+        this.desk.setNote({ ...noteOf(this.desk), text }),
+      )}
+      <srb-number
+        class="field"
+        .setting=${NUMBERS.depth}
+        .value=${note.depth}
+        @number=${(/** @type {CustomEvent} */ event) => this.desk.setNote({ ...noteOf(this.desk), depth: event.detail })}
+      ></srb-number>
+    `;
+  }
+
+  #model() {
+    const { mode, system, instruction } = this.desk.settings;
+    const { server } = this.desk;
+    const hasNone = server.state === "ready" && !server.chat_template;
+    const set = (/** @type {string} */ name) => (/** @type {string} */ text) => this.#set(name, text);
+    return html`
+      <p>${server.model ? html`The model is <b>${server.model}</b>.` : "No model is known yet."}</p>
+      <fieldset>
+        <legend>How the story is put to it</legend>
+        ${this.#radio("mode", "text", "Base text", "the model goes on from the text as it stands")}
+        ${this.#radio("mode", "chat", "Chat", CHAT_WORDS, hasNone && mode !== "chat")}
+        ${hasNone ? html`<p class="words">This model has no chat template.</p>` : nothing}
+      </fieldset>
+      ${mode === "chat" ? [textArea(SYSTEM, system, set("system")), textArea(INSTRUCTION, instruction, set("instruction"))] : nothing}
+      ${this.#check("logprobs", "Probabilities", "shows on the cards how much the model expected its own words")}
+    `;
+  }
+
+  #page() {
+    return html`
+      <fieldset>
+        <legend>Colours</legend>
+        ${this.#radio("theme", "auto", "As the system has them")} ${this.#radio("theme", "light", "Light")}
+        ${this.#radio("theme", "dark", "Dark")}
+      </fieldset>
+      <fieldset>
+        <legend>Font of the manuscript</legend>
+        ${this.#radio("font", "prose", "Book", "letters of different widths, with serifs")}
+        ${this.#radio("font", "mono", "Typewriter", "letters of one width")}
+      </fieldset>
+      ${this.#number(NUMBERS.size)} ${this.#number(NUMBERS.measure)}
+      ${this.#check("single_keys", "Single keys", "letters and digits act while the focus is in the branches: 3 takes the third")}
+    `;
+  }
+
+  // ---- Fields and changes
+
+  /** @param {NumberSetting | undefined} setting */
+  #number(setting) {
+    return setting === undefined ? nothing : this.#numberField(setting, null);
+  }
+
+  /** @param {Sampler} sampler */
+  #sampler(sampler) {
+    const fallback = this.desk.server.sampling?.[sampler.name];
+    return this.#numberField({ ...sampler, empty: "the server's" }, typeof fallback === "number" ? fallback : null);
+  }
+
+  /**
+   * @param {NumberSetting} setting
+   * @param {number | null} fallback
+   */
+  #numberField(setting, fallback) {
+    return html`<srb-number
+      class="field"
+      .setting=${setting}
+      .value=${this.desk.settings[setting.name]}
+      .fallback=${fallback}
+      @number=${(/** @type {CustomEvent} */ event) => this.#set(setting.name, event.detail)}
+    ></srb-number>`;
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} label
+   * @param {string} words
+   */
+  #check(name, label, words) {
+    return check(name, label, words, this.desk.settings[name], (isOn) => this.#set(name, isOn));
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} value
+   * @param {string} label
+   * @param {string} [words]
+   * @param {boolean} [disabled]
+   */
+  #radio(name, value, label, words = "", disabled = false) {
+    const isChosen = this.desk.settings[name] === value;
+    return radio({ name, value, label, words, disabled, isChosen }, () => this.#set(name, value));
+  }
+
+  /**
+   * @param {string} name
+   * @param {unknown} value
+   */
+  #set(name, value) {
+    this.desk.setSetting(name, value);
+  }
+
+  /** @param {string} name */
+  #setFrom(name) {
+    return (/** @type {any} */ event) => this.#set(name, event.target.value);
+  }
+}
+
+/** @param {Desk} desk */
+function noteOf(desk) {
+  const { text = "", depth = 3 } = /** @type {{text?: string, depth?: number}} */ (desk.story.meta("note") ?? {});
+  return { text, depth };
+}
+
+customElements.define("srb-settings", Settings);

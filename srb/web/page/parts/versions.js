@@ -1,0 +1,115 @@
+// Two versions of the text side by side, with the words marked that differ.
+
+import { diffWords } from "../compare.js";
+import { labelOf } from "../outline_rows.js";
+import { html, LitElement, nothing } from "../vendor/lit.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const AROUND = 600; // characters shown before the first difference
+
+export class Versions extends LitElement {
+  constructor() {
+    super();
+    /** @type {Desk} */
+    this.desk = /** @type {any} */ (null);
+    this.node = "";
+  }
+
+  createRenderRoot() {
+    return this;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.desk.addEventListener("dialog", (event) => {
+      const { name, node } = /** @type {CustomEvent} */ (event).detail;
+      if (name === "versions") this.open(node ?? "");
+    });
+  }
+
+  /** @param {string} node the version to compare with the manuscript; "" for the newest one beside it */
+  async open(node) {
+    const { head } = this.desk;
+    this.node = node && node !== head.node ? node : this.newestOther();
+    this.requestUpdate();
+    await this.updateComplete;
+    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).showModal();
+  }
+
+  /** The newest branch that is not on the way to the head. */
+  newestOther() {
+    const path = new Set(this.desk.story.path(this.desk.head.node));
+    let newest = "";
+    for (const { id } of this.desk.story.nodes.values()) if (!path.has(id)) newest = id;
+    return newest;
+  }
+
+  /** Versions that parted from the manuscript last, newest first. */
+  others() {
+    const { story, head } = this.desk;
+    const path = story.path(head.node);
+    const onPath = new Set(path);
+    const ids = path.slice(-6).flatMap((id) => story.children(story.nodes.get(id)?.parent ?? ""));
+    const near = [...new Set([...ids, this.node])].filter((id) => id && !onPath.has(id));
+    return near.slice(-40).reverse();
+  }
+
+  render() {
+    return html`<dialog aria-labelledby="versions-title">
+      <h2 id="versions-title">Two versions</h2>
+      ${this.node ? this.comparison() : html`<p>There is one version only so far. Continue the text, or change a word in its middle.</p>`}
+      <form method="dialog"><button>Close</button></form>
+    </dialog>`;
+  }
+
+  comparison() {
+    const { story, text } = this.desk;
+    const other = story.text(this.node);
+    const start = Math.max(0, commonWords(text, other) - AROUND);
+    const parts = diffWords(text.slice(start), other.slice(start));
+    return html`<p><label>Compare the manuscript with
+        <select @change=${(/** @type {any} */ event) => this.compareWith(event.target.value)}>
+          ${this.others().map((id) => {
+            const node = story.nodes.get(id);
+            return html`<option value=${id} ?selected=${id === this.node}>${story.mark(id).name || (node ? labelOf(node, 60) : id)}</option>`;
+          })}
+        </select></label>
+        <button @click=${() => this.take()}>Make it the manuscript</button></p>
+      <div class="versions">
+        <section aria-label="The manuscript"><h3>The manuscript</h3>${this.column(parts, "removed", start)}</section>
+        <section aria-label="The other version"><h3>The other version</h3>${this.column(parts, "added", start)}</section>
+      </div>`;
+  }
+
+  /** @param {{kind: string, text: string}[]} parts @param {"added" | "removed"} own @param {number} start */
+  column(parts, own, start) {
+    return html`<p class="version" dir="auto">${start ? "… " : nothing}${parts
+      .filter(({ kind }) => kind === "same" || kind === own)
+      .map(({ kind, text }) => (kind === own ? html`<mark class=${own}>${text}</mark>` : text))}</p>`;
+  }
+
+  /** @param {string} id */
+  compareWith(id) {
+    this.node = id;
+    this.requestUpdate();
+  }
+
+  take() {
+    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close();
+    this.desk.openNode(this.node);
+  }
+}
+
+/** The length of the words that two texts have in common at their beginning. @param {string} a @param {string} b */
+function commonWords(a, b) {
+  let [low, high] = [0, Math.min(a.length, b.length)];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (a.slice(low, middle) === b.slice(low, middle)) low = middle;
+    else high = middle - 1;
+  }
+  return a.lastIndexOf(" ", low) + 1;
+}
+
+customElements.define("srb-versions", Versions);

@@ -1,0 +1,1 @@
+"""The stories over HTTP, for the server's own page alone."""

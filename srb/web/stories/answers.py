@@ -1,0 +1,90 @@
+"""Answer types of the story routes, for the description and the tests: the store writes the JSON itself."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.web.answers import JSONObject, shape
+
+
+@shape
+class ListedStory(TypedDict):
+    """A story in the list; times are Unix milliseconds, `words` is what the page has counted."""
+
+    id: str
+    title: str
+    changed: int
+    nodes: int
+    seq: int
+    words: NotRequired[int]
+    deleted: NotRequired[int]
+
+
+@shape
+class StoryList(TypedDict):
+    """All stories; `server` is the id of the file that they are in, `state` whether it can be written."""
+
+    stories: list[ListedStory]
+    state: Literal["ok", "full", "read_only"]
+    server: str
+
+
+@shape
+class StoryEntry(TypedDict):
+    """A value, and the time at which a client set it."""
+
+    value: Any
+    changed: int
+
+
+@shape
+class StoryState(TypedDict):
+    """A story's sequence number after a change, and since when it is in the bin."""
+
+    id: str
+    server: str
+    seq: int
+    deleted: NotRequired[int]
+
+
+@shape
+class StoryParts(StoryState):
+    """All of a story that has a sequence number above the one that was asked for."""
+
+    changed: int
+    meta: dict[str, StoryEntry]
+    nodes: dict[str, JSONObject]
+    runs: dict[str, JSONObject]
+    marks: dict[str, dict[str, StoryEntry]]
+
+
+@shape
+class RefusedNode(TypedDict):
+    """A node that was not stored: a word for programs, and a sentence."""
+
+    node: str
+    reason: Literal["parent_unknown", "parent_open", "beyond", "splits_pair", "conflict", "children"]
+    message: str
+
+
+@shape
+class StoryPosted(StoryState):
+    """A post's outcome; with `since` in the post also all that the sender lacks."""
+
+    refused: list[RefusedNode]
+    meta: NotRequired[dict[str, StoryEntry]]
+    nodes: NotRequired[dict[str, JSONObject]]
+    runs: NotRequired[dict[str, JSONObject]]
+    marks: NotRequired[dict[str, dict[str, StoryEntry]]]
+
+
+@shape
+class StoryImported(TypedDict):
+    """The story that a file was merged into; `copied` if it became one of its own, since its id has other texts."""
+
+    id: str
+    seq: int
+    nodes: int
+    copied: bool

@@ -1,0 +1,118 @@
+"""The story routes: list, read since a number, post, bin, export and import. The door has let the request in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import orjson
+from flask import Blueprint, Response, request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from srb.errors import BodyTooLarge, Forbidden, bad_field
+from srb.stories.limits import MAX_NUMBER, MAX_POST, MAX_STORY
+from srb.stories.posts import read_file, read_post
+from srb.stories.shapes import FileShape, PostShape
+from srb.stories.store import Store
+from srb.web.answers import JSONObject
+from srb.web.bodies.completion import read_bytes
+from srb.web.context import web
+from srb.web.openapi import operation
+from srb.web.request_log import QUIET
+from srb.web.stories import door
+from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPosted, StoryState
+
+routes = Blueprint("stories", __name__)
+
+ONE = f"{door.ROOT}/<story_id>"
+
+
+@routes.before_request
+def _check_door() -> None:
+    """Refuse a request that came past the door, by whatever new way."""
+    if door.PASSED not in request.environ:
+        raise Forbidden("Stories belong to this server's own page")
+    request.environ[QUIET] = True
+
+
+@routes.get(door.ROOT)
+@operation(answer=StoryList, query=("deleted",))
+def overview() -> Response:
+    """List all stories, the last changed first; with `?deleted=1` those in the bin."""
+    binned = request.args.get("deleted") in ("1", "true")
+    return _json(web().stories.use(lambda store: store.overview(binned=binned)))
+
+
+@routes.post(door.ROOT)
+@operation(FileShape, StoryImported)
+def bring_in() -> Response:
+    """Import a story from a file: into the story of its id, or as a new one."""
+    data = _body(MAX_STORY, "the file of a story")
+    return _json(orjson.dumps(web().stories.use(lambda store: store.bring_in(read_file(data)))))
+
+
+@routes.get(ONE)
+@operation(answer=StoryParts, query=("since", "server"))
+def read(story_id: str) -> Response:
+    """Return all of a story that is newer than the number `since`, or 204 if nothing is."""
+    since, server = _since(), request.args.get("server")
+    parts = web().stories.use(lambda store: store.read(story_id, since, server))
+    return _json(parts) if parts is not None else Response(status=204)
+
+
+@routes.post(ONE)
+@operation(PostShape, StoryPosted)
+def post(story_id: str) -> Response:
+    """Save parts of a story, merged with what is stored; a new id makes a new story."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", story_id):
+        raise bad_field("story_id", "should be an id: 1 to 64 letters, digits, - and _")
+    data = _body(MAX_POST, "one post of a story")
+    return _json(web().stories.use(lambda store: store.post(story_id, read_post(data))))
+
+
+@routes.delete(ONE)
+@operation(answer=StoryState)
+def remove(story_id: str) -> Response:
+    """Put a story into the bin, from which it is removed after 30 days."""
+    return _changed(lambda store: store.remove(story_id))
+
+
+@routes.post(f"{ONE}/restore")
+@operation(answer=StoryState)
+def restore(story_id: str) -> Response:
+    """Take a story out of the bin."""
+    return _changed(lambda store: store.restore(story_id))
+
+
+@routes.get(f"{ONE}/export")
+@operation(answer=JSONObject)
+def export(story_id: str) -> Response:
+    """Return a story as a file."""
+    response = _changed(lambda store: store.export(story_id))
+    response.headers["Content-Disposition"] = f'attachment; filename="srb-story-{story_id}.json"'
+    return response
+
+
+def _changed(act: Callable[[Store], bytes]) -> Response:
+    return _json(web().stories.use(act))
+
+
+def _json(data: bytes) -> Response:
+    return Response(data, mimetype="application/json")
+
+
+def _body(limit: int, name: str) -> bytes:
+    """Return the body. Raise BodyTooLarge for one beyond `limit`, whatever `max_body_bytes` is for other routes."""
+    request.max_content_length = limit + 1
+    try:
+        return read_bytes(request)
+    except RequestEntityTooLarge:
+        raise BodyTooLarge(f"The body is larger than {limit} bytes, the limit of {name}", param="body") from None
+
+
+def _since() -> int:
+    """Return the query's `since`, 0 without one. Raise InvalidRequest."""
+    text = request.args.get("since", "") or "0"
+    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MAX_NUMBER:
+        raise bad_field("since", "should be a sequence number")
+    return int(text)

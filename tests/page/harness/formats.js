@@ -1,0 +1,34 @@
+import "../page/parts/formats.js";
+import { Story } from "../page/story.js";
+
+/** A desk that keeps what it was given. */
+class FakeDesk extends EventTarget {
+  story = Story.create("The lighthouse");
+  imported = []; // stories, in order
+  notices = [];
+
+  get title() {
+    return this.story.meta("title") || "Untitled";
+  }
+
+  importStory(story) {
+    this.imported.push(story);
+    this.story = story;
+    this.dispatchEvent(new CustomEvent("story"));
+  }
+
+  notice(text, kind) {
+    this.notices.push({ text, kind });
+  }
+}
+
+const desk = new FakeDesk();
+desk.story.head = desk.story.edit({ node: "", at: 0 }, 0, 0, "Fog – and “a lamp” 🌕.\n");
+const formats = document.createElement("srb-formats");
+formats.desk = desk;
+document.body.append(formats);
+document.querySelector("#open").addEventListener("click", () => {
+  desk.dispatchEvent(new CustomEvent("dialog", { detail: { name: "formats" } }));
+});
+document.querySelector("#elsewhere").addEventListener("drop", () => desk.notice("the text field took the drop", "error"));
+Object.assign(window, { desk, formats, ready: true });

@@ -1,0 +1,186 @@
+"""Word and EPUB files that the page writes: whole archives, well-formed XML, and the manuscript's words in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path, PurePosixPath
+from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZIP_STORED, ZipFile
+
+import pytest
+
+from tests.needs import need
+from tests.page.test_units import OLDEST, node_version
+from tests.processes import DEADLINE, ROOT
+
+WRITE = """
+import { readFileSync, writeFileSync } from "node:fs";
+import { writeDocx } from "./srb/web/page/formats/docx.js";
+import { writeEpub } from "./srb/web/page/formats/epub.js";
+import { Story } from "./srb/web/page/story.js";
+
+const [from, to] = process.argv.slice(-2);
+const story = Story.fromJSON(JSON.parse(readFileSync(from, "utf8")));
+writeFileSync(`${to}/story.docx`, writeDocx(story));
+writeFileSync(`${to}/story.epub`, writeEpub(story));
+"""
+WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+XHTML = "{http://www.w3.org/1999/xhtml}"
+OPF = "{http://www.idpf.org/2007/opf}"
+DC = "{http://purl.org/dc/elements/1.1/}"
+
+TITLE = 'The lamp & the "sea" <of Skarholm>'
+NODES = [
+    ("", "Fog came first.\n\nThen the boat.\n\n"),
+    (
+        "The stairs",
+        "One hundred & twelve steps, <b>all</b> of them wet.\n\n\u05e9\u05dc\u05d5\u05dd, said no one.\n\n\n",
+    ),
+    ("", "\x1b[31mRed\x1b[0m\x00, and a tab:\there 🌕.\n\n"),
+    ('Page "40" & after', "“Then who,” she asked, “has been lighting it?”\n"),
+]
+PARAGRAPHS = [
+    ("", ["Fog came first.", "Then the boat."]),
+    (
+        "The stairs",
+        [
+            "One hundred & twelve steps, <b>all</b> of them wet.",
+            "\u05e9\u05dc\u05d5\u05dd, said no one.",
+            "[31mRed[0m, and a tab:\there 🌕.",  # XML has no control characters
+        ],
+    ),
+    ('Page "40" & after', ["“Then who,” she asked, “has been lighting it?”"]),
+]
+
+
+def story() -> dict[str, Any]:
+    """A story of four nodes in a row, of which two have names."""
+    nodes: dict[str, Any] = {}
+    marks = {}
+    length = 0
+    for index, (name, text) in enumerate(NODES):
+        place = {"parent": f"n{index - 1}", "keep": length} if index else {}
+        nodes[f"n{index}"] = {**place, "text": text, "by": "person", "made": index + 1}
+        length += len(text.encode("utf-16-le")) // 2
+        if name:
+            marks[f"n{index}"] = {"name": name, "changed": 1}
+    head = {"node": f"n{len(NODES) - 1}", "at": length}
+    return {
+        "format": "srb-story",
+        "version": 1,
+        "id": "s1",
+        "title": TITLE,
+        "head": head,
+        "nodes": nodes,
+        "marks": marks,
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the story as story.docx and story.epub."""
+    need(node_version() >= OLDEST, "Node 20.19 or newer")
+    folder = tmp_path_factory.mktemp("written")
+    (folder / "story.json").write_text(json.dumps(story()), encoding="utf-8")
+    command = ["node", "--input-type=module", "-e", WRITE, "--", folder / "story.json", folder]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=DEADLINE)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["story.docx", "story.epub"])
+def test_an_archive_is_whole_and_its_xml_well_formed(folder: Path, name: str) -> None:
+    with ZipFile(folder / name) as archive:
+        assert archive.testzip() is None
+        for each in archive.namelist():
+            if PurePosixPath(each).suffix in (".xml", ".rels", ".opf", ".xhtml"):
+                ElementTree.fromstring(archive.read(each))
+    if unzip := shutil.which("unzip"):
+        subprocess.run([unzip, "-t", folder / name], check=True, capture_output=True, timeout=DEADLINE)
+
+
+def test_a_word_file_has_the_title_the_names_and_every_paragraph(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        document = ElementTree.fromstring(archive.read("word/document.xml"))
+        core = ElementTree.fromstring(archive.read("docProps/core.xml"))
+        styles = ElementTree.fromstring(archive.read("word/styles.xml"))
+    found = [(_style(paragraph), _words(paragraph)) for paragraph in document.iter(f"{WORD}p")]
+    expected: list[tuple[str, str]] = [("Title", TITLE)]
+    for name, paragraphs in PARAGRAPHS:
+        expected += [("Heading1", name)] if name else []
+        expected += [("", text) for text in paragraphs]
+    assert [each for each in found if each[1]] == expected
+    assert core.findtext(f"{DC}title") == TITLE
+    defined = {style.get(f"{WORD}styleId") for style in styles.iter(f"{WORD}style")}
+    assert {style for style, _ in expected if style} <= defined
+
+
+def test_a_word_file_has_every_part_that_it_names(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        names = set(archive.namelist())
+        for rels, base in (("_rels/.rels", ""), ("word/_rels/document.xml.rels", "word/")):
+            for each in ElementTree.fromstring(archive.read(rels)):
+                assert base + each.attrib["Target"] in names
+        types = ElementTree.fromstring(archive.read("[Content_Types].xml"))
+    assert {each.attrib["PartName"][1:] for each in types if "PartName" in each.attrib} <= names
+
+
+def test_a_paragraph_from_right_to_left_says_so(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        document = ElementTree.fromstring(archive.read("word/document.xml"))
+        chapter = archive_chapter(folder, 2)
+    [bidi] = [each for each in document.iter(f"{WORD}p") if each.find(f"{WORD}pPr/{WORD}bidi") is not None]
+    assert _words(bidi).startswith("\u05e9")
+    assert [each.get("dir") for each in chapter.iter(f"{XHTML}p")] == [None, "rtl", None]
+
+
+def test_an_epub_begins_with_its_type_uncompressed(folder: Path) -> None:
+    with ZipFile(folder / "story.epub") as archive:
+        first = archive.infolist()[0]
+        assert (first.filename, first.compress_type, first.extra) == ("mimetype", ZIP_STORED, b"")
+        assert archive.read("mimetype") == b"application/epub+zip"
+
+
+def test_an_epub_leads_from_its_container_to_every_chapter(folder: Path) -> None:
+    with ZipFile(folder / "story.epub") as archive:
+        container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
+        [root] = [each.attrib["full-path"] for each in container.iter() if "full-path" in each.attrib]
+        package = ElementTree.fromstring(archive.read(root))
+        items = {item.attrib["id"]: item.attrib["href"] for item in package.iter(f"{OPF}item")}
+        spine = [ref.attrib["idref"] for ref in package.iter(f"{OPF}itemref")]
+        [nav] = [i.attrib["href"] for i in package.iter(f"{OPF}item") if i.get("properties") == "nav"]
+        links = [
+            (a.get("href"), a.text) for a in ElementTree.fromstring(archive.read(f"OEBPS/{nav}")).iter(f"{XHTML}a")
+        ]
+        assert {f"OEBPS/{href}" for href in items.values()} < set(archive.namelist())
+    assert spine == ["title", "chapter-1", "chapter-2", "chapter-3"]
+    assert set(spine) <= set(items)
+    assert links == [(items[f"chapter-{index + 1}"], name or TITLE) for index, (name, _) in enumerate(PARAGRAPHS)]
+    assert package.findtext(f".//{DC}title") == TITLE
+    assert package.findtext(f".//{DC}identifier")
+    assert package.findtext(f".//{DC}language")
+    assert [each.get("property") for each in package.iter(f"{OPF}meta")] == ["dcterms:modified"]
+
+
+def test_an_epubs_chapters_are_cut_at_the_names(folder: Path) -> None:
+    for index, (name, paragraphs) in enumerate(PARAGRAPHS):
+        chapter = archive_chapter(folder, index + 1)
+        assert [each.text for each in chapter.iter(f"{XHTML}h2")] == ([name] if name else [])
+        assert ["".join(each.itertext()) for each in chapter.iter(f"{XHTML}p")] == paragraphs
+
+
+def archive_chapter(folder: Path, number: int) -> ElementTree.Element:
+    with ZipFile(folder / "story.epub") as archive:
+        return ElementTree.fromstring(archive.read(f"OEBPS/chapter-{number}.xhtml"))
+
+
+def _style(paragraph: ElementTree.Element) -> str:
+    style = paragraph.find(f"{WORD}pPr/{WORD}pStyle")
+    return "" if style is None else style.attrib[f"{WORD}val"]
+
+
+def _words(paragraph: ElementTree.Element) -> str:
+    parts = (each for each in paragraph.iter() if each.tag in (f"{WORD}t", f"{WORD}tab"))
+    return "".join("\t" if each.tag == f"{WORD}tab" else each.text or "" for each in parts)

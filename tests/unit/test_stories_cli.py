@@ -1,0 +1,155 @@
+"""`srb stories`: what it prints, what it leaves on the disk, and its exit status; every error is one line."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+import pytest
+
+from srb.launch import cli
+from tests.stories import Stories, at, model, person
+
+TALE = {"a": person("Once upon a time,"), "b": model(" there lived", "a", 17)}
+
+
+class Command:
+    """`srb stories` with the arguments of one call, and what it said."""
+
+    def __init__(self, path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        self.path = path
+        self._captured = capsysbinary
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: object) -> int:
+        """Run it; return the exit status."""
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["stories", "--file", str(self.path), *map(str, arguments)])
+        out, err = self._captured.readouterr()
+        self.out, self.err = out.decode(), err.decode()
+        return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def srb(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """The command on a file with a story, and another one in the bin."""
+    path = tmp_path / "stories.sqlite3"
+    stories = Stories(path)
+    stories.post(
+        "one", nodes=TALE, meta={"title": at("The light\x1b[31m/house 日本", 1)}, marks={"a": {"star": at(True, 2)}}
+    )
+    stories.post("two", nodes=TALE)
+    stories.store.remove("two")
+    stories.store.close()
+    return Command(path, capsysbinary)
+
+
+def test_stories_are_listed_without_the_control_characters_of_their_titles(srb: Command) -> None:
+    assert srb("list") == 0
+    assert srb.out == "one       2  The light [31m/house 日本\n"
+    assert srb("list", "--bin") == 0
+    assert srb.out.split() == ["two", "2"]
+
+
+def test_what_is_exported_is_imported_as_it_was(srb: Command, tmp_path: Path) -> None:
+    assert srb("export", "--all", tmp_path / "out") == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["The-light-31m-house-日本-one.json", "two.json"]
+    assert srb("export", "one", tmp_path / "one.json") == 0
+    assert srb("export", "one", "-") == 0
+    assert srb.out.encode() == (tmp_path / "one.json").read_bytes()
+    other = Command(tmp_path / "new" / "stories.sqlite3", srb._captured)
+    assert other("import", *(tmp_path / "out").iterdir()) == 0
+    for command in (srb, other):
+        assert command("export", "one", tmp_path / f"{command.path.parent.name}.json") == 0
+    first, second = (orjson.loads((tmp_path / f"{each.path.parent.name}.json").read_bytes()) for each in (srb, other))
+    assert first == second
+    assert other("check") == 0
+
+
+def test_a_file_that_cannot_be_imported_is_named_and_the_others_are_imported(srb: Command, tmp_path: Path) -> None:
+    assert srb("export", "one", tmp_path / "one.json") == 0
+    (tmp_path / "bad.json").write_text('{"format": "other"}')
+    target = Command(tmp_path / "new.sqlite3", srb._captured)
+    assert target("import", tmp_path / "bad.json", tmp_path / "nowhere.json", tmp_path / "one.json") == 1
+    assert target.out.startswith(f"{tmp_path}/one.json: 2 nodes in story one")
+    assert "bad.json: Field 'format'" in target.err
+    assert "nowhere.json: No such file or directory" in target.err
+    assert target.err.count("nothing of it was imported") == 2
+
+
+def test_a_backup_is_whole_and_can_be_imported(srb: Command, tmp_path: Path) -> None:
+    assert srb("backup", tmp_path / "backup.sqlite3") == 0
+    assert srb("backup", tmp_path / "backup.sqlite3") == 1
+    assert "File exists" in srb.err
+    backup = Command(tmp_path / "backup.sqlite3", srb._captured)
+    assert backup("check") == 0
+    target = Command(tmp_path / "new.sqlite3", srb._captured)
+    assert target("import", tmp_path / "backup.sqlite3") == 0
+    assert target("list") == 0
+    assert sorted(line.split()[0] for line in target.out.splitlines()) == ["one", "two"]
+
+
+def test_what_is_whole_in_a_damaged_file_can_be_imported(srb: Command, tmp_path: Path) -> None:
+    stories = Stories(srb.path)
+    for number in range(5):
+        stories.save({"a": person(" and" * 3000)}, f"long-{number}")
+    stories.store.close()
+    data = srb.path.read_bytes()
+    with closing(sqlite3.connect(srb.path)) as connection:
+        query = "SELECT pageno FROM dbstat WHERE name = 'node' AND pagetype = 'overflow' ORDER BY pageno"
+        [first, *_] = [page for (page,) in connection.execute(query)]
+    srb.path.write_bytes(data[: (first - 1) * 4096] + b"\xff" * 4096 + data[first * 4096 :])
+    assert srb("check") == 1
+    assert "is damaged" in srb.err
+    target = Command(tmp_path / "new.sqlite3", srb._captured)
+    assert target("import", srb.path) == 1
+    assert target.err.count("nothing of it was imported") == 1
+    assert target("list") == 0
+    assert len(target.out.splitlines()) == 6
+
+
+def test_the_check_names_what_is_wrong(srb: Command) -> None:
+    assert srb("check") == 0
+    assert srb.out == f"{srb.path}: 1 stories, 1 in the bin; nothing is wrong\n"
+    with closing(sqlite3.connect(srb.path)) as connection:
+        connection.execute("UPDATE node SET length = 3 WHERE id = 'a'")
+        connection.commit()
+    assert srb("check") == 1
+    assert srb.out.count("node a: its splice is") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ([], 2, "required"),
+        (["burn"], 2, "invalid choice"),
+        (["export", "one"], 2, "export needs ID and FILE"),
+        (["export", "--all", "one", "two"], 2, "export needs ID and FILE"),
+        (["export", "nowhere", "/dev/null"], 1, "There is no such story"),
+        (["export", "one", "/nowhere/x.json"], 1, "/nowhere/x.json: No such file"),
+        (["backup", "/nowhere/x.sqlite3"], 1, "/nowhere/x.sqlite3: No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(srb: Command, arguments: list[str], status: int, words: str) -> None:
+    assert srb(*arguments) == status
+    assert srb.err.startswith("srb: ")
+    assert srb.err.count("\n") == 1
+    assert words in srb.err
+
+
+def test_without_a_file_there_is_nothing_to_list(srb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = Command(tmp_path / "missing.sqlite3", srb._captured)
+    assert missing("list") == 1
+    assert "no story has been saved yet" in missing.err
+    assert not missing.path.exists()
+    monkeypatch.setenv("SRB_STORIES", "")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["stories", "list"])
+    assert ended.value.code == 2
+    monkeypatch.setenv("SRB_STORIES", str(srb.path))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["stories", "list"])
+    assert ended.value.code == 0

@@ -1,0 +1,334 @@
+"""The stories' file and its troubles: made, brought forward, damaged, replaced, read-only, full, locked; never lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import Connection
+
+import orjson
+import pytest
+
+from srb.errors import (
+    SRBError,
+    StoriesDamaged,
+    StoriesFull,
+    StoriesLocked,
+    StoriesNewer,
+    StoriesReadOnly,
+    StoriesUnavailable,
+)
+from srb.stories import database, schema
+from srb.stories.store import Store
+from tests.stories import ID, Stories, at, model, person
+
+TALE = {"a": person("Once upon a time,"), "b": model(" there lived", "a", 17)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "srb" / "stories.sqlite3"
+
+
+@pytest.fixture
+def stories(path: Path) -> Iterator[Stories]:
+    made = Stories(path)
+    yield made
+    made.store.close()
+
+
+def write_tale(path: Path, stories: int = 1) -> None:
+    """Make a file with so many stories, closed properly."""
+    made = Stories(path)
+    for number in range(stories):
+        made.save({**TALE, "c": model(" and" * 3000, "b", 29)}, ID if number == 0 else f"{ID}-{number}")
+    made.store.close()
+    assert not Path(f"{path}-wal").exists()
+
+
+def damage(path: Path, story: str = ID) -> bytes:
+    """Write over a page in the middle of a story's text; return the file's bytes after that."""
+    data = path.read_bytes()
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT pageno FROM dbstat WHERE name = 'node' AND pagetype = 'leaf' ORDER BY pageno"
+        [first, *_] = [page for (page,) in connection.execute(query)]
+    start = (first - 1) * 4096
+    path.write_bytes(data[:start] + os.urandom(4096) + data[start + 4096 :])
+    return path.read_bytes()
+
+
+# Making and stepping forward ------------------------------------------------------------------------------------------
+
+
+def test_the_first_use_makes_the_file_for_its_owner_alone(path: Path, stories: Stories) -> None:
+    assert not path.parent.exists()
+    assert stories.ids() == []
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    stories.save(TALE)
+    assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
+
+
+def test_commits_are_on_the_disk_and_references_are_checked(stories: Stories) -> None:
+    stories.save(TALE)
+    with stories.store.connection() as connection:
+        values = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in
+                  ("journal_mode", "synchronous", "foreign_keys", "user_version", "application_id")}  # fmt: skip
+    full = 2
+    assert values == {
+        "journal_mode": "wal", "synchronous": full, "foreign_keys": 1, "user_version": len(schema.STEPS),
+        "application_id": schema.APPLICATION,
+    }  # fmt: skip
+
+
+def test_processes_that_make_the_file_at_once_make_one(path: Path) -> None:
+    stores = [Store(path) for _ in range(8)]
+    with ThreadPoolExecutor(len(stores)) as pool:
+        servers = {orjson.loads(found)["server"] for found in pool.map(Store.overview, stores)}
+    assert len(servers) == 1
+    for store in stores:
+        store.close()
+
+
+def test_an_older_file_is_brought_forward_with_all_that_is_in_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tale(path)
+
+    def second(connection: Connection) -> None:
+        connection.execute("ALTER TABLE story ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'")
+
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, second))
+    with closing(Stories(path).store) as store:
+        assert orjson.loads(store.export(ID))["nodes"]["a"] == TALE["a"]
+        with store.connection() as connection:
+            assert schema.version(connection) == 2
+            assert connection.execute("SELECT colour FROM story").fetchall() == [("blue",)]
+
+
+def test_a_step_that_fails_leaves_the_older_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tale(path)
+
+    def broken(connection: Connection) -> None:
+        connection.execute("DROP TABLE mark")
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as stepping:
+        stepping.setattr(schema, "STEPS", (*schema.STEPS, broken))
+        with pytest.raises(ZeroDivisionError):
+            Stories(path).ids()
+    again = Stories(path)
+    assert set(again.nodes()) == {"a", "b", "c"}
+    again.store.close()
+
+
+# Files that are not used ----------------------------------------------------------------------------------------------
+
+
+def newer(path: Path) -> None:
+    write_tale(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(schema.STEPS) + 1}")
+
+
+def foreign(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE bookmarks (x)")
+
+
+def text(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text("Dear diary, " * 1000)
+
+
+def cut(path: Path) -> None:
+    write_tale(path)
+    path.write_bytes(path.read_bytes()[:-9000])
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (newer, StoriesNewer, "newer version"),
+        (foreign, StoriesDamaged, "another program"),
+        (text, StoriesDamaged, "not a database"),
+        (cut, StoriesDamaged, "srb stories import"),
+        (lambda path: (write_tale(path), damage(path)), StoriesDamaged, "kept as it is"),
+    ],
+    ids=["newer", "foreign", "text", "cut", "damaged"],
+)
+def test_row_46_a_file_that_cannot_be_trusted_is_neither_read_nor_changed(
+    path: Path, make: object, kind: type[SRBError], words: str
+) -> None:
+    make(path)  # type: ignore[operator]
+    before = path.read_bytes()
+    stories = Stories(path)
+    for act in (stories.ids, stories.read, lambda: stories.save(TALE), stories.export, stories.store.open):
+        with pytest.raises(kind, match=words) as refused:
+            act()
+        assert str(path) in refused.value.message
+    assert path.read_bytes() == before
+    stories.store.close()
+
+
+def test_row_46_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_used_at_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tale(path)
+    good = path.read_bytes()
+    damage(path)
+    stories = Stories(path)
+    checks = []
+    check = database.Database._check
+
+    def counted(self: database.Database, connection: Connection, writable: bool) -> None:
+        checks.append(connection)
+        check(self, connection, writable)
+
+    monkeypatch.setattr(database.Database, "_check", counted)
+    for _ in range(3):
+        with pytest.raises(StoriesDamaged):
+            stories.ids()
+    assert len(checks) == 1
+    path.rename(tmp_path / "aside.sqlite3")
+    path.write_bytes(good)
+    assert stories.ids() == [ID]
+    stories.store.close()
+
+
+def test_row_46_damage_that_is_met_while_reading_is_told_and_the_file_is_left_alone(path: Path) -> None:
+    write_tale(path, stories=20)
+    stories = Stories(path)
+    ids = stories.ids()
+    with stories.store.connection() as connection:
+        connection.execute("PRAGMA shrink_memory")  # what it has read it would not read again
+    before = damage(path)
+
+    def read_all() -> None:
+        for story in ids:
+            stories.read(story)
+
+    for act in (read_all, lambda: stories.save(TALE)):
+        with pytest.raises(StoriesDamaged):
+            act()
+    assert path.read_bytes() == before
+    stories.store.close()
+
+
+def test_row_46_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(path: Path) -> None:
+    write_tale(path, stories=5)
+    damage(path)
+    with closing(Store(path, checks=False)) as store:
+        whole = []
+        for story in store.ids():
+            try:
+                whole.append(orjson.loads(store.export(story))["nodes"]["a"])
+            except StoriesDamaged:
+                pass  # its page is the damaged one
+        assert whole
+        assert whole == [TALE["a"]] * len(whole)
+        with pytest.raises(StoriesReadOnly):
+            store.remove(ID)
+
+
+# Files that change under a running server -----------------------------------------------------------------------------
+
+
+def test_a_file_that_is_replaced_while_it_is_open_is_the_one_that_is_used(
+    path: Path, tmp_path: Path, stories: Stories
+) -> None:
+    stories.save(TALE)
+    stories.store.backup(tmp_path / "backup.sqlite3")
+    stories.save(TALE, "later")
+    os.replace(tmp_path / "backup.sqlite3", path)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink()
+    stories.save(TALE, "new")
+    assert sorted(stories.ids()) == [ID, "new"]
+    stories.store.close()
+    with closing(Stories(path).store) as store:
+        assert store.ids() == [ID, "new"]
+
+
+def test_a_file_that_is_moved_away_is_followed_by_a_new_one(path: Path, stories: Stories, tmp_path: Path) -> None:
+    stories.save(TALE)
+    stories.store.close()
+    path.rename(tmp_path / "aside.sqlite3")
+    assert stories.ids() == []
+    stories.save(TALE, "new")
+    assert stories.ids() == ["new"]
+
+
+# Folders and disks ----------------------------------------------------------------------------------------------------
+
+
+def test_row_47_in_a_read_only_folder_stories_are_read_and_not_saved(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write anywhere, so the test answers the question whether this process may."""
+    write_tale(path)
+    stories, access = Stories(path), os.access
+    with monkeypatch.context() as unwritable:
+        unwritable.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+        assert stories.overview()["state"] == "read_only"
+        assert set(stories.nodes()) == {"a", "b", "c"}
+        for act in (lambda: stories.save(TALE, "new"), lambda: stories.store.remove(ID)):
+            with pytest.raises(StoriesReadOnly, match="may only be read"):
+                act()
+    stories.save(TALE, "new")
+    assert stories.overview()["state"] == "ok"
+    stories.store.close()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_row_47_a_folder_that_may_not_be_written_is_told_with_the_systems_reason(path: Path, stories: Stories) -> None:
+    path.parent.mkdir(parents=True, mode=0o500)
+    with pytest.raises(StoriesReadOnly, match="Permission denied"):
+        stories.ids()
+
+
+def test_row_47_a_path_that_leads_through_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoriesUnavailable, match="Not a directory"):
+        Stories(tmp_path / "file" / "stories.sqlite3").ids()
+    with pytest.raises(StoriesUnavailable):
+        Stories(tmp_path).ids()
+
+
+def test_row_48_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path: Path, stories: Stories) -> None:
+    """The limit of a file's size stands for the disk's."""
+    stories.save(TALE)
+    before = stories.read()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{path}-wal").stat().st_size + 20_000, limits[1]))
+    try:
+        with pytest.raises(StoriesFull, match="no room"):
+            stories.post(nodes={"c": person("c")}, marks={"a": {"note": at("x" * 200_000, 1)}})
+        assert stories.read() == before
+        assert stories.overview()["state"] == "full"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    stories.post(nodes={"c": person("c")}, marks={"a": {"note": at("x" * 200_000, 1)}})
+    assert set(stories.nodes()) == {"a", "b", "c"}
+    assert stories.overview()["state"] == "ok"
+
+
+def test_row_49_a_file_that_another_process_keeps_writing_is_told_and_used_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    stories = Stories(path)
+    stories.save(TALE)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoriesLocked) as locked:
+            stories.save(TALE, "new")
+        assert locked.value.retry_after == 1
+        assert stories.ids() == [ID]
+        other.execute("ROLLBACK")
+    stories.save(TALE, "new")
+    stories.store.close()

@@ -215,7 +215,12 @@ export class Keeper extends EventTarget {
    * @param {Partial<import("./keep/saver.js").Listener>} [listener]
    */
   #newSaver(id, listener) {
-    return new Saver(id, this.server, this.outbox, { now: this.now, told: () => this.#tell(), ...listener });
+    const told = () => {
+      if (saver.savedAt > 0 && saver.trouble === null) this.#unread = ""; // the server can be read again
+      this.#tell();
+    };
+    const saver = new Saver(id, this.server, this.outbox, { now: this.now, told, ...listener });
+    return saver;
   }
 
   /** @param {string | undefined} open */
@@ -360,6 +365,7 @@ export class Keeper extends EventTarget {
    */
   async list({ binned = false } = {}) {
     const stories = await this.listing.read(binned);
+    this.#unread = "";
     this.#tell();
     return { stories, where: this.where };
   }

@@ -82,7 +82,7 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "ended", "grammar_from", "has_new_line", "index", "lease", "logprob_sum", "num_cached",
+        "began_at", "ended", "grammar_from", "has_new_line", "index", "is_plain", "lease", "logprob_sum", "num_cached",
         "num_computed", "num_given", "num_hidden", "num_shifted", "num_shown", "origin", "path", "request",
         "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
@@ -106,6 +106,7 @@ class Branch:
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         self.text = BranchText(spec.stop, spec.n_indent, finder_of(spec), banned)
         self.rewinding = Rewinding(sampler) if banned else None  # None: its tokens are final
+        self.is_plain = banned is None and request.spreading is None  # whether its sampler alone chooses its tokens
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
@@ -120,7 +121,7 @@ class Branch:
         """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""
         branch = Branch(self.request, len(self.request.branches), self.spec, self.sampler)  # which draws nothing
         branch.origin, branch.num_cached, branch.began_at = (self.index, fork.at), 0, self.began_at
-        branch.path = Path(fork.logprob, num_shared=fork.at)
+        branch.path, branch.is_plain = Path(fork.logprob, num_shared=fork.at), False
         self.request.branches.append(branch)
         return branch
 
@@ -170,7 +171,7 @@ class Branch:
     @property
     def is_free(self) -> bool:
         """Whether the next token depends on the branch alone, and none is forbidden."""
-        return not self.is_steered and (self.rewinding is None or not self.rewinding.forbidden)
+        return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
 
     @property
     def pending(self) -> int:
@@ -244,7 +245,7 @@ class Request:
         """Let the request explore; it has not begun."""
         self.exploration = exploration
         for branch in self.branches:
-            branch.path = Path()
+            branch.path, branch.is_plain = Path(), False
             branch.spec = replace(branch.spec, max_tokens=asked.limit(branch.spec.max_tokens))
 
     @property

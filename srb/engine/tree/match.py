@@ -53,8 +53,9 @@ def longest_match(tokens: Tokens, start: Node, usable: int, worth: int = WORTH_S
         end = done + common
         if common == len(child.tokens) and end <= usable:
             found, children, done = Match(child), child.children, end
-        elif common == len(child.tokens) and child.logits is not None:
-            return Match(child, logits=child.logits)
+        elif end == len(tokens) and (logits := child.logits_at(child.start + common)) is not None:
+            is_whole = common == len(child.tokens)
+            return replace(Match(child) if is_whole else _part(found, child, common, None), logits=logits)
         else:
             found = _part(found, child, max(0, min(common, usable - done)), None)
             inner = _parted(child, tokens, done, common)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from srb.engine.model import Blob, Logits
@@ -19,6 +20,15 @@ class NodeState(Enum):
 Siblings = dict[int, list["Node"]]
 
 
+@dataclass(eq=False, slots=True)
+class PromptEnd:
+    """The end of a prompt, at a position within a node or at the node's end, with the logits of its last token."""
+
+    node: Node
+    position: int
+    logits: Logits
+
+
 class Node:
     """A span of tokens at positions `start` … `end`, after its parent's. The array of tokens is the node's own.
 
@@ -27,8 +37,8 @@ class Node:
     """
 
     __slots__ = (
-        "blob", "children", "inner", "is_private", "key", "live_children", "logits", "names", "needed_children",
-        "num_computed", "num_live_inner", "parent", "pins", "seq_id", "start", "state", "tokens",
+        "blob", "children", "inner", "is_private", "key", "live_children", "names", "needed_children", "num_computed",
+        "num_live_inner", "parent", "pins", "prompt_ends", "seq_id", "start", "state", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -60,12 +70,27 @@ class Node:
         self.live_children: dict[Node, None] = {}  # `children` in the KV store
         self.num_live_inner = 0  # number of `inner` children in the KV store
         self.blob: Blob | None = None  # the saved KV, while parked
-        self.logits: Logits | None = None  # of the last token, if a prompt ended here
+        self.prompt_ends: dict[int, PromptEnd] = {}  # by position; HostMemory writes it
         self.names: tuple[str, ...] = ()  # names of states that end here
 
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
+
+    @property
+    def prompt_end(self) -> PromptEnd | None:
+        """The end of the prompt that ended where the node ends."""
+        return self.prompt_ends.get(self.end) if self.prompt_ends else None
+
+    @property
+    def logits(self) -> Logits | None:
+        """The logits of the node's last token, if a prompt ended there."""
+        return self.logits_at(self.end)
+
+    def logits_at(self, position: int) -> Logits | None:
+        """Return the logits of the token before a position of the node, if a prompt ended there."""
+        end = self.prompt_ends.get(position)
+        return None if end is None else end.logits
 
     @property
     def cells(self) -> int:
@@ -184,6 +209,7 @@ class Node:
         self.num_computed -= count
         for position in [position for position in self.inner if position <= upper.end]:
             upper._adopt(position, self.inner.pop(position), self)
+        upper._take_prompt_ends(self, upper.end)
         upper.attach_child(self)
         upper.needed_children = int(self.is_needed)
         return upper
@@ -203,6 +229,7 @@ class Node:
             upper.inner[upper.start + upper.num_computed] = upper.children
         for position, children in upper.inner.items():
             self._adopt(position, children, upper)
+        self._take_prompt_ends(upper, upper.end)
         upper.state, upper.tokens = NodeState.EVICTED, tokens_of(())
         upper.children, upper.inner, upper.live_children = {}, {}, {}
         return upper
@@ -225,6 +252,12 @@ class Node:
                 child.parent = self
                 if child.is_live:
                     child.note_live()
+
+    def _take_prompt_ends(self, other: Node, last: int) -> None:
+        """Take another node's ends of prompts, up to the position `last`."""
+        for position in [position for position in other.prompt_ends if position <= last]:
+            end = self.prompt_ends[position] = other.prompt_ends.pop(position)
+            end.node = self
 
     def _place(self) -> Siblings:
         """Return the parent's dict of children that this node belongs in."""

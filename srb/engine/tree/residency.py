@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Blob, Model
+from srb.engine.model import Blob, Logits, Model
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
 from srb.engine.tree.match import Match
@@ -117,14 +117,14 @@ class Residency:
         self._attach(node)
         self._add_live(node)
 
-    def insert_parked(self, node: Node, blob: Blob) -> None:
-        """Insert a node as parked, with KV that was read from a store."""
+    def insert_parked(self, node: Node, blob: Blob, logits: Logits | None) -> None:
+        """Insert a node as parked, with KV and logits of its last token that were read from a store."""
         if not self._partial_reuse:
             node.key = text_key(node.tokens)
         self._attach(node)
         self.host.add(node, blob)
         if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
-            self.host.note_idle(node)
+            self.host.set_logits(node, logits)
 
     def record_computed(self, node: Node, count: int) -> None:
         """Record that `count` further tokens of a prompt's node have been computed."""
@@ -156,7 +156,7 @@ class Residency:
         for each in reversed(node.subtree()):
             assert not each.is_needed, f"{each!r} is needed and cannot be evicted"
             self.host.remove_names(each)
-            self.host.drop_logits(each)
+            self.host.drop_prompt_ends(each)
             self._detach(each)
             if each.state is NodeState.PARKED:
                 self.host.remove(each)
@@ -369,7 +369,7 @@ class Residency:
             self._absorb_above(child)
 
     def _absorb_above(self, node: Node) -> None:
-        """Merge the nodes above into this one while they are not pinned, end no prompt and have no name.
+        """Merge the nodes above into this one while they are not pinned, end no recent prompt and have no name.
 
         Beyond PARK_TOKENS tokens an upper node waits until this one is at least half as long, so a token or an inner
         child changes its node as many times as the logarithm of the text's length. Texts that part at the upper node's
@@ -380,7 +380,7 @@ class Residency:
             upper = node.parent
             assert upper is not None
             is_plain = upper.state is NodeState.RESIDENT and not (upper.pins or upper.names)
-            if not is_plain or upper.logits is not None or upper.parent is None or node.is_inner:
+            if not is_plain or self.host.keeps_apart(upper) or upper.parent is None or node.is_inner:
                 return
             is_short = len(upper.tokens) + len(node.tokens) <= PARK_TOKENS
             if not (is_short or len(upper.tokens) <= 2 * len(node.tokens)) or upper.needed_children > node.is_needed:

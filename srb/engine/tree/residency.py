@@ -20,7 +20,7 @@ from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.whole import Lengths, text_key
 
-MAX_INNER = 2048  # children within a node's span; a merge or a split handles all of them at once
+MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
 PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
 
@@ -163,6 +163,7 @@ class Residency:
             else:
                 self._remove_live(each)
             each.state = NodeState.EVICTED
+            each.forget_children()
         self.host.note_child_removed(parent)
         self._absorb_below(parent)
 
@@ -240,6 +241,7 @@ class Residency:
         self._idle.remove(node)
         del self._private[node]
         node.seq_id, node.state = None, NodeState.EVICTED
+        node.forget_children()
         return seq_id
 
     def _free_inner_seq(self, node: Node) -> None:
@@ -385,7 +387,7 @@ class Residency:
             is_short = len(upper.tokens) + len(node.tokens) <= PARK_TOKENS
             if not (is_short or len(upper.tokens) <= 2 * len(node.tokens)) or upper.needed_children > node.is_needed:
                 return  # too short yet, or another child is needed
-            if upper.num_child_keys + node.num_child_keys - len(node.children) > MAX_INNER:
+            if len(upper.inner) + len(node.inner) >= MAX_INNER:
                 return
             assert upper.seq_id is None, f"{upper!r} has a child in the KV store"
             node.absorb_parent()

@@ -217,7 +217,20 @@ def test_a_click_with_alt_marks_and_pointing_shows_what_a_click_would_take(pane:
 def test_every_gesture_has_a_button(pane: Pane) -> None:
     pane.card(1).get_by_role("button", name="More").click()
     menu = pane.page.locator("dialog.menu")
-    for name in ("Take", "Read", "Extend", "Vary", "Prune", "Other words", "Star", "Note", "Mark", "Sort", "Fold", "Refill"):
+    for name in (
+        "Take",
+        "Read",
+        "Extend",
+        "Vary",
+        "Prune",
+        "Other words",
+        "Star",
+        "Note",
+        "Mark",
+        "Sort",
+        "Fold",
+        "Refill",
+    ):
         expect(menu.get_by_role("button", name=name).first).to_be_visible()
     menu.get_by_role("button", name="Mark one word more").click()
     expect(menu).to_be_hidden()
@@ -285,8 +298,8 @@ def test_on_a_phone_every_button_is_large_enough_for_a_finger(make_page: MakePag
 SCENES = {
     "empty": "",
     "running": "desk.begin(3); desk.write(given); desk.setMark(0, 4);",
-    "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos'); desk.stopBranch(2); desk.stopBranch(3);
-      desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
+    "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos');
+      desk.stopBranch(2); desk.stopBranch(3); desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
     "tree": "desk.begin(3); desk.write(given); branches.isTree = true;",
     "reader": "desk.begin(3); desk.write(given); branches.run({ name: 'read' });",
     "menu": "desk.begin(3); desk.write(given); branches.run({ name: 'menu' });",

@@ -205,7 +205,9 @@ def test_sixty_four_branches_cost_one_write_per_visible_card_and_frame(pane: Pan
     assert seen["hidden"] == 0
     for index in range(64):
         pane.tell("desk.stopBranch(given)", index)
-    wait_for(lambda: pane.tell("return [...branches.board.cards.values()].every((card) => !card.isBehind)"), "whole texts")
+    wait_for(
+        lambda: pane.tell("return [...branches.board.cards.values()].every((card) => !card.isBehind)"), "whole texts"
+    )
     assert pane.tell("return document.querySelectorAll('*').length") < 5000
     cdp.send("HeapProfiler.collectGarbage")
     metrics = {each["name"]: each["value"] for each in cdp.send("Performance.getMetrics")["metrics"]}

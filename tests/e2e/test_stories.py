@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.conftest import GUNICORN, MakeServer, Server
 from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
+from tests.servers import GUNICORN, MakeServer, Server
 from tests.stories import model, person, texts
 
 pytestmark = pytest.mark.e2e

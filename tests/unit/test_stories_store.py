@@ -13,7 +13,7 @@ from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, tables
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.posts import read_post
-from tests.stories import ID, Stories, at, model, person
+from tests.stories import ID, Stories, at, model, person, texts
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there 😀 lived", "a", 17, run="r1", index=0)}
 RUN = {"node": "a", "at": 17, "made": 5, "seeds": [7, 8]}
@@ -250,6 +250,15 @@ def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, tmp
     assert mine["marks"] == theirs["marks"]
     assert other.bring_in(file) == done, "twice is once"
     other.store.close()
+
+
+def test_the_example_of_the_manual_is_a_story_that_says_what_the_manual_says(stories: Stories) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "stories.md").read_text()
+    example = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
+    assert not stories.bring_in(example).copied
+    assert f"“{texts(stories.nodes(example['id']))['n4']}”" in page
+    written = stories.export(example["id"])
+    assert written == example
 
 
 def test_settings_that_were_posted_as_one_are_single_ones_in_a_file(stories: Stories) -> None:

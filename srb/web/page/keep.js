@@ -98,7 +98,7 @@ export class Keeper extends EventTarget {
     const saver = this.#saver;
     return {
       isOn: this.server.isOn,
-      keepsHere: this.outbox.shelf.lasts && !saver?.keepFault,
+      keepsHere: this.outbox.shelf.lasts && !saver?.safekeeping.fault,
       isUnsaved:
         this.#isWorthSaving &&
         (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || Boolean(this.story?.changed)),

@@ -313,8 +313,8 @@ def test_on_a_phone_every_button_is_large_enough_for_a_finger(make_page: MakePag
 SCENES = {
     "empty": "",
     "running": "desk.begin(3); desk.write(given); desk.setMark(0, 4);",
-    "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos'); desk.stopBranch(2); desk.stopBranch(3);
-      desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
+    "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos');
+      desk.stopBranch(2); desk.stopBranch(3); desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
     "tree": "desk.begin(3); desk.write(given); branches.isTree = true;",
     "reader": "desk.begin(3); desk.write(given); branches.run({ name: 'read' });",
     "menu": "desk.begin(3); desk.write(given); branches.run({ name: 'menu' });",

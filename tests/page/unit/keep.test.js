@@ -355,6 +355,23 @@ test("a page that closes sends a small save that outlives it, and leaves a large
   assert.ok(JSON.stringify(await keeper.outbox.read(keeper.story.id)).length > 75_000);
 });
 
+test("a page that closes leaves no node open, and the next one goes on with the same words", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create());
+  write(first, "Once upon a time");
+  first.flush({ keepalive: true });
+  await settle();
+  first.close();
+  const second = newKeeper(server, { browser });
+  second.open(await second.openLast());
+  write(second, ", there lived");
+  await second.flush();
+  const texts = Object.values(server.wire(second.story.id).nodes).map(({ text }) => text);
+  assert.deepEqual(texts, ["Once upon a time", ", there lived"]);
+});
+
 test("a save carries what changed, not the story", async () => {
   const server = new FakeServer();
   const keeper = newKeeper(server);
@@ -507,10 +524,11 @@ test("the list has the stories of the server and those that it does not have yet
   keeper.open(Story.create("First"));
   write(keeper, "one two three");
   await pass(2);
-  server.trouble = "full";
   keeper.open(Story.create("Second"));
+  await pass(1);
+  server.trouble = "full";
   write(keeper, "four");
-  await pass(2);
+  await keeper.flush();
   server.trouble = "";
   const { stories, where } = await keeper.list();
   assert.deepEqual(

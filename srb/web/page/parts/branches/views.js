@@ -27,7 +27,7 @@ export function head(pane) {
 export function firstSteps() {
   return html`<div class="first-steps" tabindex="-1">
     <p>Write a beginning in the manuscript, then press <kbd>Ctrl</kbd>+<kbd>Enter</kbd>: several branches go on from it, side by side.</p>
-    <p>Press a card's number, or its button Take, to take its text; click a word to take only as far as that word.</p>
+    <p>Press a card's number, or its button Take, to take its text; click a word first to take only as far as that word.</p>
     <p>Nothing is lost: what you do not take stays in the outline, and <kbd>Ctrl</kbd>+<kbd>Z</kbd> goes back.</p>
     <p><button class="main" data-act="begin">Go on from my text</button></p>
   </div>`;

@@ -28,7 +28,7 @@ def _first(connection: Connection) -> None:
             open INTEGER NOT NULL, changed INTEGER, json TEXT NOT NULL, UNIQUE (story, id),
             FOREIGN KEY (story, parent) REFERENCES node (story, id) DEFERRABLE INITIALLY DEFERRED)""",
         "CREATE INDEX node_seq ON node (story, seq)",
-        "CREATE INDEX node_parent ON node (story, parent, keep)",
+        "CREATE INDEX node_parent ON node (story, parent, keep, tail)",
         """CREATE TABLE meta (
             story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, key TEXT NOT NULL, seq INTEGER NOT NULL,
             changed INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (story, key)) WITHOUT ROWID""",

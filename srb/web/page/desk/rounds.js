@@ -86,7 +86,7 @@ export class Rounds {
     this.desk.flush();
   }
 
-  /** Leave the story: its rounds go on for as long as they linger. */
+  /** Leave the story: its rounds are stopped, and their texts stay. */
   leave() {
     this.asked += 1;
     for (const live of this.kept.values()) live.stop();

@@ -102,6 +102,7 @@ export class Card {
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
     set(this.box, "aria-label", `Branch ${view.label}`);
     put(this.words, this._describe(view, said.description));
+    if (this.buttons[0]) put(this.buttons[0], slot.mark === null ? "Take" : "Take to mark");
     this._showOffer(view);
   }
 
@@ -178,8 +179,9 @@ export class Card {
    * @param {number} now @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
   paint(now, highlights, { shared, logprobs }) {
     const { slot, content } = this;
-    const own = shared > content.lead ? ownWord(slot.text, shared) : null;
-    const dim = own?.from ?? shared;
+    const next = ownWord(slot.text, shared);
+    const dim = Math.min(shared, next?.from ?? shared); // whole words
+    const own = dim > content.lead ? next : null;
     const painted = [
       dim,
       own?.to,

@@ -21,6 +21,7 @@ const HINT = "Write how your story begins …";
 const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
 
 const CONTENT = {
+  tabindex: "0", // a text that scrolls has to be reached by keys
   "aria-label": "Manuscript",
   autocapitalize: "sentences",
   autocorrect: "on",

@@ -133,7 +133,7 @@ export class Desk extends EventTarget {
   }
 
   async askKey() {
-    await this.api.newKey(this.api.key, "");
+    await this.api.newKey(this.api.key, { isWanted: true });
     await this.checkServer();
   }
 

@@ -16,6 +16,7 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, slots: Set<number> | null) => void} round states of slots have changed; null: of all
  * @property {(live: Live) => void} nodes the story has new nodes or longer texts
  * @property {(live: Live, error: Error) => void} failed
+ * @property {(live: Live) => void} troubled the server ended a request by an error
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
 
@@ -108,6 +109,7 @@ export class Live {
     }
     changed.delete(-1);
     if (events.some(({ event }) => event !== "stream")) this.changed(changed);
+    if (events.some(({ event }) => event === "error")) this.listener.troubled(this);
     for (const number of grown) this.unsaved.add(number);
     if (grown.size) this.listener.text(this, grown);
   }

@@ -399,6 +399,10 @@ export class Rounds {
     this.desk.checkServer();
   }
 
+  troubled() {
+    this.desk.checkServer();
+  }
+
   /** @param {Live} live @param {string} id @param {any} event */
   began(live, id, event) {
     const { desk } = this;

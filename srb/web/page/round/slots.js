@@ -194,6 +194,8 @@ export function endWord(slot, stopAt = "") {
       return { sign: "…", words: tokens, description: `Ended at the limit of ${tokens}; it can be extended.` };
     case "truncated":
       return { sign: "▣", words: "context full", description: "Ended: the model's context is full." };
+    case "engine_restarted":
+      return { sign: "⚠", words: "engine restarted", description: "Ended: the engine was restarted." };
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":

@@ -126,7 +126,7 @@ def test_a_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Wri
     writer.page.mouse.click(*place)
     writer.wait("desk.round.slots[1].mark !== null")
     taken = writer.slots()[1]["text"][: writer.page.evaluate("desk.round.slots[1].mark")]
-    writer.to_cards().press("Shift+Digit2")
+    writer.press("Shift+Digit2")
     expect_text(writer, START + taken)
     assert not writer.text.endswith(" ")
     longest = max(writer.model_texts(), key=lambda text: (text.startswith(taken), len(text)))

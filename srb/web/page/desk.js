@@ -7,6 +7,8 @@ import { Context } from "./desk/context.js";
 import { settingsOf } from "./desk/defaults.js";
 import { Rounds } from "./desk/rounds.js";
 import { ServerWatch } from "./desk/server_watch.js";
+import { WordCount } from "./desk/words.js";
+import { titleOf } from "./keep/describe.js";
 import { Story } from "./story.js";
 
 /** @typedef {import("./story/types.js").Place} Place */
@@ -40,6 +42,7 @@ export class Desk extends EventTarget {
     this.watch = new ServerWatch(api, () => this.serverChanged());
     this.rounds = new Rounds(this);
     this.prompt = new Context(this);
+    this.wordCount = new WordCount();
     /** @type {Manuscript | null} */
     this.manuscript = null;
     /** @type {{head: Place} | null} where the story was before a place in the outline was opened */
@@ -82,12 +85,12 @@ export class Desk extends EventTarget {
   }
 
   get title() {
-    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text);
+    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text) || "Untitled";
   }
 
   /** The number of words in the manuscript. */
   get words() {
-    return this.prompt.words;
+    return this.wordCount.at(this.story, this.head);
   }
 
   /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent. */
@@ -148,6 +151,7 @@ export class Desk extends EventTarget {
     this.settings = settingsOf(story);
     this.keeper.open(story);
     this.prompt.forget();
+    this.wordCount.forget();
     this.manuscript?.load(this.text, story.pieces(this.head.node, this.head.at), this.head);
     this.tell("story");
     this.tell("head", { why: "load" });
@@ -439,10 +443,4 @@ export class Desk extends EventTarget {
   choose(number, at, rival) {
     return this.rounds.choose(number, at, rival);
   }
-}
-
-/** The first words of a text, for a story without a title. @param {string} text */
-function titleOf(text) {
-  const words = text.trimStart().slice(0, 60).split(/\s+/u).slice(0, 6).join(" ");
-  return words || "Untitled";
 }

@@ -35,7 +35,9 @@ function actionOf(event, desk, page) {
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":
-      return control || event.altKey || isField(event) || wantsEscape(event, page) ? null : () => stopOrLeave(desk, page);
+      return control || event.altKey || isField(event) || wantsEscape(event, page)
+        ? null
+        : () => stopOrLeave(desk, page);
     default:
       if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;

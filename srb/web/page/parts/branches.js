@@ -57,7 +57,7 @@ export class Branches extends LitElement {
       this.desk.addEventListener(topic, (/** @type {CustomEvent} */ event) => act(event.detail ?? {}), { signal });
     on("round", () => this.follow());
     on("text", ({ slots }) => this.grow(slots));
-    on("nodes", () => this.board?.refresh());
+    on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
     on("story", () => this.board?.repaint());
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });

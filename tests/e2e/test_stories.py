@@ -238,7 +238,7 @@ def test_row_48_on_a_read_only_disk_stories_are_read_and_generation_goes_on(
 ) -> None:
     """A killed server leaves its last writes in the log beside the file."""
     path = small_disk / "stories.sqlite3"
-    first = started(make_server(**QUICK, stories=path))
+    first = started(make_server(**{**QUICK, "workers": 1}, stories=path))
     first.post(ONE, {"nodes": TALE})
     kill_all(first) if is_killed else first.stop()
     assert Path(f"{path}-wal").exists() is is_killed

@@ -16,7 +16,8 @@ from playwright.sync_api import CDPSession, Page, Request, sync_playwright
 WATCH = Path(__file__).with_name("watch.js")
 TEXTS = "article .text"  # of branches; the same names are in watch.js
 RUNNING = "article[aria-busy=true]"
-DEADLINE = 120_000  # ms
+STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
+DEADLINE = 30_000  # ms
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
 
@@ -56,7 +57,7 @@ class Desk:
         self._cdp.send("Performance.enable")
         page.goto(url)
         self._manuscript = page.get_by_role("textbox", name="Manuscript")
-        self._manuscript.wait_for()
+        page.wait_for_function(STARTED)
 
     def set(self, **settings: object) -> None:
         """Set settings of the story."""

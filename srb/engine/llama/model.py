@@ -93,6 +93,7 @@ class LlamaModel:
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
+        self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
@@ -257,6 +258,7 @@ class LlamaModel:
             self._adapters.apply(self._context, batch.lora)
             self._lora = batch.lora
         self._wanted = batch.wanted
+        self._logits.clear()
         native_log.forget_error()
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
@@ -268,7 +270,11 @@ class LlamaModel:
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
-        return floats_at(lib.llama_get_logits_ith(self._context, row), self.n_vocab)
+        if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
+            wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
+            all_rows = floats_at(lib.llama_get_logits(self._context), len(wanted) * self.n_vocab)
+            self._logits = dict(zip(wanted, all_rows.reshape(-1, self.n_vocab), strict=True))
+        return self._logits[row]
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
@@ -345,6 +351,10 @@ class LlamaModel:
     def candidates(self) -> CandidateArray:
         """The scratch array of the decode thread."""
         return self._candidates
+
+    def samples_in_threads(self, count: int) -> bool:
+        """Whether sampling from so many rows takes long enough for several threads."""
+        return self._sampling_threads > 1 and count * self.n_vocab >= 2 * LOGITS_A_THREAD
 
     def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:
         """Sample from many rows of the last decode in threads, if that pays; each sampler keeps its token for `sample`.

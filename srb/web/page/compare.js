@@ -63,6 +63,7 @@ export function mergedTree(texts, limit = 400) {
     let to = Number.POSITIVE_INFINITY;
     for (let row = first + 1; row <= last; row++) to = Math.min(to, at(shared, row));
     if (to > from) twigs.push({ depth, places, from, to });
+    if (places.every((place) => at(texts, place).length === to)) continue; // equal texts have nothing below
     const inner = to > from ? depth + 1 : depth;
     const groups = [];
     let begin = first;

@@ -1,4 +1,4 @@
-/** Keys that work anywhere on the page; those of a pane are the pane's own (by `event.code`, so that other layouts work). */
+/** Keys that work anywhere on the page; those of a pane are the pane's own. */
 
 /** @typedef {import("./desk.js").Desk} Desk */
 
@@ -32,19 +32,32 @@ function actionOf(event, desk, page) {
     case "Enter":
     case "NumpadEnter":
       return control && !event.shiftKey && !event.altKey ? () => desk.go() : null;
-    case "KeyS":
-      return control && !event.shiftKey && !event.altKey ? () => desk.sayWhenSaved() : null;
-    case "KeyZ":
-      return control && !event.altKey && !isField(event) ? () => (event.shiftKey ? desk.redo() : desk.undo()) : null;
-    case "KeyY":
-      return control && !event.shiftKey && !event.altKey && !isField(event) ? () => desk.redo() : null;
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":
-      return control || event.altKey || isField(event) ? null : () => stopOrLeave(desk, page);
+      return control || event.altKey || isField(event) || wantsEscape(event, page) ? null : () => stopOrLeave(desk, page);
     default:
+      if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
   }
+}
+
+/**
+ * Return what a letter does with Ctrl or ⌘: letters, not places of keys, since Z and Y change places on German keyboards.
+ * @param {KeyboardEvent} event @param {Desk} desk
+ */
+function letterOf(event, desk) {
+  const letter = event.key.toLowerCase();
+  if (letter === "s" && !event.shiftKey) return () => desk.sayWhenSaved();
+  if (isField(event)) return null; // a field has an undo of its own
+  if (letter === "z") return () => (event.shiftKey ? desk.redo() : desk.undo());
+  return letter === "y" && !event.shiftKey ? () => desk.redo() : null;
+}
+
+/** Whether the manuscript's search panel takes the key. @param {KeyboardEvent} event @param {Document} page */
+function wantsEscape(event, page) {
+  const manuscript = /** @type {any} */ (paneOf(page, "srb-manuscript"));
+  return manuscript?.wantsEscape?.(event) ?? false;
 }
 
 /** Stop what runs; a second time, go to the manuscript. @param {Desk} desk @param {Document} page */

@@ -195,6 +195,11 @@ export class Story {
     this.#pen.close(id);
   }
 
+  /** End all open nodes of the person here: the page may be closing, and another page could not go on with them. */
+  closeAll() {
+    this.#pen.closeAll();
+  }
+
   /**
    * Return a place with the same text that no one rewrites any more, on which a round can build.
    * @param {Place} place

@@ -36,7 +36,8 @@ export class Rounds {
   /** Continue the text. @param {{n?: number}} [options] */
   async go({ n = this.desk.settings.n } = {}) {
     const { desk } = this;
-    const ticket = (this.asked += 1);
+    this.asked += 1;
+    const ticket = this.asked;
     desk.closeTyped();
     this.endShown();
     const base = desk.head;
@@ -85,7 +86,7 @@ export class Rounds {
     this.desk.flush();
   }
 
-  /** Leave the story: its rounds go on for as long as they linger. */
+  /** Leave the story: its rounds are stopped, and their texts stay. */
   leave() {
     this.asked += 1;
     for (const live of this.kept.values()) live.stop();
@@ -389,8 +390,11 @@ export class Rounds {
     this.desk.tell("nodes", { ids: null });
   }
 
-  /** @param {Live} _live @param {Error} error */
-  failed(_live, error) {
+  /** @param {Live} live @param {Error} error */
+  failed(live, error) {
+    const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
+    const prompt = live.round.prompt;
+    if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() });
     this.desk.checkServer();
   }

@@ -1,13 +1,14 @@
 // The branches' pane: a header with counts and buttons, the cards of the round, and what opens over them.
 
-import { wordEndAt } from "../cuts.js";
 import { html, LitElement, nothing } from "../vendor/lit.js";
 import { Board } from "./branches/board.js";
-import { CARD_GESTURES, mark, PANE_GESTURES } from "./branches/gestures.js";
+import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
+import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
 import { treeOf } from "./branches/tree.js";
+import { firstSteps, head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Slot} Slot */
@@ -29,9 +30,8 @@ export class Branches extends LitElement {
     this.seen = new Map();
     this.listeners = new AbortController();
     this.treeTimer = 0;
-    this.previewed = "";
-    /** @type {import("./card.js").Card|null} */
-    this.previewOwner = null;
+    this.counts = "";
+    this.pointer = new Pointer(this);
   }
 
   createRenderRoot() {
@@ -60,10 +60,8 @@ export class Branches extends LitElement {
     on("nodes", () => this.board?.refresh());
     on("story", () => this.board?.repaint());
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
-    this.addEventListener("click", (event) => this.onClick(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
-    this.addEventListener("pointermove", (event) => this.onMove(event), { signal });
-    this.addEventListener("pointerleave", () => this.preview(null), { signal });
+    this.pointer.listen(signal);
     addEventListener("resize", () => this.board?.measure(), { signal });
   }
 
@@ -104,16 +102,27 @@ export class Branches extends LitElement {
     } else {
       const hadFocus = board.list.contains(document.activeElement);
       if (this.reader?.isOpen) this.reader.close();
+      this.showList();
       board.show(round);
-      this.classList.toggle("empty", round === null);
       if (hadFocus) this.focus();
     }
     this.requestUpdate();
   }
 
+  /** Show the cards, or in their place the merged tree or what to do first. */
+  showList() {
+    this.find(".first-steps").hidden = this.round !== null;
+    this.find(".cards").hidden = this.round === null || this.isTree;
+  }
+
+  updated() {
+    this.showList();
+  }
+
   /** @param {Set<number>} slots */
   grow(slots) {
     this.board?.grown(slots);
+    if (this.counts !== this.countWords()) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;
     this.treeTimer = window.setTimeout(() => {
       this.treeTimer = 0;
@@ -130,116 +139,23 @@ export class Branches extends LitElement {
 
   render() {
     const { round } = this;
+    this.counts = this.countWords();
     return html`
-      <header class="branches-head">
-        <h2>Branches</h2>
-        <p class="counts">${round ? countWords(round) : nothing}</p>
-        <div class="buttons" role="group" aria-label="All branches">${this.paneButtons()}</div>
-      </header>
-      ${this.progress()}
-      <div class="first-steps" tabindex="-1" ?hidden=${round !== null}>
-        <p>Write a beginning in the manuscript, then press <kbd>Ctrl</kbd>+<kbd>Enter</kbd>: several branches go on from it, side by side.</p>
-        <p>Press a card's number, or its button Take, to take its text; click a word to take only as far as that word.</p>
-        <p>Nothing is lost: what you do not take stays in the outline, and <kbd>Ctrl</kbd>+<kbd>Z</kbd> goes back.</p>
-      </div>
-      <ol class="cards" aria-label="Cards" ?hidden=${round === null || this.isTree}></ol>
+      ${head(this)}
+      ${firstSteps()}
+      <ol class="cards" aria-label="Cards"></ol>
       ${this.isTree && round ? treeOf(round) : nothing}
-      ${this.phoneBar()}
-      <dialog class="reader" aria-label="Whole text" @close=${() => this.onReaderClosed()}>
-        <header><h2 class="reader-head"></h2>
-          <button data-act="take">Take</button>
-          <button data-act="left" aria-label="Previous branch">‹</button><button data-act="right" aria-label="Next branch">›</button>
-          <button data-act="closeReader" aria-label="Close">✕</button></header>
-        <div class="reader-text" tabindex="0" role="document" aria-label="Text"></div>
-      </dialog>
-      ${this.menu()}
-      ${this.noteDialog()}
+      ${phoneBar(this)}
+      ${readerDialog(() => this.onReaderClosed())}
+      ${menu(this)}
+      ${noteDialog(() => this.keepNote())}
       <p class="hidden-words" role="status">${this.said}</p>`;
   }
 
-  paneButtons() {
-    const { round } = this;
-    const slot = this.board?.currentCard?.slot;
-    const buttons = [
-      ["refill", "Refill"],
-      ["sort", "Sort"],
-      ["fold", "Fold"],
-      ["more", "More"],
-      ["stop", "Stop"],
-    ];
-    return html`
-      <button data-act="tree" aria-pressed=${this.isTree} ?disabled=${!round} title="Show shared beginnings once">Tree</button>
-      ${buttons.map(([name = "", label = ""]) => {
-        const {
-          label: title,
-          key,
-          can,
-        } = /** @type {import("./branches/gestures.js").Gesture} */ (PANE_GESTURES[name]);
-        const isOn = round && (!can || can(this, /** @type {Slot} */ (slot)));
-        return html`<button data-act=${name} title="${title} (${key})" ?disabled=${!isOn}>${label}</button>`;
-      })}`;
-  }
-
-  /** A line while the model reads the text. */
-  progress() {
-    const progress = this.round?.progress;
-    if (this.round?.state === "asking") return html`<p class="reading">The branches are asked for …</p>`;
-    if (!progress)
-      return this.round?.state === "reading" ? html`<p class="reading">The model reads the text …</p>` : nothing;
-    const { processed, total, cached, ms } = progress;
-    const percent = total ? Math.floor((100 * processed) / total) : 0;
-    const speed =
-      ms > 0 && processed > cached
-        ? ` · ${Math.round((1000 * (processed - cached)) / ms).toLocaleString()} tokens/s`
-        : "";
-    const known = cached ? ` · ${cached.toLocaleString()} of ${total.toLocaleString()} tokens were known` : "";
-    return html`<p class="reading"><progress max="100" value=${percent} aria-label="The text is read"></progress>
-      The model reads the text: ${percent} %${speed}${known}</p>`;
-  }
-
-  /** The buttons under the cards of a phone, for the card in view. */
-  phoneBar() {
-    const { round, board } = this;
-    const slot = board?.currentCard?.slot;
-    if (!round || !slot) return nothing;
-    const place = round.order.indexOf(slot.number) + 1;
-    return html`<div class="phone-bar">
-      <div class="pager"><button data-act="left" aria-label="Previous card">‹</button>
-        <span>${place} of ${round.order.length}</span>
-        <button data-act="right" aria-label="Next card">›</button></div>
-      <div class="buttons" role="group" aria-label="This card">
-        <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>${slot.mark === null ? "Take" : "Take to mark"}</button>
-        <button data-act="prune" aria-label="Prune" ?disabled=${!round.canPrune(slot)}>✕</button>
-        <button data-act="more">More</button>
-        <button data-act="refill" aria-label="Refill empty cards" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>⟳</button>
-        <button data-act="menu" aria-label="All that can be done">⋯</button>
-      </div>
-    </div>`;
-  }
-
-  /** All gestures, with their keys. */
-  menu() {
-    const slot = this.board?.currentCard?.slot;
-    const items = slot ? Object.entries({ ...CARD_GESTURES, ...PANE_GESTURES }) : [];
-    return html`<dialog class="menu" aria-label="What can be done with this card">
-      <ul>${items.map(
-        ([
-          name,
-          { label, key, can },
-        ]) => html`<li><button data-act=${name} ?disabled=${!!slot && can !== undefined && !can(this, slot)}>
-          <span>${label}</span>${key ? html`<kbd>${key}</kbd>` : nothing}</button></li>`,
-      )}</ul>
-      <button data-act="closeMenu">Close</button>
-    </dialog>`;
-  }
-
-  noteDialog() {
-    return html`<dialog class="note" aria-label="Note">
-      <form method="dialog" @submit=${() => this.keepNote()}>
-        <label>Note on this branch <textarea name="note" rows="4"></textarea></label>
-        <p><button class="main">Keep the note</button> <button type="button" data-act="closeNote">Cancel</button></p>
-      </form>
-    </dialog>`;
+  /** How many cards are in each state. */
+  countWords() {
+    const counts = Object.entries(this.round?.counts ?? {}).filter(([, count]) => count);
+    return counts.map(([state, count]) => `${count} ${state}`).join(", ");
   }
 
   // ---- What gestures need
@@ -267,7 +183,9 @@ export class Branches extends LitElement {
   }
 
   onReaderClosed() {
+    const slot = this.reader?.slot; // the browser gives the focus back to the card at which reading began
     this.reader?.closed();
+    if (slot) this.board?.setCurrent(slot.number);
     this.focus();
   }
 
@@ -318,6 +236,7 @@ export class Branches extends LitElement {
   run({ name, value = 0 }) {
     const { board, round } = this;
     const slot = board?.currentCard?.slot;
+    if (name === "begin") return this.desk.go();
     if (!board || !round || !slot) return;
     switch (name) {
       case "takeDigit":
@@ -413,73 +332,6 @@ export class Branches extends LitElement {
     const place = event.target instanceof Element ? event.target.closest(".card-place") : null;
     return (place && this.board?.byPlace.get(place)) || null;
   }
-
-  /** @param {MouseEvent} event */
-  onClick(event) {
-    const button = event.target instanceof Element ? event.target.closest("button[data-act]") : null;
-    const card = this.cardOf(event);
-    if (card) this.board?.setCurrent(card.slot.number);
-    if (button instanceof HTMLElement && button.dataset.card) {
-      return this.desk.take(Number(button.dataset.card), { at: null, go: !event.shiftKey });
-    }
-    if (button instanceof HTMLElement) {
-      /** @type {HTMLDialogElement|null} */ (button.closest("dialog.menu"))?.close();
-      return this.run({ name: button.dataset.act ?? "" });
-    }
-    const slot = card?.slot ?? (isInside(event, ".reader-text") ? this.reader?.slot : null);
-    const at = slot ? this.wordAt(slot, event) : null;
-    if (!slot || at === null || getSelection()?.isCollapsed === false) return;
-    const isMouse = /** @type {PointerEvent} */ (event).pointerType === "mouse" || !("pointerType" in event);
-    if (event.altKey || !isMouse) mark(this, slot, at);
-    else this.desk.take(slot.number, { at, go: !event.shiftKey });
-    this.requestUpdate();
-  }
-
-  /** The end of the word at a point; null beside the text. @param {Slot} slot @param {MouseEvent} event */
-  wordAt(slot, { clientX, clientY }) {
-    const content = this.reader?.isOpen ? this.reader.content : this.board?.cards.get(slot.number)?.content;
-    const offset = content?.offsetAt(clientX, clientY) ?? null;
-    return offset === null ? null : wordEndAt(slot.text, offset);
-  }
-
-  /** Show what a click would take. @param {PointerEvent} event */
-  onMove(event) {
-    if (event.pointerType !== "mouse" || event.buttons) return;
-    const card = this.cardOf(event);
-    const at = card && isInside(event, ".body") ? this.wordAt(card.slot, event) : null;
-    this.preview(card, at);
-  }
-
-  /** @param {import("./card.js").Card|null} card @param {number|null} [at] */
-  preview(card, at = null) {
-    const { highlights } = this;
-    if (this.previewed === `${card?.slot.number}/${at}`) return;
-    this.previewed = `${card?.slot.number}/${at}`;
-    if (this.previewOwner) highlights?.clear(this.previewOwner, "srb-preview");
-    this.previewOwner = card;
-    if (card && at !== null) highlights?.set("srb-preview", card, [card.content.range(0, at)]);
-  }
-}
-
-/** @param {Event} event @param {string} selector */
-function isInside(event, selector) {
-  return event.target instanceof Element && event.target.closest(selector) !== null;
-}
-
-/** @param {Round} round */
-function countWords(round) {
-  const { waiting, running, ended, pruned, failed } = round.counts;
-  const parts = [
-    [waiting, "waiting"],
-    [running, "running"],
-    [ended, "ended"],
-    [pruned, "pruned"],
-    [failed, "failed"],
-  ];
-  return parts
-    .filter(([count]) => count)
-    .map(([count, word]) => `${count} ${word}`)
-    .join(", ");
 }
 
 customElements.define("srb-branches", Branches);

@@ -24,6 +24,7 @@ import { BranchText } from "./branches/branch_text.js";
 const WHILE_RUNNING = 2000; // characters in the document while the branch grows; the box shows some hundred of them
 const AT_REST = 20_000; // the whole text is in the reader
 const COUNT_EVERY = 500; // ms between two writes of the number of tokens
+const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
 export const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
 
 /** @type {Button[]} */
@@ -43,8 +44,11 @@ export class Card {
   constructor(slot) {
     this.slot = slot;
     this.isVisible = false;
-    this.lastWrite = 0;
-    this.lastCount = 0;
+    this.lastWrite = Number.NEGATIVE_INFINITY;
+    this.lastCount = Number.NEGATIVE_INFINITY;
+    this.lastShade = Number.NEGATIVE_INFINITY;
+    /** The state that is shown. @type {import("../round/slots.js").SlotState|""} */
+    this.state = "";
     this.branch = ""; // which branch the text belongs to
     this.text = "";
     this.shared = 0;
@@ -92,11 +96,13 @@ export class Card {
     if (slot.state !== "running") put(this.end, `${said.sign} ${said.words}`);
     if (this.end.title !== said.words) this.end.title = said.words;
     set(this.bar, "data-step", view.step ? `${view.step}` : null);
+    this.state = slot.state;
     set(this.box, "data-state", slot.state);
     set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
     set(this.box, "aria-label", `Branch ${view.label}`);
     put(this.words, this._describe(view, said.description));
+    if (this.buttons[0]) put(this.buttons[0], slot.mark === null ? "Take" : "Take to mark");
     this._showOffer(view);
   }
 
@@ -137,11 +143,11 @@ export class Card {
       this.lastCount = now;
       return true;
     }
-    if (now - this.lastWrite < content.interval - 5) return this._hasMore();
+    if (now - this.lastWrite < content.interval - 5) return this.isBehind;
     const before = content.written;
-    content.write(slot.text, this._limit());
+    content.write(slot.text, this._most());
     if (content.written > before) this.lastWrite = now;
-    return this._hasMore() || slot.state === "running";
+    return this.isBehind || slot.state === "running";
   }
 
   /** Begin anew if another branch with another text fills the slot. @param {Highlights} highlights */
@@ -156,29 +162,26 @@ export class Card {
     this.text = slot.text;
   }
 
-  _limit() {
+  /** How many characters are shown. */
+  _most() {
     const { slot } = this;
     return slot.isLive ? Math.max(WHILE_RUNNING, (slot.mark ?? 0) + 500) : AT_REST;
   }
 
   /** Whether the document lacks text that the branch has. */
   get isBehind() {
-    return this._hasMore();
-  }
-
-  _hasMore() {
-    const { slot, content } = this;
-    return content.written < Math.min(slot.text.length, this._limit()) && slot.text.length > content.lead;
+    return this.content.isBehind(this.slot.text, this._most());
   }
 
   // ---- Highlights
 
   /** Paint the shared beginning, the first own word, the kept part and the tokens' probabilities, where they have changed.
-   * @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
-  paint(highlights, { shared, logprobs }) {
+   * @param {number} now @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
+  paint(now, highlights, { shared, logprobs }) {
     const { slot, content } = this;
-    const own = shared > content.lead ? ownWord(slot.text, shared) : null;
-    const dim = own?.from ?? shared;
+    const next = ownWord(slot.text, shared);
+    const dim = Math.min(shared, next?.from ?? shared); // whole words
+    const own = dim > content.lead ? next : null;
     const painted = [
       dim,
       own?.to,
@@ -191,7 +194,9 @@ export class Card {
       highlights.set("srb-own", this, [own && content.range(own.from, own.to)]);
       highlights.set("srb-kept", this, [slot.mark === null ? null : content.range(0, slot.mark)]);
     }
-    if (logprobs) this._shade(highlights);
+    if (!logprobs || (slot.isLive && now - this.lastShade < SHADE_EVERY)) return;
+    this.lastShade = now;
+    this._shade(highlights);
   }
 
   /** Shade the tokens that have come. @param {Highlights} highlights */

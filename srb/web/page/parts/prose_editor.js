@@ -23,6 +23,7 @@ Take the one you like, and write on.`;
 const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
 
 const CONTENT = {
+  tabindex: "0", // a text that scrolls has to be reached by keys
   "aria-label": "Manuscript",
   autocapitalize: "sentences",
   autocorrect: "on",

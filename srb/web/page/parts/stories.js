@@ -124,10 +124,11 @@ class Stories extends LitElement {
   }
 
   /** @param {Entry} story */
-  startRenaming({ id }) {
+  async startRenaming({ id }) {
     this.renaming = id;
     this.requestUpdate();
-    this.focusOn("input[name=title]");
+    await this.focusOn("input[name=title]");
+    /** @type {HTMLInputElement | null} */ (this.querySelector("input[name=title]"))?.select();
   }
 
   /** @param {Entry} story @param {SubmitEvent} event */

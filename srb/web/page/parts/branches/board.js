@@ -89,7 +89,9 @@ export class Board {
   grown(slots) {
     for (const number of slots) {
       const card = this.cards.get(number);
-      if (card?.isVisible) this.dirty.add(card);
+      if (!card?.isVisible) continue;
+      this.dirty.add(card);
+      this.isStale ||= card.state !== card.slot.state; // its first text
     }
     this._schedule();
   }
@@ -135,7 +137,9 @@ export class Board {
   /** Give the cards their size, which stays for the round: what comes and goes beside them does not move them. */
   measure() {
     const count = this.round?.slots.length ?? 0;
-    const { clientWidth: width, clientHeight: height } = this.list;
+    const style = getComputedStyle(this.list);
+    const width = this.list.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
+    const height = this.list.clientHeight - Number.parseFloat(style.paddingBottom);
     const columns = Math.max(1, Math.min(count, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const rows = Math.min(MOST_ROWS, Math.ceil(count / columns));
     const size = Math.floor((height - (rows - 1) * GAP) / rows);
@@ -158,7 +162,7 @@ export class Board {
     for (const card of this.dirty) {
       if (!card.step(now, this.highlights)) this.dirty.delete(card);
     }
-    this._compare(round);
+    this._compare(now, round);
     if (this.dirty.size || this._restore(round)) this._schedule();
   }
 
@@ -183,16 +187,16 @@ export class Board {
     return hidden.length > 1;
   }
 
-  /** Compare the beginnings, if they may have changed, and paint the cards in view. @param {Round} round */
-  _compare(round) {
+  /** Compare the beginnings, if they may have changed, and paint the cards in view. @param {number} now @param {Round} round */
+  _compare(now, round) {
     const compared = round.slots.filter(
       (slot) => slot.state !== "pruned" && slot.state !== "failed" && slot.foldedUnder === null,
     );
     const length = compared.reduce((sum, slot) => sum + Math.min(slot.text.length, COMPARED), 0);
     if (length !== this.comparedLength) {
       this.comparedLength = length;
-      const groups = new Map(compared.map((slot) => [slot.state === "ended" ? slot.text : slot, slot]));
-      const slots = [...groups.values()];
+      const copies = new Set(this.groups.flatMap((group) => group.slice(1))); // of a card that is compared
+      const slots = compared.filter((slot) => !copies.has(slot.number));
       const shared = sharedBeginnings(
         slots.map((slot) => slot.text),
         COMPARED,
@@ -202,7 +206,7 @@ export class Board {
     const logprobs = this.logprobs();
     for (const card of this.cards.values()) {
       if (!card.isVisible) continue;
-      card.paint(this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs });
+      card.paint(now, this.highlights, { shared: this.shared.get(card.slot.number) ?? 0, logprobs });
     }
   }
 

@@ -33,10 +33,10 @@ export class BranchText {
   }
 
   /** Write what is new, by one change of the document; returns whether there is more to write.
-   * @param {string} text the whole text: longer than the last one or equal @param {number} [upTo] */
-  write(text, upTo = text.length) {
+   * @param {string} text the whole text: longer than the last one or equal @param {number} [most] characters to show */
+  write(text, most = text.length) {
     if (this.lead > text.length) this._begin(text);
-    const to = Math.min(upTo, text.length);
+    const to = Math.min(this.lead + most, text.length);
     if (this.written >= to || this.lead > text.length) return false;
     const last = this.blocks.at(-1);
     const end = last && !isFull(last.node) ? blockEnd(text, last.from, this.written, to) : this.written;
@@ -74,6 +74,12 @@ export class BranchText {
     return blocks;
   }
 
+  /** Whether the document lacks text that a write would bring. @param {string} text @param {number} most */
+  isBehind(text, most) {
+    if (this.lead > text.length) return leadingSpace(text) < text.length;
+    return this.written < Math.min(this.lead + most, text.length);
+  }
+
   /** The place in the document of an offset in the text. @param {number} offset */
   place(offset) {
     const at = Math.max(this.lead, Math.min(offset, this.written));
@@ -89,6 +95,16 @@ export class BranchText {
   offsetOf(node, offset) {
     const block = this.blocks.find((each) => each.node === node);
     return block ? block.from + offset : null;
+  }
+
+  /** The part of the text that a range of the document covers; empty if it covers none. @param {Range} range */
+  offsetsOf(range) {
+    const covered = this.blocks.filter(({ node }) => range.intersectsNode(node));
+    const [first, last] = [covered[0], covered.at(-1)];
+    if (!first || !last) return { from: 0, to: 0 };
+    const start = range.startContainer === first.node ? range.startOffset : 0;
+    const end = range.endContainer === last.node ? range.endOffset : last.node.length;
+    return { from: first.from + start, to: last.from + end };
   }
 
   /** The document's range of a part of the text, as far as it is written. @param {number} from @param {number} to */

@@ -17,6 +17,12 @@ export const CARD_GESTURES = {
     can: (pane, slot) => !!pane.round?.canTake(slot),
     run: (pane, slot) => pane.desk.take(slot.number, { at: slot.mark, go: true }),
   },
+  takeWhole: {
+    label: "Take all of it, past the mark",
+    key: "",
+    can: (_pane, slot) => slot.mark !== null,
+    run: (pane, slot) => pane.desk.take(slot.number, { at: slot.text.length, go: true }),
+  },
   takeOnly: {
     label: "Take without going on",
     key: "Shift+Enter",
@@ -31,7 +37,7 @@ export const CARD_GESTURES = {
     run: (pane, slot) => pane.desk.extend(slot.number),
   },
   vary: {
-    label: "Vary: more like this one, from the mark on",
+    label: "Vary: more like it, from the mark on",
     key: "V",
     can: (pane, slot) => !!pane.round?.canVary(slot),
     run: (pane, slot) => pane.desk.vary(slot.number, slot.mark),

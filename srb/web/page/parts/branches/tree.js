@@ -14,16 +14,14 @@ export function treeOf(round) {
   const texts = slots.map((slot) => slot?.text ?? "");
   const label = (/** @type {number} */ place) => round.order.indexOf(slots[place]?.number ?? -1) + 1;
   return html`<ul class="tree" aria-label="Shared beginnings">
-    ${mergedTree(texts).map(({ depth, places, from, to }) => {
-      const text = visible(texts[places[0] ?? 0]?.slice(from, to) ?? "");
-      const number = slots[places[0] ?? 0]?.number;
-      return html`<li data-depth=${Math.min(depth, 8)} class=${places.length > 1 ? "twig" : "leaf"}>
-        ${
-          places.length > 1
-            ? html`<span class="same" aria-label="${places.length} branches">×${places.length}</span>`
-            : html`<button data-card=${number} data-act="take" aria-label="Take branch ${label(places[0] ?? 0)}">${label(places[0] ?? 0)}</button>`
-        }
-        <span class="text" dir="auto">${text}</span>
+    ${mergedTree(texts).map(({ depth, places: [first = 0, ...others], from, to }) => {
+      const text = texts[first] ?? "";
+      const isWhole = to === text.length;
+      const count = others.length + 1;
+      return html`<li data-depth=${Math.min(depth, 8)} class=${isWhole ? "leaf" : "twig"}>
+        ${isWhole ? html`<button data-card=${slots[first]?.number} data-act="take" aria-label="Take branch ${label(first)}">${label(first)}</button>` : nothing}
+        ${count > 1 ? html`<span class="same" role="img" aria-label="${count} branches">×${count}</span>` : nothing}
+        <span class="text" dir="auto">${visible(text.slice(from, to))}</span>
       </li>`;
     })}
     ${texts.length ? nothing : html`<li class="leaf">No text yet.</li>`}

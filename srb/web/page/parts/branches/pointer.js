@@ -1,0 +1,111 @@
+// The pointer over the cards: a click or a tap on a word marks it, a double click takes up to it, and pointing shows the mark
+// that a click would set.
+
+import { wordEndAt } from "../../cuts.js";
+import { mark } from "./gestures.js";
+
+/** @typedef {import("../branches.js").Branches} Pane */
+
+const DRAG = 5; // px; a longer way selects text
+
+export class Pointer {
+  /** @param {Pane} pane */
+  constructor(pane) {
+    this.pane = pane;
+    this.pressed = { x: 0, y: 0 };
+    this.previewed = "";
+    /** @type {import("../card.js").Card|null} */
+    this.previewOwner = null;
+  }
+
+  /** @param {AbortSignal} signal */
+  listen(signal) {
+    const { pane } = this;
+    pane.addEventListener("mousedown", (event) => this.onPress(event), { signal });
+    pane.addEventListener("click", (event) => this.onClick(event), { signal });
+    pane.addEventListener("dblclick", (event) => this.onDoubleClick(event), { signal });
+    pane.addEventListener("copy", (event) => this.onCopy(event), { signal });
+    pane.addEventListener("pointermove", (event) => this.onMove(event), { signal });
+    pane.addEventListener("pointerleave", () => this.preview(null), { signal });
+  }
+
+  /** @param {MouseEvent} event */
+  onPress(event) {
+    this.pressed = { x: event.clientX, y: event.clientY };
+    if ((event.shiftKey || event.detail > 1) && isInside(event, ".text")) event.preventDefault(); // it would select text
+  }
+
+  /** Whether the pointer moved since it was pressed, to select text. @param {MouseEvent} event */
+  isDrag({ clientX, clientY }) {
+    return Math.hypot(clientX - this.pressed.x, clientY - this.pressed.y) > DRAG;
+  }
+
+  /** @param {MouseEvent} event */
+  onClick(event) {
+    const { pane } = this;
+    const button = event.target instanceof Element ? event.target.closest("button[data-act]") : null;
+    const card = pane.cardOf(event);
+    if (card) pane.board?.setCurrent(card.slot.number);
+    if (button instanceof HTMLElement && button.dataset.card) {
+      return pane.desk.take(Number(button.dataset.card), { at: null, go: !event.shiftKey });
+    }
+    if (button instanceof HTMLElement) {
+      /** @type {HTMLDialogElement|null} */ (button.closest("dialog.menu"))?.close();
+      return pane.run({ name: button.dataset.act ?? "" });
+    }
+    const word = this.wordAt(event);
+    if (!word || this.isDrag(event)) return;
+    mark(pane, word.slot, word.end);
+    pane.requestUpdate();
+  }
+
+  /** @param {MouseEvent} event */
+  onDoubleClick(event) {
+    const word = this.wordAt(event);
+    if (word) this.pane.desk.take(word.slot.number, { at: word.end, go: !event.shiftKey });
+  }
+
+  /** The word at which an event happens: its branch, and its end; null beside the text. @param {MouseEvent} event */
+  wordAt(event) {
+    const { pane } = this;
+    const card = isInside(event, ".body") ? pane.cardOf(event) : null;
+    const place = card ?? (isInside(event, ".reader-text") ? pane.reader : null);
+    const offset = place?.content.offsetAt(event.clientX, event.clientY) ?? null;
+    return place?.slot && offset !== null ? { slot: place.slot, end: wordEndAt(place.slot.text, offset) } : null;
+  }
+
+  /** Copy the branch's own characters, not the signs that stand for hidden ones. @param {ClipboardEvent} event */
+  onCopy(event) {
+    const { pane } = this;
+    const place = isInside(event, ".reader-text") ? pane.reader : pane.cardOf(event);
+    const selection = getSelection();
+    if (!place?.slot || !selection?.rangeCount) return;
+    const { from, to } = place.content.offsetsOf(selection.getRangeAt(0));
+    if (from >= to) return;
+    event.clipboardData?.setData("text/plain", place.slot.text.slice(from, to));
+    event.preventDefault();
+  }
+
+  /** Show the mark that a click would set. @param {PointerEvent} event */
+  onMove(event) {
+    const { pane } = this;
+    if (event.pointerType !== "mouse" || event.buttons) return;
+    const card = pane.cardOf(event);
+    this.preview(card, card ? (this.wordAt(event)?.end ?? null) : null);
+  }
+
+  /** @param {import("../card.js").Card|null} card @param {number|null} [at] */
+  preview(card, at = null) {
+    const { highlights } = this.pane;
+    if (this.previewed === `${card?.slot.number}/${at}`) return;
+    this.previewed = `${card?.slot.number}/${at}`;
+    if (this.previewOwner) highlights?.clear(this.previewOwner, "srb-preview");
+    this.previewOwner = card;
+    if (card && at !== null) highlights?.set("srb-preview", card, [card.content.range(0, at)]);
+  }
+}
+
+/** @param {Event} event @param {string} selector */
+export function isInside(event, selector) {
+  return event.target instanceof Element && event.target.closest(selector) !== null;
+}

@@ -1,0 +1,122 @@
+// Views of the branches' pane that are not cards: its header, its first steps, the phone's bar, and its dialogs.
+
+import { html, nothing } from "../../vendor/lit.js";
+import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
+
+/** @typedef {import("../branches.js").Branches} Pane */
+/** @typedef {import("../../round.js").Slot} Slot */
+
+/** @type {[string, string][]} */
+const BUTTONS = [
+  ["refill", "Refill"],
+  ["sort", "Sort"],
+  ["fold", "Fold"],
+  ["more", "More"],
+  ["stop", "Stop"],
+];
+
+/** @param {Pane} pane */
+export function head(pane) {
+  return html`<header class="branches-head">
+    <h2>Branches</h2>
+    <p class="counts">${progress(pane) ?? pane.counts}</p>
+    <div class="buttons" role="group" aria-label="All branches">${paneButtons(pane)}</div>
+  </header>`;
+}
+
+export function firstSteps() {
+  return html`<div class="first-steps" tabindex="-1">
+    <p>Write a beginning in the manuscript, then press <kbd>Ctrl</kbd>+<kbd>Enter</kbd>: several branches go on from it, side by side.</p>
+    <p>Press a card's number, or its button Take, to take its text; click a word first to take only as far as that word.</p>
+    <p>Nothing is lost: what you do not take stays in the outline, and <kbd>Ctrl</kbd>+<kbd>Z</kbd> goes back.</p>
+    <p><button class="main" data-act="begin">Go on from my text</button></p>
+  </div>`;
+}
+
+/** @param {() => void} onclose */
+export function readerDialog(onclose) {
+  return html`<dialog class="reader" aria-label="Whole text" @close=${onclose}>
+    <header><h2 class="reader-head"></h2>
+      <button data-act="take">Take</button>
+      <button data-act="left" aria-label="Previous branch">‹</button><button data-act="right" aria-label="Next branch">›</button>
+      <button data-act="closeReader" aria-label="Close">✕</button></header>
+    <div class="reader-text" tabindex="0" autofocus role="document" aria-label="Text"></div>
+  </dialog>`;
+}
+
+/** @param {Pane} pane */
+function paneButtons(pane) {
+  const { round } = pane;
+  const slot = /** @type {Slot} */ (pane.board?.currentCard?.slot);
+  const tree = html`<button data-act="tree" aria-pressed=${pane.isTree} ?disabled=${!round} title="Show shared beginnings once">
+    Tree</button>`;
+  const others = BUTTONS.map(([name, words]) => {
+    const gesture = PANE_GESTURES[name];
+    const isOn = round && (gesture?.can?.(pane, slot) ?? true);
+    return html`<button data-act=${name} title="${gesture?.label} (${gesture?.key})" ?disabled=${!isOn}>${words}</button>`;
+  });
+  return [tree, ...others];
+}
+
+/** How far the model has read the text, before the first branch runs. It stands in the place of the counts, so nothing moves.
+ * @param {Pane} pane */
+function progress(pane) {
+  const { state, progress } = pane.round ?? {};
+  if (state === "asking") return "asking …";
+  if (state !== "reading") return null;
+  if (!progress) return "reading the text …";
+  const { processed, total, cached, ms } = progress;
+  const percent = total ? Math.floor((100 * processed) / total) : 0;
+  const isFast = ms > 0 && processed > cached;
+  const speed = isFast ? ` · ${Math.round((1000 * (processed - cached)) / ms).toLocaleString()} tokens/s` : "";
+  const known = cached ? ` · ${cached.toLocaleString()} of ${total.toLocaleString()} cached` : "";
+  return html`<progress max="100" value=${percent} aria-label="The text is read"></progress> reading: ${percent} %${speed}${known}`;
+}
+
+/** The buttons under the cards of a phone, for the card in view. @param {Pane} pane */
+export function phoneBar(pane) {
+  const { round, board } = pane;
+  const slot = board?.currentCard?.slot;
+  if (!round || !slot) return nothing;
+  const place = round.order.indexOf(slot.number) + 1;
+  return html`<div class="phone-bar">
+    <div class="pager"><button data-act="left" aria-label="Previous card">‹</button>
+      <span>${place} of ${round.order.length}</span>
+      <button data-act="right" aria-label="Next card">›</button></div>
+    <div class="buttons" role="group" aria-label="This card">
+      ${slot.mark === null ? nothing : html`<button data-act="takeWhole">Take</button>`}
+      <button class="main" data-act="take" ?disabled=${!round.canTake(slot) && !slot.isLive}>
+        ${slot.mark === null ? "Take" : "Take to mark"}</button>
+      <button data-act="prune" aria-label="Prune" ?disabled=${!round.canPrune(slot)}>✕</button>
+      <button data-act="more">More</button>
+      <button data-act="refill" aria-label="Refill empty cards" ?disabled=${!round.slots.some((each) => round.canRefill(each))}>⟳</button>
+      <button data-act="menu" aria-label="All that can be done">⋯</button>
+    </div>
+  </div>`;
+}
+
+/** All gestures, with their keys. @param {Pane} pane */
+export function menu(pane) {
+  const slot = pane.board?.currentCard?.slot;
+  const items = slot ? Object.entries({ ...CARD_GESTURES, ...PANE_GESTURES }) : [];
+  return html`<dialog class="menu" aria-label="What can be done with this card">
+    <ul>${items.map(
+      ([
+        name,
+        { label, key, can },
+      ]) => html`<li><button data-act=${name} ?disabled=${!!slot && can !== undefined && !can(pane, slot)}>
+        <span>${label}</span>${key ? html`<kbd>${key}</kbd>` : nothing}</button></li>`,
+    )}</ul>
+    <button data-act="closeMenu">Close</button>
+  </dialog>`;
+}
+
+/** @param {() => void} onkeep */
+export function noteDialog(onkeep) {
+  return html`<dialog class="note" aria-label="Note">
+    <form method="dialog" @submit=${onkeep}>
+      <label>Note on this branch <textarea name="note" rows="4"></textarea></label>
+      <p><button class="main">Keep the note</button> <button type="button" data-act="closeNote">Cancel</button></p>
+    </form>
+  </dialog>`;
+}

@@ -1,0 +1,348 @@
+"""The branches' pane: keys, clicks and taps do what they say, with and without a mouse, and only where they should."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.cards import TEXTS, Pane
+from tests.page.conftest import MakePage
+from tests.processes import wait_for
+
+pytestmark = pytest.mark.e2e
+
+PHONE = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
+RIVALS = [{"text": f" rival{i}", "logprob": -i, "probability": 0.5 / (i + 1)} for i in range(12)]
+
+
+@pytest.fixture
+def pane(page: Page) -> Pane:
+    """A pane with three running branches; the first card has the focus."""
+    pane = Pane(page)
+    pane.begin(*TEXTS)
+    pane.tell("branches.focus()")
+    return pane
+
+
+# ---- Keys
+
+
+def test_a_digit_takes_its_card_and_goes_on_and_with_shift_only_takes(pane: Pane) -> None:
+    pane.press("2", "Shift+3")
+    assert pane.calls("take") == [
+        [1, {"at": None, "go": True}, TEXTS[1]],
+        [2, {"at": None, "go": False}, TEXTS[2]],
+    ]
+
+
+def test_digits_and_letters_in_the_manuscript_are_text(pane: Pane) -> None:
+    pane.page.locator("#manuscript").focus()
+    pane.press("End", "3", "x", "p", ".")
+    assert pane.page.locator("#manuscript").input_value().endswith(",3xp.")
+    assert pane.tell("return desk.calls") == []
+
+
+def test_single_keys_can_be_switched_off(pane: Pane) -> None:
+    pane.tell("desk.setSetting('single_keys', false)")
+    pane.press("1", "x", "e", "Shift+2")
+    assert pane.tell("return desk.calls") == []
+    pane.press("Enter")
+    assert len(pane.calls("take")) == 1
+
+
+def test_keys_of_the_browser_are_left_alone(pane: Pane) -> None:
+    pane.press("Alt+1", "Control+2", "Control+x", "q", "Tab")
+    assert pane.tell("return desk.calls") == []
+
+
+def test_arrows_move_between_cards_and_letters_act_on_the_focused_one(pane: Pane) -> None:
+    pane.press("ArrowRight")
+    expect(pane.card(2)).to_be_focused()
+    pane.press("e", "v", "x")
+    assert (pane.calls("extend"), pane.calls("vary"), pane.calls("prune")) == ([[1]], [[1, None]], [[1]])
+    pane.press("ArrowLeft", "ArrowDown")
+    expect(pane.card(3)).to_be_focused()
+    pane.press("r", "g")
+    assert (pane.calls("refill"), pane.calls("more")) == ([[[1]]], [[8]])
+    pane.press("Home")
+    expect(pane.card(1)).to_be_focused()
+
+
+def test_a_card_can_be_starred_and_noted_by_keys(pane: Pane) -> None:
+    pane.press("b", "n")
+    pane.page.get_by_label("Note on this branch").fill("the calm one")
+    pane.page.get_by_role("button", name="Keep the note").click()
+    expect(pane.card(1)).to_have_accessible_description(re.compile(r"Has a star\. Note: the calm one"))
+    expect(pane.card(1)).to_be_focused()
+    pane.press("b")
+    expect(pane.card(1)).not_to_have_accessible_description(re.compile("star"))
+
+
+def test_the_mark_moves_by_word_and_sentence_and_enter_takes_up_to_it(pane: Pane) -> None:
+    pane.press("Control+ArrowRight", "Control+ArrowRight")
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one little"], "two words")
+    pane.press(".")
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one little lamp."], "a sentence")
+    pane.press("Control+ArrowLeft")
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one little lamp"], "a word less")
+    expect(pane.card(1)).to_have_accessible_description(re.compile("Marked up to “one little lamp”"))
+    pane.press("v", "Enter")
+    assert pane.calls("vary") == [[0, 16]]
+    assert pane.calls("take") == [[0, {"at": 16, "go": True}, " one little lamp"]]
+    pane.press("Backspace")
+    wait_for(lambda: pane.highlighted("srb-kept") == [], "no mark")
+
+
+def test_the_mark_stays_while_the_branch_grows(pane: Pane) -> None:
+    pane.press("Control+ArrowRight")
+    pane.write(" and more")
+    expect(pane.text(1)).to_have_text(re.compile("and more$"))
+    pane.press("Enter")
+    assert pane.calls("take")[0][2] == " one"
+
+
+def test_with_more_than_ten_cards_page_down_moves_the_window_of_digits(pane: Pane) -> None:
+    pane.begin(count=24)
+    pane.write(*[f" t{number}" for number in range(1, 25)])
+    expect(pane.text(1)).to_have_text("t1")
+    pane.tell("branches.focus()")
+    pane.press("0", "PageDown", "1", "0", "PageDown", "4", "PageUp", "PageUp", "2")
+    assert [call[0] for call in pane.calls("take")] == [9, 10, 19, 23, 1]
+    pane.press("5")
+    expect(pane.card(1).locator(".digit")).to_have_text("1")
+    expect(pane.card(11).locator(".digit")).to_have_class(re.compile("idle"))
+
+
+def test_space_opens_the_whole_text_which_grows_and_arrows_read_the_neighbours(pane: Pane) -> None:
+    pane.press("Space")
+    reader = pane.page.locator("dialog.reader")
+    expect(reader.locator(".text")).to_have_text(TEXTS[0].strip())
+    pane.write(" all night")
+    expect(reader.locator(".text")).to_have_text(re.compile("all night$"))
+    pane.press("ArrowRight")
+    expect(reader.locator(".text")).to_have_text(TEXTS[1].strip())
+    expect(reader).to_contain_text("Branch 2")
+    pane.press("Control+ArrowRight", "Enter")
+    assert pane.calls("take")[0][2] == " one"
+    pane.press("Space")
+    expect(reader).to_be_hidden()
+    expect(pane.card(2)).to_be_focused()
+
+
+def test_alternatives_are_chosen_by_keys_at_the_mark(pane: Pane) -> None:
+    pane.tell("desk.rivals = given", RIVALS)
+    pane.press("Control+ArrowRight", "Control+ArrowRight", "t")
+    dialog = pane.page.locator("srb-alternatives dialog")
+    expect(dialog.get_by_role("button")).to_have_count(13)
+    expect(dialog).to_contain_text("In place of “little”")
+    expect(dialog.get_by_role("button").first).to_contain_text("50 %")
+    assert pane.calls("alternatives") == [[0, 4]]
+    pane.press("ArrowDown", "Enter")
+    expect(dialog).to_be_hidden()
+    assert pane.calls("choose") == [[0, 4, " rival1"]]
+    expect(pane.card(1)).to_be_focused()
+    pane.press("t")
+    expect(dialog.get_by_role("button")).to_have_count(13)
+    pane.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert len(pane.calls("choose")) == 1
+
+
+def test_alternatives_that_cannot_be_asked_for_say_why(pane: Pane) -> None:
+    pane.tell("desk.alternatives = async () => { throw new Error('the engine is restarting'); }")
+    pane.press("t")
+    expect(pane.page.get_by_role("alert")).to_have_text("the engine is restarting")
+
+
+def test_the_focus_stays_in_the_pane_when_the_next_round_begins(pane: Pane) -> None:
+    pane.press("ArrowRight")
+    pane.begin(" new", " newer")
+    expect(pane.card(1)).to_be_focused()
+    pane.press("2")
+    assert pane.calls("take")[-1][2] == " newer"
+
+
+def test_one_card_is_a_stop_of_the_tab_key_with_its_buttons(pane: Pane) -> None:
+    pane.press("Tab")
+    expect(pane.card(1).get_by_role("button", name="Take")).to_be_focused()
+    pane.press("Enter")
+    assert pane.calls("take")[0][0] == 0
+    assert pane.page.locator(".cards [tabindex='0']").count() == 1 + pane.card(1).locator("button").count()
+
+
+# ---- Mouse
+
+
+def test_a_click_on_a_word_of_a_running_card_marks_it_and_taking_ends_there(pane: Pane) -> None:
+    pane.page.mouse.move(*pane.word(3, "two"))
+    wait_for(lambda: pane.highlighted("srb-preview") == ["two"], "preview")
+    pane.page.mouse.click(*pane.word(1, "lamp"))
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one little lamp"], "mark")
+    assert pane.calls("take") == []
+    pane.card(1).get_by_role("button", name="Take").click()
+    assert pane.calls("take") == [[0, {"at": 16, "go": True}, " one little lamp"]]
+
+
+def test_a_double_click_on_a_word_takes_up_to_it(pane: Pane) -> None:
+    pane.page.mouse.dblclick(*pane.word(1, "lamp"))
+    pane.page.keyboard.down("Shift")
+    pane.page.mouse.dblclick(*pane.word(2, "far"))
+    pane.page.keyboard.up("Shift")
+    assert [(call[1]["go"], call[2]) for call in pane.calls("take")] == [
+        (True, " one little lamp"),
+        (False, " one little boat, far"),
+    ]
+
+
+def test_a_click_beside_the_text_only_chooses_the_card(pane: Pane) -> None:
+    box = pane.card(2).bounding_box()
+    assert box
+    pane.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.6)
+    assert pane.tell("return desk.calls") == []
+    expect(pane.card(2)).to_be_focused()
+
+
+def test_text_can_be_selected_with_the_mouse_and_is_not_taken(pane: Pane) -> None:
+    pane.page.mouse.move(*pane.word(1, "one"))
+    pane.page.mouse.down()
+    pane.page.mouse.move(*pane.word(1, "lamp"), steps=4)
+    pane.page.mouse.up()
+    assert "little" in pane.tell("return getSelection().toString()")
+    assert pane.calls("take") == []
+    assert pane.tell("return desk.round.slots[0].mark") is None
+
+
+def test_copied_text_has_the_characters_of_the_branch(page: Page) -> None:
+    pane = Pane(page)
+    pane.begin(" red: \x1b[31m\nend")
+    pane.text(1).locator("p").select_text()
+    copied = pane.text(1).evaluate(
+        """(text) => {
+          const event = new ClipboardEvent("copy", { bubbles: true, cancelable: true, clipboardData: new DataTransfer() });
+          text.dispatchEvent(event);
+          return event.clipboardData.getData("text/plain");
+        }"""
+    )
+    assert copied == "red: \x1b[31m\nend"
+
+
+def test_every_gesture_has_a_button(pane: Pane) -> None:
+    pane.card(1).get_by_role("button", name="More").click()
+    menu = pane.page.locator("dialog.menu")
+    for name in (
+        "Take",
+        "Read",
+        "Extend",
+        "Vary",
+        "Prune",
+        "Other words",
+        "Star",
+        "Note",
+        "Mark",
+        "Sort",
+        "Fold",
+        "Refill",
+    ):
+        expect(menu.get_by_role("button", name=name).first).to_be_visible()
+    menu.get_by_role("button", name="Mark one word more").click()
+    expect(menu).to_be_hidden()
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one"], "mark")
+    pane.page.get_by_role("button", name="Stop").click()
+    assert pane.calls("stop") == [[]]
+
+
+def test_the_merged_tree_shows_a_shared_beginning_once(pane: Pane) -> None:
+    pane.page.get_by_role("button", name="Tree").click()
+    rows = pane.page.locator(".tree li .text")
+    expect(rows).to_have_text(["one little", "lamp. It burned", "boat, far out", "two gulls"])
+    pane.write("", "", " fly")
+    expect(rows.last).to_have_text("two gulls fly")
+    pane.page.get_by_role("button", name="Take branch 2").click()
+    assert pane.calls("take")[0][2] == TEXTS[1]
+    pane.page.get_by_role("button", name="Tree").click()
+    expect(pane.card(1)).to_be_visible()
+
+
+# ---- Touch
+
+
+def test_a_tap_on_a_word_marks_it_and_the_bar_takes_up_to_it(make_page: MakePage) -> None:
+    pane = Pane(make_page(**PHONE))
+    pane.begin(*TEXTS)
+    pane.page.touchscreen.tap(*pane.word(1, "little"))
+    pane.page.get_by_role("button", name="Take to mark").tap()
+    pane.page.locator(".phone-bar").get_by_role("button", name="Take", exact=True).tap()
+    assert [call[2] for call in pane.calls("take")] == [" one little", TEXTS[0]]
+
+
+def test_on_a_phone_one_card_fills_the_width_and_the_bar_follows_it(make_page: MakePage) -> None:
+    pane = Pane(make_page(**PHONE))
+    pane.begin(*TEXTS)
+    bar = pane.page.locator(".phone-bar")
+    expect(bar).to_contain_text("1 of 3")
+    bar.get_by_role("button", name="Next card").tap()
+    expect(bar).to_contain_text("2 of 3")
+    expect(pane.text(2)).to_have_text(TEXTS[1].strip())
+    pane.tell("document.querySelector('.cards').scrollTo(1e6, 0)")
+    expect(bar).to_contain_text("3 of 3")
+    bar.get_by_role("button", name="Prune").tap()
+    assert pane.calls("prune") == [[2]]
+    assert pane.tell("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_on_a_phone_every_button_is_large_enough_for_a_finger(make_page: MakePage) -> None:
+    pane = Pane(make_page(**PHONE))
+    small = """return [...document.querySelectorAll("button")].filter((each) => each.checkVisibility())
+      .map((each) => [each.textContent.trim(), each.getBoundingClientRect()])
+      .filter(([, { width, height }]) => width < 44 || height < 44).map(([name]) => name)"""
+    assert pane.tell(small) == []
+    pane.begin(*TEXTS)
+    pane.tell("desk.stopBranch(0); branches.setMark")
+    assert pane.tell(small) == []
+    pane.page.locator(".phone-bar").get_by_role("button", name="All that can be done").tap()
+    expect(pane.page.locator("dialog.menu")).to_be_visible()
+    assert pane.tell(small) == []
+
+
+# ---- Accessibility
+
+
+SCENES = {
+    "empty": "",
+    "running": "desk.begin(3); desk.write(given); desk.setMark(0, 4);",
+    "ended": """desk.begin(4); desk.write([...given, given[2]]); desk.stopBranch(0, 'eos');
+      desk.stopBranch(2); desk.stopBranch(3); desk.prune(1); desk.fold(); desk.setSetting('logprobs', true);""",
+    "tree": "desk.begin(3); desk.write(given); branches.isTree = true;",
+    "reader": "desk.begin(3); desk.write(given); branches.run({ name: 'read' });",
+    "menu": "desk.begin(3); desk.write(given); branches.run({ name: 'menu' });",
+    "note": "desk.begin(3); desk.write(given); branches.run({ name: 'note' });",
+    "alternatives": """desk.rivals = [{ text: ' a', logprob: -1, probability: 0.3 }]; desk.begin(3); desk.write(given);
+      branches.run({ name: 'alternatives' });""",
+}
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_axe_finds_no_violation(make_page: MakePage, scene: str, look: str) -> None:
+    pane = Pane(make_page(**PHONE if look == "phone" else {"color_scheme": look}))
+    pane.tell(SCENES[scene], TEXTS)
+    if scene not in ("empty", "tree"):
+        expect(pane.text(1)).not_to_be_empty()
+    assert violations(pane.page) == []
+
+
+def test_cards_are_articles_in_a_list_and_no_live_regions(pane: Pane) -> None:
+    expect(pane.page.get_by_role("list", name="Cards").get_by_role("article")).to_have_count(3)
+    assert pane.page.locator(".cards [aria-live], .cards [role=status], .cards [role=log]").count() == 0
+
+
+def test_the_empty_pane_says_what_to_do(page: Page) -> None:
+    pane = Pane(page)
+    expect(page.locator(".first-steps p")).to_have_count(4)
+    expect(page.locator(".first-steps")).to_contain_text("Ctrl+Enter")
+    pane.tell("desk.go = () => desk.call('go')")
+    page.get_by_role("button", name="Go on from my text").click()
+    assert pane.calls("go") == [[]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,25 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
         shares = (ctypes.c_float * lib.llama_max_devices())(*given[: lib.llama_max_devices()])
         params.tensor_split = shares
     return params, shares
+
+
+def progress_callback(report: Callable[[int], None]) -> Any:
+    """Return llama.cpp's callback while a model loads, which reports each whole percent once; it must outlive the loading.
+
+    llama.cpp gives up loading where the callback does not return true, so a report that fails is left out.
+    """
+    last = -1
+
+    def note(part: float, _: Any) -> bool:
+        nonlocal last
+        percent = min(100, int(100 * part))
+        if percent > last:
+            last = percent
+            with contextlib.suppress(OSError):
+                report(percent)
+        return True
+
+    return lib.llama_progress_callback(note)
 
 
 def context_params(settings: Settings, model: Any) -> Any:

@@ -2,13 +2,14 @@
 
 import { html, LitElement, nothing } from "../vendor/lit.js";
 import { Board } from "./branches/board.js";
+import { firstSteps } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
 import { treeOf } from "./branches/tree.js";
-import { firstSteps, head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Slot} Slot */
@@ -58,7 +59,11 @@ export class Branches extends LitElement {
     on("round", () => this.follow());
     on("text", ({ slots }) => this.grow(slots));
     on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
-    on("story", () => this.board?.repaint());
+    on("story", () => {
+      this.board?.repaint();
+      if (!this.round) this.requestUpdate();
+    });
+    on("head", () => this.round === null && this.requestUpdate());
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
@@ -142,7 +147,7 @@ export class Branches extends LitElement {
     this.counts = this.countWords();
     return html`
       ${head(this)}
-      ${firstSteps()}
+      ${firstSteps(this)}
       <ol class="cards" aria-label="Cards"></ol>
       ${this.isTree && round ? treeOf(round) : nothing}
       ${phoneBar(this)}

@@ -146,7 +146,7 @@ export class Outline extends LitElement {
           const node = story.nodes.get(id);
           const siblings = node?.parent ? story.children(node.parent).length : 1;
           return html`<button class="quiet crumb" @click=${() => this.desk.openNode(id)}>
-            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 40) : ""}</button>`;
+            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
         })}
       </nav>
       ${before ? this.backButton() : nothing}`;
@@ -246,7 +246,7 @@ export class Outline extends LitElement {
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       <span class="sign" @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${others ? (isOpen ? "▾" : "▸") : ""}</span>
       ${others ? html`<sup>${others + 1}</sup>` : nothing}
-      ${unread ? html`<span class="unread" title="unread">●</span>` : nothing}
+      <span class="unread" title=${unread ? "unread" : nothing}>${unread ? "●" : ""}</span>
       ${star ? html`<span class="star">★</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>

@@ -44,23 +44,14 @@ class Banner extends LitElement {
 
   render() {
     const { desk, notice } = this;
-    const state = serverSentence(desk.server);
-    const kept = desk.saved.message && !["saved", "saving"].includes(desk.saved.state) ? desk.saved.message : "";
+    const isSaid = desk.server.state === "gone" || ["saved", "saving"].includes(desk.saved.state);
+    const kept = isSaid ? "" : desk.saved.message;
     return html`
-      ${
-        state
-          ? html`<p class="server" role="alert">${state}
-        ${
-          desk.server.state === "key"
-            ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
-            : html`<button @click=${() => desk.checkServer()}>Try again</button>`
-        }</p>`
-          : null
-      }
+      ${this.server()}
       ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
       ${
         notice
-          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}>${notice.text}
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${notice.text}</span>
         ${
           notice.action
             ? html`<button @click=${() => {
@@ -73,21 +64,40 @@ class Banner extends LitElement {
           : null
       }`;
   }
+
+  /** The sentence about a server that is not ready, and what a person can do. Loading ends by itself. */
+  server() {
+    const { desk } = this;
+    const { state, percent } = desk.server;
+    const sentence = serverSentence(desk.server);
+    if (!sentence) return null;
+    const button =
+      state === "key"
+        ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
+        : html`<button @click=${() => desk.checkServer()}>Try again</button>`;
+    const waits = state === "loading" || state === "restarting";
+    const progress =
+      percent === null
+        ? null
+        : html`<progress max="100" value=${percent} aria-label="Part of the model that is loaded"></progress>
+            <span class="percent" aria-hidden="true">${percent} %</span>`;
+    return html`<p class="server" data-state=${state} role="alert"><span>${sentence}</span>${waits ? progress : button}</p>`;
+  }
 }
 
 /** @param {Desk["server"]} server */
 function serverSentence({ state, message }) {
   switch (state) {
     case "loading":
-      return "The model is still loading. You can write meanwhile; branches can grow when it is there.";
+      return "The model is being loaded. You can write meanwhile.";
     case "restarting":
-      return `The engine is being started again${message ? ` (${message})` : ""}. Your text is kept.`;
+      return "The engine stopped and is being started again. Your text is kept.";
     case "gone":
-      return "The server cannot be reached. Your text is kept in this browser and sent when the server is back.";
+      return "The server cannot be reached. Write on: this browser keeps your text and sends it when the server is back.";
     case "key":
-      return "The server asks for its API key.";
+      return "This server wants its API key before it continues a text.";
     case "failed":
-      return message || "The engine does not answer.";
+      return `The model cannot continue texts now: ${message || "the engine does not answer"}. You can write, and read your stories.`;
     default:
       return "";
   }

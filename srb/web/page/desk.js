@@ -22,7 +22,7 @@ import { Story } from "./story.js";
  *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
  *   colour: (pieces: any[]) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   undo: () => void, redo: () => void, caret: () => number,
+ *   undo: () => void, redo: () => void, caret: () => number, head: Place,
  * }} Manuscript
  */
 
@@ -51,6 +51,7 @@ export class Desk extends EventTarget {
     this.pauseTimer = 0;
     keeper.addEventListener("state", () => this.tell("saved"));
     keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
+    keeper.addEventListener("binned", () => this.offerRestore(this.story.id));
   }
 
   /** Open the story that was open last, or begin one. @param {Manuscript} manuscript */
@@ -176,6 +177,12 @@ export class Desk extends EventTarget {
     if (id === this.story.id) this.newStory();
   }
 
+  /** Say that the open story was put into the bin elsewhere. @param {string} id */
+  offerRestore(id) {
+    const run = () => this.restoreStory(id);
+    this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
+  }
+
   /** @param {string} id */
   async restoreStory(id) {
     await this.keeper.restore(id);
@@ -272,6 +279,19 @@ export class Desk extends EventTarget {
   closeLater() {
     clearTimeout(this.pauseTimer);
     this.pauseTimer = window.setTimeout(() => this.closeTyped(), PAUSE);
+  }
+
+  /** Let the head be a place whose text nobody changes any more, so that a round can begin there; return it. */
+  settle() {
+    this.closeTyped();
+    const place = this.story.settle(this.head);
+    if (place.node !== this.head.node) {
+      this.head = place;
+      this.story.head = place;
+      if (this.manuscript) this.manuscript.head = place;
+      this.changed();
+    }
+    return this.head;
   }
 
   closeTyped() {

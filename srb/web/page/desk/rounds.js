@@ -38,9 +38,8 @@ export class Rounds {
     const { desk } = this;
     this.asked += 1;
     const ticket = this.asked;
-    desk.closeTyped();
     this.endShown();
-    const base = desk.head;
+    const base = desk.settle();
     await this.guard(async () => {
       const { prompt, keep } = await desk.prompt.prepare();
       if (ticket !== this.asked) return;

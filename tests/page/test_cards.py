@@ -133,7 +133,7 @@ def test_words_are_shaded_by_probability_only_where_the_settings_say_so(pane: Pa
     expect(pane.text(1)).to_have_text("a b")
     assert pane.highlighted("srb-step-5") == []
     pane.tell("desk.setSetting('logprobs', true)")
-    wait_for(lambda: pane.highlighted("srb-step-5") == [" b", " b"], "shading")
+    wait_for(lambda: pane.highlighted("srb-step-5") == ["b", "b"], "shading")
     assert pane.highlighted("srb-step-1") == ["a", "a"]
     expect(pane.card(1)).to_have_accessible_description(re.compile("Beside the others: expected"))
     expect(pane.card(2)).to_have_accessible_description(re.compile("Beside the others: unlikely"))

@@ -103,7 +103,9 @@ export class Branches extends LitElement {
     const { board, round } = this;
     if (!board) return;
     if (board.round === round) {
+      const known = board.cards.size;
       board.refresh();
+      if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     } else {
       const hadFocus = board.list.contains(document.activeElement);
       if (this.reader?.isOpen) this.reader.close();

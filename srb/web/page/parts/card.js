@@ -216,9 +216,10 @@ export class Card {
     const { tokenEnds, tokenLogprobs } = slot;
     while (this.shaded < tokenEnds.length && tokenEnds.at(this.shaded) <= content.written) {
       const step = probabilityStep(tokenLogprobs.at(this.shaded));
-      const from = this.shaded ? tokenEnds.at(this.shaded - 1) : 0;
+      let from = Math.max(slot.given, this.shaded ? tokenEnds.at(this.shaded - 1) : 0);
+      while (slot.text.charAt(from) === " ") from++;
       while (isShadedAs(slot, this.shaded, step) && tokenEnds.at(this.shaded) <= content.written) this.shaded++;
-      const range = content.range(Math.max(slot.given, from), tokenEnds.at(this.shaded - 1));
+      const range = from < tokenEnds.at(this.shaded - 1) ? content.range(from, tokenEnds.at(this.shaded - 1)) : null;
       highlights.add(`srb-step-${step}`, this, [range]);
     }
   }

@@ -307,6 +307,12 @@ export class Board {
     if (scroll) this._scrollTo(card);
   }
 
+  /** Scroll to a card, by its slot's number. @param {number} number */
+  reveal(number) {
+    const card = this.cards.get(number);
+    if (card) this._scrollTo(card);
+  }
+
   /** @param {Card} card */
   _scrollTo({ place }) {
     const { list } = this;

@@ -8,7 +8,7 @@
  * @import {Entry} from "./keep/listing.js"
  * @import {Facts} from "./keep/standing.js"
  * @import {Shelf} from "./keep/shelf.js"
- * @import {Wire} from "./story/types.js"
+ * @import {News, Wire} from "./story/types.js"
  */
 import { describe } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
@@ -19,7 +19,7 @@ import { Saver } from "./keep/saver.js";
 import { isMissing, StoryServer, Trouble } from "./keep/server.js";
 import { IdbShelf, MemoryShelf } from "./keep/shelf.js";
 import { messageOf, stateOf, whereKept } from "./keep/standing.js";
-import { Tabs } from "./keep/tabs.js";
+import { openChannel, Tabs } from "./keep/tabs.js";
 import { withParents } from "./story/wire.js";
 import { Story } from "./story.js";
 
@@ -27,8 +27,6 @@ const PAUSE = 1000;
 const POLL = 3000;
 /** Words are counted and a title is made this often at most: both read the whole text. */
 const DESCRIBE = 10_000;
-
-/** @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News */
 
 /** Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin. */
 export class Keeper extends EventTarget {
@@ -399,6 +397,3 @@ export class Keeper extends EventTarget {
     await this.listing.setBinned(id, false);
   }
 }
-
-/** @param {string} name */
-const openChannel = (name) => (globalThis.BroadcastChannel === undefined ? null : new BroadcastChannel(name));

@@ -17,7 +17,7 @@ WATCH = Path(__file__).with_name("watch.js")
 TEXTS = "article .text"  # of branches; the same names are in watch.js
 RUNNING = "article[aria-busy=true]"
 STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
-DEADLINE = 30_000  # ms
+DEADLINE = 120_000  # ms
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
 
@@ -70,9 +70,11 @@ class Desk:
         self._page.keyboard.type(text, delay=pause_ms)
 
     def go_on(self) -> None:
-        """Press Ctrl+Enter."""
+        """Press Ctrl+Enter, and wait until the new round's cards are there."""
         self._manuscript.focus()
+        before = self._page.evaluate("desk.round?.id")
         self._page.keyboard.press("Control+Enter")
+        self._page.wait_for_function("(before) => desk.round && desk.round.id !== before", arg=before)
 
     def wait_for_words(self, count: int) -> None:
         """Wait until that many cards have text."""

@@ -165,6 +165,13 @@ def test_the_focus_stays_in_the_pane_when_the_next_round_begins(pane: Pane) -> N
     assert pane.calls("take")[-1][2] == " newer"
 
 
+def test_cards_that_were_asked_for_are_scrolled_to_and_the_focus_stays(pane: Pane) -> None:
+    pane.press("g")
+    pane.tell("desk.events([3, 4, 5, 6, 7, 8, 9, 10].map((index) => ({ event: 'branch', index, seed: 1 })))")
+    expect(pane.card(4)).to_be_in_viewport()
+    expect(pane.card(1)).to_be_focused()
+
+
 def test_one_card_is_a_stop_of_the_tab_key_with_its_buttons(pane: Pane) -> None:
     pane.press("Tab")
     expect(pane.card(1).get_by_role("button", name="Take")).to_be_focused()

@@ -133,7 +133,7 @@ def test_words_are_shaded_by_probability_only_where_the_settings_say_so(pane: Pa
     expect(pane.text(1)).to_have_text("a b")
     assert pane.highlighted("srb-step-5") == []
     pane.tell("desk.setSetting('logprobs', true)")
-    wait_for(lambda: pane.highlighted("srb-step-5") == [" b", " b"], "shading")
+    wait_for(lambda: pane.highlighted("srb-step-5") == ["b", "b"], "shading")
     assert pane.highlighted("srb-step-1") == ["a", "a"]
     expect(pane.card(1)).to_have_accessible_description(re.compile("Beside the others: expected"))
     expect(pane.card(2)).to_have_accessible_description(re.compile("Beside the others: unlikely"))
@@ -156,6 +156,8 @@ def test_equal_texts_are_told_and_fold_only_when_asked(pane: Pane) -> None:
 
 def test_only_sorting_deals_the_digits_anew(pane: Pane) -> None:
     pane.begin(*TEXTS)
+    pane.page.get_by_role("button", name="Sort").click()
+    assert "without probabilities" in pane.calls("notice")[0][0]
     for index, logprob in enumerate([-3, -2, -1]):
         pane.tell("desk.stopBranch(given[0], 'eos', { logprob: given[1] })", [index, logprob])
     expect(pane.text(1)).to_have_text(TEXTS[0].strip())

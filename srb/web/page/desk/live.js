@@ -4,6 +4,7 @@
  */
 
 import { ApiError } from "../api.js";
+import { commonLength } from "../compare.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../api.js").Api} Api */
@@ -141,7 +142,7 @@ export class Live {
     const slot = this.round.slots[number];
     if (event.resumed) return this.trail(number).resume(length);
     const origin = event.from ? this.round.requests.get(key)?.slots[event.from.branch] : undefined;
-    const shared = origin === undefined ? 0 : sharedLength(slot.text, this.round.slots[origin].text);
+    const shared = origin === undefined ? 0 : commonLength(slot.text, this.round.slots[origin].text);
     const base = new Trail(this.round.base, this.round.keep);
     this.trails.set(number, origin === undefined ? base : this.trail(origin).fork(shared));
   }
@@ -261,11 +262,4 @@ export class Live {
     this.write(number);
     return this.trail(number).place(at);
   }
-}
-
-/** How many characters two texts have in common at their beginning. @param {string} a @param {string} b */
-function sharedLength(a, b) {
-  let length = 0;
-  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
-  return length;
 }

@@ -58,7 +58,7 @@ export class Branches extends LitElement {
       this.desk.addEventListener(topic, (/** @type {CustomEvent} */ event) => act(event.detail ?? {}), { signal });
     on("round", () => this.follow());
     on("text", ({ slots }) => this.grow(slots));
-    on("nodes", () => this.board?.refresh());
+    on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
     on("story", () => {
       this.board?.repaint();
       if (!this.round) this.requestUpdate();
@@ -103,7 +103,9 @@ export class Branches extends LitElement {
     const { board, round } = this;
     if (!board) return;
     if (board.round === round) {
+      const known = board.cards.size;
       board.refresh();
+      if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     } else {
       const hadFocus = board.list.contains(document.activeElement);
       if (this.reader?.isOpen) this.reader.close();

@@ -12,12 +12,20 @@ const STOPS = [
   ["paragraph", "paragraph"],
 ];
 
+const TYPING = 400; // ms after which the words of a text that is being typed are counted
+const NUMBER = new Intl.NumberFormat("en");
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+
 class Header extends LitElement {
   constructor() {
     super();
     /** @type {Desk} */
     this.desk = /** @type {any} */ (null);
-    this.changed = () => this.requestUpdate();
+    this.timer = 0;
+    this.changed = (/** @type {Event} */ event) => {
+      if (/** @type {CustomEvent} */ (event).detail?.why === "type") this.updateLater();
+      else this.requestUpdate();
+    };
   }
 
   createRenderRoot() {
@@ -32,6 +40,14 @@ class Header extends LitElement {
   disconnectedCallback() {
     super.disconnectedCallback();
     for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
+  }
+
+  /** Show what was typed: some times a second, since each time costs the length of the text. */
+  updateLater() {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      this.requestUpdate();
+    }, TYPING);
   }
 
   /** Focus the first control, for F6. */
@@ -103,12 +119,12 @@ const TOPICS = ["story", "head", "saved", "server", "round"];
 
 /** @param {number} number @param {string} word */
 function count(number, word) {
-  return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+  return `${NUMBER.format(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
 /** @param {Desk["saved"]} saved */
 function savedWords({ state, at }) {
-  const time = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+  const time = at ? CLOCK.format(at) : "";
   switch (state) {
     case "saved":
       return html`saved<span class="time"> ${time}</span>`;

@@ -54,7 +54,7 @@ export function writeFile(story) {
   for (const [key, node] of story.nodes) {
     nodes[key] = bareNode(node);
     const stamps = story.stampsOf(key);
-    if (Object.keys(stamps.values).length === 0) continue;
+    if (Object.keys(stamps.times).length === 0) continue;
     marks[key] = { ...stamps.values, changed: Math.max(...Object.values(stamps.times)) };
     changes.marks[key] = stamps.times;
   }

@@ -21,10 +21,10 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import server
-from bench.client import post
 from bench.page.desk import Desk, Span, desks
 from bench.scenarios import REST_SECONDS
+from srb.bench.client import post
+from srb.bench.server import server
 
 PAGE = Path("srb/web/page")
 BEGINNING = "Once upon a time,"

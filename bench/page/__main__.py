@@ -22,11 +22,11 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import server
-from bench.client import post
 from bench.page import book
 from bench.page.desk import Desk, OpenDesk, Span, desks
 from bench.scenarios import REST_SECONDS
+from srb.bench.client import post
+from srb.bench.server import server
 
 PAGE = Path("srb/web/page")
 BEGINNING = "Once upon a time,"

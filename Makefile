@@ -96,8 +96,8 @@ format-page: page  # put the page's modules and styles into the form that make l
 bench: dev  # PEER=http://… measures a llama-server beside it
 	$(BIN)/python -m bench $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
-bench-steering: dev  # costs of the fields that steer branches
-	$(BIN)/python -m bench.steering
+bench-steering: dev  # costs of the fields that steer branches; PEER=http://… times explore beside a llama-server
+	$(BIN)/python -m bench.steering $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
 
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page

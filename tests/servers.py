@@ -36,7 +36,8 @@ class Server:
         self.runtime = folder / "run"
         self.url = f"http://127.0.0.1:{self.port}"
         self._prefix = settings.get("api_prefix", "")
-        self.environ = clean_environ(**{"port": self.port, "runtime_dir": self.runtime, **SETTINGS, **settings})
+        own = {"port": self.port, "runtime_dir": self.runtime, "stories": folder / "stories.sqlite3"}
+        self.environ = clean_environ(**{**own, **SETTINGS, **settings})
         self._command = command
         self._log_path = folder / "server.log"
         self._process: Process | None = None

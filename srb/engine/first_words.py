@@ -6,6 +6,7 @@ result depends on the branches' seeds alone, not on their times. `settling` does
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ class _Before:
 class FirstWord:
     """The first word of one branch until it is settled: what is held back, and the ways back to before its tokens.
 
-    A place is a number of sampled tokens.
+    A place is a number of sampled tokens. `tried` has the tokens that made words of siblings, or would, by place.
     """
 
     __slots__ = ("_befores", "_end", "_finder", "_given", "_tried", "ending", "held", "is_kept", "text")
@@ -111,16 +112,16 @@ class FirstWord:
         return any(self._tried.values())
 
     def tried(self, place: int) -> set[int]:
-        """Return the tokens that made words of siblings at a place."""
+        """Return the tokens that are out of the question at a place, for siblings' words."""
         return self._tried.get(place, set())
 
-    def return_to(self, place: int, text: BranchText, token: int) -> None:
-        """Return, with the branch's text, to the state before `place`, whose token made the word of a sibling."""
+    def return_to(self, place: int, text: BranchText, tokens: Set[int]) -> None:
+        """Return, with the branch's text, to the state before `place`, where `tokens` are out of the question."""
         before = self._befores[place]
         text.return_to(before.text)
         del self.held[before.num_held :]
         self.forget(len(self._befores) - place)
-        self._tried.setdefault(place, set()).add(token)
+        self._tried.setdefault(place, set()).update(tokens)
         self.ending = None
         self._read(self.text[: before.length])
 
@@ -145,15 +146,23 @@ class FirstWord:
 class FirstWords:
     """The settled first words of a request, and whose turn it is: words are settled in the order of the branches."""
 
-    __slots__ = ("_taken", "_turn")
+    __slots__ = ("_last_tokens", "_taken", "_turn")
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._last_tokens: dict[tuple[int, ...], set[int]] = {}  # of the words, by the tokens before
         self._turn = 0  # no branch before this one is unsettled
 
-    def add(self, word: FirstWord) -> None:
-        """Add a word that is settled. A text without a letter or digit has none."""
-        self._taken |= {word.key} - {""}
+    def add(self, branch: Branch, word: FirstWord) -> None:
+        """Add a branch's word, which is settled. A text without a letter or digit has none."""
+        if word.key:
+            self._taken.add(word.key)
+            before = _tokens_before(branch, word.last_place)
+            self._last_tokens.setdefault(before, set()).add(branch.tokens[branch.num_hidden + len(before)])
+
+    def last_tokens(self, branch: Branch, place: int) -> Set[int]:
+        """Return the tokens at a branch's place with which the words of siblings ended that begin as its own does."""
+        return self._last_tokens.get(_tokens_before(branch, place), frozenset())
 
     def has(self, word: FirstWord) -> bool:
         return word.key in self._taken
@@ -172,6 +181,11 @@ class FirstWords:
         while self._turn < len(branches) and branches[self._turn].first_word is None:
             self._turn += 1
         return branches[self._turn] if self._turn < len(branches) else None
+
+
+def _tokens_before(branch: Branch, place: int) -> tuple[int, ...]:
+    """Return the tokens of a branch's text before a place."""
+    return tuple(branch.tokens[branch.num_hidden : max(branch.num_hidden, branch.num_given + place)])
 
 
 def _bounds(text: str) -> tuple[int, int]:

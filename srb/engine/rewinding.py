@@ -33,12 +33,11 @@ class Shift:
 class Rewinding:
     """A branch's memory of its held-back tokens: what it forbids at their places, and its sums before each."""
 
-    __slots__ = ("_forbidden", "_most", "_rewinds", "_sampler", "_sums", "forbidden", "shifts")
+    __slots__ = ("_forbidden", "_rewinds", "_sampler", "_sums", "forbidden", "shifts")
 
-    def __init__(self, sampler: Sampler, most: int = MAX_REWINDS) -> None:
-        """Have the sampler remember its states from now on. A place is a dead end after `most` rewinds to it."""
+    def __init__(self, sampler: Sampler) -> None:
+        """Have the sampler remember its states from now on."""
         sampler.remember()
-        self._most = most
         self._sampler = sampler
         self._sums: list[float] = []  # sums of log-probabilities before each held-back token, and before the newest
         self._forbidden: dict[int, set[int]] = {}  # tokens by place
@@ -114,6 +113,11 @@ class Rewinding:
         self._sampler.rewind(1)
         del self._sums[-1:]
 
+    def forbid(self, place: int, tokens: Set[int]) -> None:
+        """Forbid more tokens at `place`, the next one."""
+        self.forbidden = self._forbidden.setdefault(place, set())
+        self.forbidden |= tokens
+
     def allow(self, place: int, tokens: Set[int]) -> None:
         """Forbid some tokens no longer at `place`, the next one."""
         forbidden = self._forbidden.get(place, set())
@@ -126,7 +130,7 @@ class Rewinding:
 
     def is_dead_end(self, place: int) -> bool:
         """Whether the branch has been rewound to a place too often."""
-        return self._rewinds.get(place, 0) >= self._most
+        return self._rewinds.get(place, 0) >= MAX_REWINDS
 
 
 def dead_end(count: int) -> BannedDeadEnd:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from srb.engine.branches import Branches
     from srb.engine.request import Branch, Request
 
-MAX_REDRAWS = 128  # of one word, besides one for each branch before its own
+MAX_REDRAWS = 128  # of one word
 
 
 class Settling:
@@ -28,26 +28,24 @@ class Settling:
         self.settle(branch, events)
 
     def settle(self, branch: Branch, events: list[Event]) -> None:
-        """Settle a branch's first word, which is complete, or hold the branch."""
+        """Settle a branch's first word, which is complete, or hold the branch until it is its turn."""
         words = branch.request.words
         assert words is not None
-        if self._draw_again(branch, events):
-            return
         if not words.is_turn(branch):
             self._branches.hold(branch)
-            return
-        self._go_on(branch, events)
-        self.release(branch.request, events)
+        elif not self._draw_again(branch):
+            self._go_on(branch, events)
+            self.release(branch.request, events)
 
     def release(self, request: Request, events: list[Event]) -> None:
         """Settle the words that waited for one that is settled now."""
         words = request.words
         assert words is not None
         while (branch := words.next_held(request)) is not None:
-            if not self._draw_again(branch, events):
+            if not self._draw_again(branch):
                 self._go_on(branch, events)
 
-    def go_back(self, branch: Branch, events: list[Event]) -> bool:
+    def go_back(self, branch: Branch) -> bool:
         """Take a branch out of a place where no token is left: back to an earlier token of its first word, if that helps.
 
         Return False if siblings' words have nothing to do with it. Where no earlier token can be another one, the first
@@ -59,7 +57,7 @@ class Settling:
         assert rewinding is not None
         place = self._place(branch, branch.length - 1)
         if place is not None:
-            self._take_back(branch, place, events)
+            self._take_back(branch, place)
             return True
         word.is_kept = True
         tried = word.tried(branch.length)
@@ -76,7 +74,7 @@ class Settling:
         elif branch.is_held:
             branch.move(BranchState.WAITING)
 
-    def _draw_again(self, branch: Branch, events: list[Event]) -> bool:
+    def _draw_again(self, branch: Branch) -> bool:
         """Draw a first word again if a sibling has it; return whether it does."""
         word, words = branch.first_word, branch.request.words
         assert word is not None
@@ -89,18 +87,24 @@ class Settling:
             return False
         if word.ending is not None and word.ending.reason is FinishReason.EOS:
             self._branches.undo(branch)
-        self._take_back(branch, place, events)
+        self._take_back(branch, place)
         return True
 
     def _place(self, branch: Branch, last: int) -> int | None:
         """Return the last place, up to `last`, whose token may be drawn again; None if there is none."""
         rewinding = branch.rewinding
         assert rewinding is not None
-        if branch.num_rewinds >= MAX_REDRAWS + branch.index:
+        if branch.num_rewinds >= MAX_REDRAWS:
             return None
         return next((place for place in range(last, -1, -1) if not rewinding.is_dead_end(place)), None)
 
-    def _take_back(self, branch: Branch, place: int, events: list[Event]) -> None:
-        assert branch.first_word is not None
-        branch.first_word.return_to(place, branch.text, branch.tokens[branch.num_given + place])
+    def _take_back(self, branch: Branch, place: int) -> None:
+        """Rewind a branch to a place, where neither its own token nor those that end words of siblings may come again."""
+        word, words, rewinding = branch.first_word, branch.request.words, branch.rewinding
+        assert word is not None
+        assert words is not None
+        assert rewinding is not None
+        tokens = words.last_tokens(branch, place) | {branch.tokens[branch.num_given + place]}
+        word.return_to(place, branch.text, tokens)
         self._branches.rewind(branch, branch.length - place)
+        rewinding.forbid(place, tokens)

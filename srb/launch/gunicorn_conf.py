@@ -233,6 +233,12 @@ def post_worker_init(worker: Any) -> None:
     worker.wsgi.extensions["srb"].start()
 
 
+def worker_exit(server: Any, worker: Any) -> None:
+    """Leave the stories' file closed: one file without a log beside it, which can be moved and copied."""
+    if worker.wsgi is not None:
+        worker.wsgi.extensions["srb"].stories.close()
+
+
 def child_exit(server: Any, worker: Any) -> None:
     """Stop counting the open calls of an ended worker; its counters remain."""
     from prometheus_client.multiprocess import mark_process_dead  # reads the environment when it is imported

@@ -216,7 +216,7 @@ def test_a_request_of_64_branches_with_2000_tokens_each_is_attached_to(make_serv
     assert [branch["length"] for branch in snapshot["branches"]] == [2000] * 64
     assert all(len(branch["text"]) > 2000 for branch in snapshot["branches"])
     found = server.get(f"{BASE}/{request_id}").json()
-    assert all(len(branch["tokens"]) == 2000 for branch in found["branches"])
+    assert all(1997 <= len(branch["tokens"]) <= 2000 for branch in found["branches"])  # without a character cut in two
     assert control(server, "PATCH", f"{request_id}/branches/63", {"max_tokens": 3})[0] == 200
     reader.until("rest")
     assert reader.texts == full(server, request_id)

@@ -87,3 +87,19 @@ def test_events_pass_one_by_one_and_a_client_that_leaves_ends_its_request(server
 def test_a_name_that_is_not_the_servers_is_refused_behind_nginx_too(url: str) -> None:
     answer = requests.get(f"{url}/v1/models", headers={"Host": "evil.example"}, verify=False, timeout=DEADLINE)
     assert answer.status_code == 403
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_stories_are_open_to_the_page_behind_nginx_and_to_no_other(url: str) -> None:
+    host = f"srb.example.org:{url.rpartition(':')[2]}"
+    body = {"nodes": {"a": {"text": "Once", "by": "person"}}}
+
+    def post(origin: str) -> int:
+        headers = {"Host": host, "Origin": origin}
+        answer = requests.post(f"{url}/v1/srb/stories/x", json=body, headers=headers, verify=False, timeout=DEADLINE)
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+        return answer.status_code
+
+    assert post(f"https://{host}") == 200
+    for origin in (f"http://{host}", "https://srb.example.org", "https://evil.example", "null"):
+        assert post(origin) == 403, origin

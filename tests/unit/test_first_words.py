@@ -130,19 +130,23 @@ class Oracle:
     params: SamplingParams
     tokens: list[int] = field(default_factory=list)
     rewinds: int = 0
+    path: tuple[int, ...] = ()  # the tokens of its first word
 
-    def run(self, taken: set[str]) -> str:
-        """Return the branch's first word."""
+    def run(self, taken: dict[str, tuple[int, ...]]) -> str:
+        """Return the branch's first word; `taken` has the tokens of the others."""
         forbidden: dict[int, set[int]] = defaultdict(set)
         while True:
             self._write(forbidden)
             word = word_of(self._text(len(self.tokens)))
-            if not word or word not in taken:
+            if not word:
                 return word
             place = next(place for place in range(len(self.tokens)) if word_of(self._text(place + 1)) == word)
+            self.path = tuple(self.tokens[: place + 1])
+            if word not in taken:
+                return word
             for later in [other for other in forbidden if other > place]:
                 del forbidden[later]
-            forbidden[place].add(self.tokens[place])
+            forbidden[place] |= {path[-1] for path in taken.values() if path[:-1] == self.path[:-1]} | {self.path[-1]}
             self.rewinds += 1
 
     def _text(self, count: int) -> str:
@@ -170,11 +174,12 @@ def test_a_text_is_that_of_a_run_in_which_the_tokens_were_forbidden_at_their_pla
 ) -> None:
     for seed in range(1, 60, 10):
         outcome = run(n=8, seed=seed, temperature=temperature, logit_bias=bias)
-        taken: set[str] = set()
+        taken: dict[str, tuple[int, ...]] = {}
         for index in range(8):
             params = SamplingParams(temperature=temperature, logit_bias=bias)
             oracle = Oracle(FakeModel(), seed + index, 12, params)
-            taken.add(oracle.run(taken))
+            if word := oracle.run(taken):
+                taken[word] = oracle.path
             assert (outcome.tokens[index], outcome.ends[index].rewinds) == (oracle.tokens, oracle.rewinds)
 
 

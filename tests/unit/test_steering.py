@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from srb.engine import engine as engine_module
+from bench.steering import longest_wait
+from srb.engine import registry as registry_module
 from srb.engine import steering
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
@@ -566,6 +567,10 @@ def test_without_linger_a_request_ends_with_its_last_branch_or_reader() -> None:
     driver.check_drained()
 
 
+def test_stopping_and_adding_branches_delays_no_sibling_by_a_step() -> None:
+    assert longest_wait(4, 20) == 1
+
+
 def test_a_rest_takes_no_sequence_and_a_stop_ends_it_at_once() -> None:
     driver, request_id = running(max_tokens=3, n=3, steps=20, linger=500)
     driver.check_drained()
@@ -577,7 +582,7 @@ def test_a_rest_takes_no_sequence_and_a_stop_ends_it_at_once() -> None:
 
 
 def test_the_oldest_rests_end_when_too_many_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "MAX_RESTING", 2)
+    monkeypatch.setattr(registry_module, "MAX_RESTING", 2)
     driver = Driver()
     ids = [driver.submit("a", max_tokens=1, linger=500) for _ in range(4)]
     driver.run()

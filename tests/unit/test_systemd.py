@@ -30,6 +30,9 @@ def test_units_use_settings_that_exist_and_agree_on_their_folders(service: confi
     settings = Settings.load({}, environ)
     assert settings.runtime_path == Path("/run/srb")
     assert settings.state_dir == "/var/lib/srb"
+    if "srb serve" in service["ExecStart"]:
+        assert settings.stories_path == Path("/var/lib/srb/stories.sqlite3")
+    assert (service["StateDirectory"], service["StateDirectoryMode"]) == ("srb", "0700")
 
 
 def test_units_let_streams_end_and_the_engine_load(service: configparser.SectionProxy) -> None:

@@ -21,6 +21,8 @@ log = logging.getLogger("srb.web")
 
 T = TypeVar("T")
 
+_CLOSE_SECONDS = 1.0  # that the end of a worker waits for a call
+
 
 class Desk:
     """The stories of one worker; `path` is None if the server keeps none."""
@@ -53,6 +55,11 @@ class Desk:
             raise error
         assert value is not None
         return value[0]
+
+    def close(self) -> None:
+        """Close the file at the worker's end; a call that is still writing keeps it, and its commit stands."""
+        if self._store is not None and self._turn.acquire(timeout=_CLOSE_SECONDS):
+            self._store.close()
 
     def _note(self, error: Exception | None) -> None:
         """Log a trouble with the file when it begins, changes or ends, not at every call."""

@@ -189,9 +189,13 @@ export function endWord(slot, stopAt = "") {
     case "boundary":
       return { sign: "¶", words: stopAt || "boundary", description: `Ended: the ${stopAt || "boundary"} is complete.` };
     case "limit":
+      if (!slot.length)
+        return { sign: "…", words: "its limit", description: "Ended at its limit; it can be extended." };
       return { sign: "…", words: tokens, description: `Ended at the limit of ${tokens}; it can be extended.` };
     case "truncated":
       return { sign: "▣", words: "context full", description: "Ended: the model's context is full." };
+    case "engine_restarted":
+      return { sign: "⚠", words: "engine restarted", description: "Ended: the engine was restarted." };
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":

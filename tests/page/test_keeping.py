@@ -1,0 +1,220 @@
+"""The keeping of stories against a real server, which is killed, shared by tabs and machines, or keeps no stories."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import START, Writer
+from tests.processes import wait_for
+from tests.servers import MakeServer, Server
+
+pytestmark = pytest.mark.e2e
+
+UNREACHABLE = "ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED_ENCODING"
+
+SAVED = "desk.saved.state === 'saved' && !desk.story.changed"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with stories that the tests of this file share."""
+    folder = tmp_path_factory.mktemp("keeping")
+    with Server(folder, model="fake:25", stories=folder / "stories.sqlite3", max_client_requests=64) as server:
+        yield server.start()
+
+
+@pytest.fixture
+def fragile(make_server: MakeServer, tmp_path: Path) -> Server:
+    """A server of the test's own, which it may kill."""
+    return make_server(model="fake:25", stories=tmp_path / "stories.sqlite3").start()
+
+
+def kill(server: Server) -> None:
+    """End a server at once, as a loss of power does."""
+    for pid in server.all_pids():
+        os.kill(pid, signal.SIGKILL)
+    server.wait()
+    wait_for(lambda: server.health() == 0, "nobody listens")
+
+
+def stored(server: Server, page: Page) -> dict[str, Any]:
+    """Return the open story as the server has it."""
+    answer = server.get(f"/v1/srb/stories/{page.evaluate('desk.story.id')}")
+    assert answer.status_code == 200, answer.text
+    story: dict[str, Any] = answer.json()
+    return story
+
+
+def written(server: Server, page: Page) -> str:
+    """Return what a person has typed in the open story, one word after the other, as the server has it."""
+    return "".join(node["text"] for node in stored(server, page)["nodes"].values())
+
+
+def test_words_are_on_the_server_when_the_page_says_saved(page: Page, shared: Server) -> None:
+    writer = Writer(page, shared.url).write(START).wait(SAVED)
+    story = stored(shared, page)
+    assert [node["text"] for node in story["nodes"].values()] == [START]
+    assert story["meta"]["title"]["value"] == START
+    assert story["meta"]["words"]["value"] == 4
+    expect(page.locator("srb-header .saved")).to_contain_text("saved")
+    writer.write(" there lived").wait(SAVED)
+    assert written(shared, page) == START + " there lived"
+
+
+def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: MakePage, shared: Server) -> None:
+    writer = Writer(make_page(), shared.url).set(max_tokens=400, stop_at="").write(START).go()
+    seen = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
+    writer.wait("desk.round.slots.every((slot) => slot.node)").press("Escape").wait(SAVED)
+    story = writer.page.evaluate("desk.story.id")
+    writer.reload()
+    elsewhere = Writer(make_page(), shared.url)
+    elsewhere.page.evaluate("(id) => desk.openStory(id)", story)
+    elsewhere.wait("desk.story.id === argument", story)
+    for each in (writer, elsewhere):
+        assert each.text == START
+        kept = each.model_texts()
+        assert all(any(text.startswith(part) for text in kept) for part in seen)
+        expect(each.cards).to_have_count(8)
+
+
+def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
+    page: Page, fragile: Server, troubles: Troubles
+) -> None:
+    troubles.expect(UNREACHABLE)
+    writer = Writer(page, fragile.url).write(START).wait(SAVED)
+    kill(fragile)
+    writer.write(" there lived a keeper").wait("desk.saved.state === 'outbox'")
+    expect(page.locator("srb-banner .kept")).to_contain_text("kept in this browser")
+    fragile.start()
+    writer.wait(SAVED)
+    assert written(fragile, page) == START + " there lived a keeper"
+    writer.reload()
+    assert writer.text == START + " there lived a keeper"
+
+
+def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
+    page: Page, fragile: Server, troubles: Troubles
+) -> None:
+    troubles.expect(UNREACHABLE)
+    writer = Writer(page, fragile.url).write(START).wait(SAVED)
+    kill(fragile)
+    writer.write(" there lived a keeper").wait("desk.saved.state === 'outbox'")
+    context = page.context
+    page.close()
+    fragile.start()
+    again = Writer(context.new_page(), fragile.url, is_new=False)
+    assert again.text == START + " there lived a keeper"
+    again.wait(SAVED)
+    assert written(fragile, again.page) == START + " there lived a keeper"
+    wait_for(lambda: again.page.evaluate("desk.keeper.outbox.list()") == [], "the outbox is empty")
+
+
+def test_killed_at_any_moment_the_server_has_all_that_was_shown_as_saved(
+    page: Page, fragile: Server, troubles: Troubles
+) -> None:
+    troubles.expect(UNREACHABLE)
+    writer = Writer(page, fragile.url)
+    for time in range(5):
+        writer.write(f"word{time} ").wait(SAVED if time % 2 else "desk.saved.state !== 'saved'")
+        shown_as_saved = page.evaluate(f"({SAVED}) ? desk.text : ''")
+        kill(fragile)
+        writer.write(f"more{time} ").wait("desk.saved.state === 'outbox'")
+        fragile.start()
+        assert written(fragile, page).startswith(shown_as_saved)
+        writer.wait("(desk.keeper.wake(), true)").wait(SAVED)
+    assert written(fragile, page) == writer.text == "".join(f"word{time} more{time} " for time in range(5))
+
+
+@pytest.mark.parametrize("profiles", [1, 2], ids=["two tabs", "two machines"])
+def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Server, profiles: int) -> None:
+    first = make_page()
+    one = Writer(first, shared.url).write(START).wait(SAVED)
+    second = first.context.new_page() if profiles == 1 else make_page()
+    other = Writer(second, shared.url)
+    other.page.evaluate("(id) => desk.openStory(id)", first.evaluate("desk.story.id"))
+    other.wait("desk.text === argument", START)
+    for turn in range(4):
+        one.write(f" one{turn}")
+        other.write(f" other{turn}")
+    mine = START + "".join(f" one{turn}" for turn in range(4))
+    theirs = START + "".join(f" other{turn}" for turn in range(4))
+    for each, own in ((one, mine), (other, theirs)):
+        each.wait(SAVED)
+        assert each.text == own
+    for each in (one, other):
+        each.wait(
+            "argument.every((text) => [...desk.story.nodes.keys()].some((id) => desk.story.text(id) === text))",
+            [mine, theirs],
+        )
+        assert each.text == (mine if each is one else theirs)
+
+
+def test_without_stories_the_browser_keeps_them_and_says_so(
+    make_server: MakeServer, make_page: MakePage, troubles: Troubles
+) -> None:
+    troubles.expect("status of 404.*/v1/srb/stories")
+    server = make_server(model="fake:", stories="").start()
+    page = make_page()
+    writer = Writer(page, server.url).write(START).wait("desk.saved.state === 'browser' && !desk.story.changed")
+    writer.wait("desk.keeper.at > 0")
+    writer.reload()
+    assert writer.text == START
+    page.evaluate("desk.openDialog('stories')")
+    expect(page.get_by_role("dialog")).to_contain_text("they are in this browser only")
+    expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text(START)
+    other = Writer(make_page(), server.url, is_new=False)
+    assert other.page.evaluate("desk.text") == ""
+
+
+def test_stories_that_the_server_cannot_read_are_told_of_and_words_are_kept(
+    make_server: MakeServer, tmp_path: Path, page: Page, troubles: Troubles
+) -> None:
+    troubles.expect("status of 503")
+    file = tmp_path / "stories.sqlite3"
+    file.write_text("no database, but somebody's letters\n" * 100)
+    server = make_server(model="fake:", stories=file).start()
+    writer = Writer(page, server.url).write(START).wait("desk.saved.state === 'outbox'")
+    banner = page.locator("srb-banner .kept")
+    expect(banner).to_contain_text("stories.sqlite3")
+    expect(banner).to_contain_text("kept in this browser")
+    writer.go()
+    file.unlink()
+    writer.wait("(desk.keeper.wake(), true)").wait("desk.saved.state === 'saved'")
+    assert written(server, page).startswith(START)
+
+
+def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared: Server) -> None:
+    Writer(page, shared.url).write("A story to throw away").wait(SAVED)
+    id_ = page.evaluate("desk.story.id")
+    page.evaluate("desk.newStory()")
+    page.evaluate("desk.openDialog('stories')")
+    page.get_by_role("button", name="Rename “A story to throw away”").click()
+    page.keyboard.type("Thrown away")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Rename “Thrown away”")).to_be_visible()
+    page.get_by_role("button", name="Put “Thrown away” into the bin").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    binned = shared.get("/v1/srb/stories?deleted=1").json()["stories"]
+    assert [(story["id"], story["title"]) for story in binned] == [(id_, "Thrown away")]
+    page.get_by_role("button", name="Bin", exact=True).click()
+    page.get_by_role("button", name="Restore “Thrown away”").click()
+    expect(page.get_by_text("The bin is empty.")).to_be_visible()
+    assert id_ in [story["id"] for story in shared.get("/v1/srb/stories").json()["stories"]]
+
+
+def test_the_sample_shows_a_tree_with_rounds(page: Page, shared: Server) -> None:
+    writer = Writer(page, shared.url)
+    page.evaluate("desk.openDialog('stories')")
+    page.get_by_role("button", name="Open a sample").click()
+    writer.wait("desk.title === 'The last ferry'").wait(SAVED)
+    assert writer.text.startswith("The last ferry to Inish Carrow")
+    expect(writer.cards).to_have_count(3)
+    assert len(stored(shared, page)["nodes"]) >= 20

@@ -1,6 +1,6 @@
 """Make the picture of the page for the documentation: `python -m tools.page.screenshot [docs/desk.png]`.
 
-It starts a server with the bundled model, writes a beginning, takes a branch, and shows the round that follows while it grows.
+It starts a server with the bundled model, writes a story in two rounds, and shows the third one while it grows.
 """
 
 from __future__ import annotations

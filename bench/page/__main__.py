@@ -22,10 +22,11 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import server
-from bench.client import post
-from bench.page.desk import Desk, Span, desks
+from bench.page import book
+from bench.page.desk import Desk, OpenDesk, Span, desks
 from bench.scenarios import REST_SECONDS
+from srb.bench.client import post
+from srb.bench.server import server
 
 PAGE = Path("srb/web/page")
 BEGINNING = "Once upon a time,"
@@ -147,6 +148,16 @@ def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
     }
 
 
+def large_story(open_desk: OpenDesk, url: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """Open the page without a story and with a book; then return the costs of the book on an open page."""
+    with open_desk(url) as desk:
+        empty = desk.cpu_seconds
+    story, size = book.bring_in(url)
+    with open_desk(url) as desk:
+        page = {"bytes": size, "cpu_ms_without": 1000 * empty, "cpu_ms": 1000 * desk.cpu_seconds}
+        return {"the page's first opening": page} | book.measure(desk, story, max(1, rounds // 3))
+
+
 def _show(name: str, values: dict[str, Any]) -> None:
     print(f"\n{name}")
     for key, value in values.items():
@@ -175,6 +186,9 @@ def main() -> None:
             with desk.span() as ended:
                 time.sleep(1)
             _show(f"all ended, {options.tokens} words each", dataclasses.asdict(ended[0]))
+        with paced_server(options.rate) as url:
+            for name, values in large_story(open_desk, url, options.rounds).items():
+                _show(f"a story of {book.WORDS:,} words and {book.NODES:,} nodes: {name}", values)
         with own_stories() as environ, server(environ) as url, open_desk(url) as desk:
             _show("n = 8, bundled model: page and bare client in turns", compare(desk, url, options.rounds))
 

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ class Span:
     """Work of the page in some seconds: shares of the main thread's time, counts, and milliseconds."""
 
     seconds: float
-    busy: float  # share of the time in which the main thread computed
+    cpu: float  # the main thread's share of one core
+    busy: float  # share of the time in which the main thread had a task: on a loaded machine it also waits for a core
     script: float  # share in scripts
     layouts: int
     frames: int
@@ -49,6 +50,7 @@ class Desk:
     def __init__(self, page: Page, url: str) -> None:
         """Open the page and wait until a text can be written."""
         self.requests: list[Request] = []
+        self.saves: list[int] = []  # bytes of each post of a story
         self._page = page
         page.set_default_timeout(DEADLINE)
         page.add_init_script(path=WATCH)
@@ -58,6 +60,19 @@ class Desk:
         page.goto(url)
         self._manuscript = page.get_by_role("textbox", name="Manuscript")
         page.wait_for_function(STARTED)
+
+    def evaluate(self, script: str, argument: object = None) -> Any:
+        """Return what a function of JavaScript returns."""
+        return self._page.evaluate(script, argument)
+
+    def wait(self, condition: str) -> None:
+        """Wait until a function of JavaScript returns something true."""
+        self._page.wait_for_function(condition)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the main thread has computed since the page was opened."""
+        return self._metrics()["ThreadTime"]
 
     def set(self, **settings: object) -> None:
         """Set settings of the story."""
@@ -102,6 +117,7 @@ class Desk:
         spans.append(
             Span(
                 seconds=seconds,
+                cpu=passed["ThreadTime"] / seconds,
                 busy=passed["TaskDuration"] / seconds,
                 script=passed["ScriptDuration"] / seconds,
                 layouts=int(passed["LayoutCount"]),
@@ -124,12 +140,19 @@ class Desk:
         return {each["name"]: each["value"] for each in found}
 
     def _note_request(self, request: Request) -> None:
-        if request.method == "POST" and request.url.endswith("/completions"):
+        if request.method != "POST":
+            return
+        if request.url.endswith("/completions"):
             self.requests.append(request)
+        elif "/stories/" in request.url:
+            self.saves.append(len(request.post_data_buffer or b""))
+
+
+OpenDesk = Callable[[str], contextlib.AbstractContextManager[Desk]]
 
 
 @contextlib.contextmanager
-def desks() -> Iterator[Any]:
+def desks() -> Iterator[OpenDesk]:
     """Run Chromium, and yield a function that opens a server's desk in a fresh profile: `with open_desk(url) as desk`."""
     path = shutil.which("chromium")
     if path is None:

@@ -1,4 +1,4 @@
-"""A story as large as a book, in the srb-story form: rounds of eight branches, of which one is taken, and a person's words between.
+"""A story as large as a book, in the srb-story form: rounds of eight branches, one of them taken, and a person's words.
 
 Every twentieth round the person changes a word further up, so that the tree has splices of all kinds.
 """
@@ -8,10 +8,22 @@ from __future__ import annotations
 import random
 from typing import Any
 
-WORDS = (
-    "the a keeper light sea boat night door hand letter stone wind she he they nobody went found said turned carried "
-    "forgot saw held opened closed waited walked and but because until where old small cold grey quiet bright"
-).split()
+WORDS = [
+    "the",
+    "a",
+    "keeper",
+    "light",
+    "sea",
+    "boat",
+    "night",
+    "went",
+    "found",
+    "said",
+    "she",
+    "they",
+    "nobody",
+    "quiet",
+]
 BRANCHES = 8
 MADE = 1_795_300_000_000  # ms; nodes are a second apart
 
@@ -47,11 +59,25 @@ class LongStory:
         parent, keep, run = self._head, self._length, f"r{number}"
         made = MADE + 1000 * len(self._nodes)
         request = {"n": BRANCHES, "max_tokens": 128}
-        self._runs[run] = {"node": parent, "at": keep, "made": made, "model": "a-model", "seeds": [], "request": request}
+        self._runs[run] = {
+            "node": parent,
+            "at": keep,
+            "made": made,
+            "model": "a-model",
+            "seeds": [],
+            "request": request,
+        }
         taken = self._random.randrange(BRANCHES)
         for slot in range(BRANCHES):
             length = model_words if slot == taken else self._random.randint(4, model_words // 3)
-            branch = {"by": "model", "run": run, "index": slot, "slot": slot, "end": {"reason": "limit"}, "logprob": -1.5}
+            branch = {
+                "by": "model",
+                "run": run,
+                "index": slot,
+                "slot": slot,
+                "end": {"reason": "limit"},
+                "logprob": -1.5,
+            }
             node = self._add({"parent": parent, "keep": keep, "text": self._prose(length), **branch}, kept=keep)
             if slot == taken:
                 self._head, kept_length = node, self._length

@@ -19,6 +19,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 
 import llama_cpp as lib
 
+from srb.cores import usable_cores
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
@@ -32,7 +33,6 @@ from srb.engine.llama.params import (
     memory_kind,
     model_params,
     progress_callback,
-    usable_cores,
     uses_gpu,
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import llama_cpp as lib
 
+from srb.cores import usable_cores
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.settings import Settings
 
@@ -42,15 +41,6 @@ def has_gpu() -> bool:
 def uses_gpu(settings: Settings) -> bool:
     """Return whether the model's layers, and with them the KV store, are in a GPU's memory."""
     return has_gpu() and settings.n_gpu_layers != 0
-
-
-def usable_cores() -> int:
-    """Return the number of physical cores this process may use; a core's second thread makes decoding slower."""
-    cores = set()
-    for cpu in os.sched_getaffinity(0):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
-    return len(cores)
 
 
 def model_params(settings: Settings) -> tuple[Any, Any]:

@@ -55,8 +55,9 @@ export function writeFile(story) {
     nodes[key] = bareNode(node);
     const stamps = story.stampsOf(key);
     if (Object.keys(stamps.times).length === 0) continue;
-    marks[key] = { ...stamps.values, changed: Math.max(...Object.values(stamps.times)) };
-    changes.marks[key] = stamps.times;
+    changes.marks[key] = stamps.times; // also of marks that were taken away
+    const set = Object.keys(stamps.values);
+    if (set.length > 0) marks[key] = { ...stamps.values, changed: Math.max(...set.map((each) => stamps.times[each])) };
   }
   const runs = own();
   for (const [key, run] of story.runs) runs[key] = bareRun(run);

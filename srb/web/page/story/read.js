@@ -135,7 +135,11 @@ function readMarks(marks, nodes, times) {
       must(!text || typeof value === "string", `The ${key} of node ${id} is not a text.`);
       read[id][key] = { value, changed: timeOf(ofNode[key], changed) };
     }
-    for (const key of Object.keys(ofNode)) read[id][key] ??= { value: null, changed: timeOf(ofNode[key], changed) };
+  }
+  for (const [id, ofNode] of Object.entries(times)) {
+    if (!Object.hasOwn(nodes, id) || !isRecord(ofNode)) continue;
+    read[id] ??= own();
+    for (const key of Object.keys(ofNode)) read[id][key] ??= { value: null, changed: timeOf(ofNode[key], 0) };
   }
   return read;
 }

@@ -348,8 +348,11 @@ def test_cards_are_articles_in_a_list_and_no_live_regions(pane: Pane) -> None:
 
 def test_the_empty_pane_says_what_to_do(page: Page) -> None:
     pane = Pane(page)
-    expect(page.locator(".first-steps p")).to_have_count(4)
-    expect(page.locator(".first-steps")).to_contain_text("Ctrl+Enter")
-    pane.tell("desk.go = () => desk.call('go')")
-    page.get_by_role("button", name="Go on from my text").click()
+    steps = page.locator(".first-steps")
+    expect(steps.get_by_role("listitem")).to_have_count(3)
+    expect(steps).to_contain_text("Ctrl+Enter: 8 continuations")
+    expect(steps.get_by_role("button")).to_have_text(["Open a sample story", "All keys"])
+    pane.tell("desk.go = () => desk.call('go'); desk.text = 'Once'; desk.tell('head')")
+    steps.get_by_role("button", name="Go on from my text").click()
     assert pane.calls("go") == [[]]
+    expect(steps.get_by_role("button", name="Open a sample story")).to_have_count(0)

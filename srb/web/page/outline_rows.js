@@ -97,6 +97,7 @@ export function labelOf(node, length = 160) {
     .trim()
     .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
+  if (node.text.includes("\n")) return "↵";
   if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return "(words taken out)";
   return "(nothing yet)";
 }

@@ -37,6 +37,8 @@ export class Api {
     this.askKey = askKey;
     /** @type {Promise<boolean> | null} */
     this.asking = null;
+    /** @type {string | null} the key that was refused when the person closed the question; the page's own polls ask no more */
+    this.declined = null;
     this.key = remembered();
   }
 
@@ -104,16 +106,26 @@ export class Api {
    */
   async newKey(refused, message) {
     if (this.key !== refused) return true;
+    if (this.declined === refused) return false;
     this.asking ??= this.askOnce(message).finally(() => {
       this.asking = null;
     });
     return this.asking;
   }
 
+  /** Ask for the key because the person wants to give it. */
+  askAgain() {
+    this.declined = null;
+    return this.newKey(this.key, "");
+  }
+
   /** @param {string} message */
   async askOnce(message) {
     const given = await this.askKey(message);
-    if (!given?.key) return false;
+    if (!given?.key) {
+      this.declined = this.key;
+      return false;
+    }
     this.key = given.key;
     store(sessionStorage, given.key);
     store(localStorage, given.remember ? given.key : "");
@@ -129,22 +141,34 @@ export class Api {
     const response = await this.open(method, path, body, { signal });
     if (!response.body) return;
     const reader = response.body.getReader();
-    const decoder = new TextDecoder();
-    let rest = "";
-    for (;;) {
-      let part;
-      try {
-        part = await reader.read();
-      } catch (error) {
-        if (signal.aborted) throw error;
-        throw new ApiError("The connection to the server was lost.", 0, "lost");
-      }
-      if (part.done) return;
-      const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
-      rest = blocks.pop() ?? "";
-      const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
-      if (events.length) onevents(events);
+    try {
+      await readEvents(reader, signal, onevents);
+    } finally {
+      reader.cancel().catch(() => {}); // after an error the connection would stay open
     }
+  }
+}
+
+/**
+ * @param {ReadableStreamDefaultReader<Uint8Array>} reader @param {AbortSignal} signal
+ * @param {(events: any[]) => void} onevents
+ */
+async function readEvents(reader, signal, onevents) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    let part;
+    try {
+      part = await reader.read();
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw new ApiError("The connection to the server was lost.", 0, "lost");
+    }
+    if (part.done) return;
+    const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
+    rest = blocks.pop() ?? "";
+    const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
+    if (events.length) onevents(events);
   }
 }
 

@@ -148,6 +148,7 @@ def story(turns: int, n: int, cache_cells: int) -> None:
 
 def long_prompt(length: int) -> None:
     """Match a long cached prompt, as one node and as the nodes in which it was parked."""
+    gc.collect()  # else a step of the prefill may free the trees of the tables before
     desk = TimedEngine(cache_cells=10**6)
     prompt = [_FIRST_WORD + (i * 7919) % _WORDS for i in range(length)]
     work = desk.ask(prompt, 1, 2)

@@ -195,7 +195,7 @@ class Driver:
 
     @property
     def resting(self) -> list[Request]:
-        return list(self.engine._resting.values())
+        return list(self.engine._registry.resting.values())
 
     def run(self, limit: int = 1000) -> None:
         """Step until no work is left; `limit` steps without a token or a finished request are a hang."""
@@ -212,7 +212,7 @@ class Driver:
         """Return the request_id and the whole text of each branch that was paused under pressure."""
         return [
             (request.request_id, [*request.prefix.tokens, *branch.tokens])
-            for request in self.engine._requests.values()
+            for request in self.engine._registry.active.values()
             for branch in request.in_state(BranchState.WAITING)
             if branch.tokens
         ]

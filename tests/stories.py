@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from srb.stories.posts import read_file, read_post
+from srb.stories.files import read_file
+from srb.stories.posts import read_post
 from srb.stories.store import Imported, Store
 
 ID = "lighthouse"

@@ -82,15 +82,10 @@ class Branches:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
         try:
-            if branch.rewinding is not None:
-                branch.rewinding.note_sum(branch.logprob_sum)
-            if branch.request.exploration is not None:
-                token = branch.request.exploration.sample(branch, self._logits(branch, row))
-            elif branch.rewinding is None or not branch.rewinding.forbidden:
-                token = self._draw(branch, row, None)
+            if branch.is_plain and row is not None:
+                token = branch.sampler.sample(row)
             else:
-                draw = partial(self._draw, branch, row)
-                token = branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
+                token = self._choose(branch, row)
         except (GrammarDeadEnd, BannedDeadEnd) as error:
             if not self._leave_dead_end(branch, row, events):
                 self.end(branch, FinishReason.ERROR, events, error=error)
@@ -101,8 +96,8 @@ class Branches:
         prob: Prob | None = None
         if branch.spec.is_scored:
             prob = self._prob(branch, row, token)
-        if branch.spec.sampling.n_probs < 0:
-            prob = None  # scored, but not told
+            if branch.spec.sampling.n_probs < 0:
+                prob = None  # scored, but not told
         self._append(branch, token, prob, events)
 
     def rewind(self, branch: Branch, count: int) -> None:
@@ -286,6 +281,19 @@ class Branches:
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 
+    def _choose(self, branch: Branch, row: int | None) -> int:
+        """Sample a branch's next token as `sample`, by all that may have a say in it."""
+        if branch.rewinding is not None:
+            branch.rewinding.note_sum(branch.logprob_sum)
+            if branch.rewinding.forbidden:
+                draw = partial(self._draw, branch, row)
+                return branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
+        if branch.request.exploration is not None:
+            return branch.request.exploration.sample(branch, self._logits(branch, row))
+        if row is not None and not branch.is_steered:
+            return branch.sampler.sample(row)
+        return self._draw(branch, row, None)
+
     def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
         """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
         if branch.is_steered:
@@ -328,7 +336,7 @@ class Branches:
         elif (
             emission.is_outdented
             or branch.length == branch.spec.max_tokens
-            or self._is_out_of_time(branch, emission.text)
+            or (branch.spec.t_max_predict_ms > 0 and self._is_out_of_time(branch, emission.text))
         ):
             self._end(branch, FinishReason.LIMIT, events)
         elif branch.end >= self._model.n_ctx_seq and branch.request.can_shift:
@@ -394,8 +402,6 @@ class Branches:
 
     def _is_out_of_time(self, branch: Branch, text: str) -> bool:
         """Whether `text` ends a line after the branch's time limit (t_max_predict_ms)."""
-        if branch.spec.t_max_predict_ms <= 0:
-            return False
         now = self._clock()
         if branch.began_at is None:
             branch.began_at = now

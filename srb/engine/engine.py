@@ -6,9 +6,8 @@ has no clock of its own. The decode thread calls it; `prepare`, `tokenize` and `
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.preparing import Preparer
 from srb.engine.prompts import Prompts
+from srb.engine.registry import Overdue, Registry
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
@@ -30,7 +30,6 @@ from srb.errors import (
     Conflict,
     DecodeFailed,
     InvalidRequest,
-    NotFound,
     NotSupported,
     QueueFull,
     QueueTimeout,
@@ -64,7 +63,6 @@ from srb.protocol import (
     StopBranches,
 )
 
-MAX_RESTING = 256  # requests; each keeps its texts and samplers
 FATAL_WINDOW = 60.0  # seconds; after a second fatal decode within this time the context is not trusted any more
 
 
@@ -111,8 +109,6 @@ class Engine:
         """
         self.model = model
         self._max_queue = max_queue
-        self._queue_timeout = queue_timeout or math.inf
-        self._request_timeout = request_timeout or math.inf
         self._clock = clock
         self._embeddings = EmbeddingQueue(model)
         self._residency = Residency(model, cache_cells, cache_bytes)
@@ -131,8 +127,7 @@ class Engine:
             model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
         )
         self._scheduler = Scheduler(model, self._tree, self._residency, max_running)
-        self._requests: dict[str, Request] = {}  # in the order of arrival
-        self._resting: dict[str, Request] = {}  # whose branches have all ended, in the order in which they did
+        self._registry = Registry(queue_timeout, request_timeout)
         self._counters = Counters()
         self._last_fatal = float("-inf")
         self._has_skipped_decode = False  # in the previous step
@@ -160,20 +155,9 @@ class Engine:
             case AddBranches():
                 return self._steering.growth(command, self.find(command.target, command.owner))
 
-    def _request(self, request_id: str) -> Request | None:
-        """Return a request that runs, waits or rests."""
-        return self._requests.get(request_id) or self._resting.get(request_id)
-
-    @property
-    def _all_requests(self) -> tuple[Request, ...]:
-        return *self._requests.values(), *self._resting.values()
-
     def find(self, request_id: str, owner: str) -> Request:
         """Return a request that has not ended; an empty `owner` may be anybody. Raise NotFound."""
-        request = self._request(request_id)
-        if request is None or (owner and request.owner != owner):
-            raise NotFound("no request with this id is running")
-        return request
+        return self._registry.find(request_id, owner)
 
     def _end_save(self, request_id: str, error: SRBError | None) -> None:
         self._saves.append((request_id, error))
@@ -192,14 +176,11 @@ class Engine:
         if isinstance(request, Growth):
             return self._grow(request)
         error: SRBError | None = None
-        ids = (self._requests, self._resting, self._embeddings)
-        if any(request.request_id in known for known in ids):
+        if request.request_id in self._registry or request.request_id in self._embeddings:
             error = InvalidRequest("request_id is in use")
         elif self._is_queue_full:
             error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
-        elif isinstance(request, Request) and 0 < request.max_unread <= self._count_unread(
-            request.owner, self._all_requests
-        ):
+        elif isinstance(request, Request) and 0 < request.max_unread <= self._registry.count_unread(request.owner):
             error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
         if error:
             request.close()
@@ -208,8 +189,7 @@ class Engine:
         if isinstance(request, EmbeddingJob):
             self._embeddings.add(request)
             return []
-        request.arrived_at = request.resumed_at = self._clock()
-        self._requests[request.request_id] = request
+        self._registry.add(request, self._clock())
         return [Accepted(request.request_id, len(request.prefix.tokens))]
 
     def collect(self) -> list[Event]:
@@ -222,7 +202,7 @@ class Engine:
 
     def cancel(self, request_id: str, index: int | None = None) -> list[Event]:
         """Cancel a request, or the branch `index` of it. Unknown ids are ignored: those requests have ended."""
-        request = self._request(request_id)
+        request = self._registry.get(request_id)
         if request is None:
             return self._embeddings.end(request_id, Cancelled("the request was cancelled"))
         events: list[Event] = []
@@ -238,16 +218,16 @@ class Engine:
 
     def leave(self, request_id: str) -> list[Event]:
         """Note that nobody reads a request any more: it lingers, or is cancelled."""
-        request = self._request(request_id)
+        request = self._registry.get(request_id)
         if request is None or not request.linger:
             return self.cancel(request_id)
-        request.alone_since = self._clock()
+        self._registry.note_unread(request, self._clock())
         return []
 
     def attach(self, request_id: str, owner: str) -> dict[str, Any]:
         """Note that a request has a reader; return its description with all texts. Raise NotFound."""
         request = self.find(request_id, owner)
-        request.alone_since = None
+        self._registry.note_reader(request)
         return self._steering.describe(request)
 
     def control(self, command: StopBranches | ChangeBranch) -> list[Event]:
@@ -267,7 +247,7 @@ class Engine:
             self._steering.change(branch, command)
             if branch.state is BranchState.ENDED:
                 self._branches.resume(branch)
-                self._resume(request)
+                self._registry.resume(request, self._clock())
                 events.append(BranchAdded(request.request_id, branch.index, branch.spec.seed, resumed=True))
         elif branch.state is BranchState.ENDED:
             raise Conflict(f"branch {branch.index} has ended", state="ended")
@@ -288,16 +268,15 @@ class Engine:
             return [Rejected.of(command.request_id, error)]
         if growth.point:
             self._branches.share(growth.point.origin)
-        self._resume(request)
-        self._slots.assign_added(added, self._requests.values())
+        self._registry.resume(request, self._clock())
+        self._slots.assign_added(added, self._registry.active.values())
         events: list[Event] = [_added(branch) for branch in added]
         said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
         return [*events, Reply(command.request_id, said)]
 
     @property
     def _is_queue_full(self) -> bool:
-        waiting = sum(request.is_queued for request in self._requests.values()) + len(self._embeddings)
-        return waiting >= self._max_queue
+        return self._registry.num_queued + len(self._embeddings) >= self._max_queue
 
     def _check_resume(self, request: Request) -> None:
         """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
@@ -305,39 +284,24 @@ class Engine:
             return
         if self._is_queue_full:
             raise QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
-        unread = self._count_unread(request.owner, self._requests.values())
+        unread = self._registry.count_unread(request.owner, self._registry.active.values())
         if request.alone_since is not None and 0 < request.max_unread <= unread:
             raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
-
-    def _resume(self, request: Request) -> None:
-        """Let a request go on that rests; nothing otherwise."""
-        if self._resting.pop(request.request_id, None):
-            request.rests_since = None
-            request.resumed_at = self._clock()
-            self._requests[request.request_id] = request
-
-    def _count_unread(self, owner: str, requests: Iterable[Request]) -> int:
-        """Return how many of the requests are a client's and linger without a reader."""
-        return sum(request.owner == owner and request.alone_since is not None for request in requests)
 
     @property
     def seconds_to_rest(self) -> float | None:
         """Seconds until the first rest is over; None if no request rests."""
-        if not self._resting:
-            return None
-        now = self._clock()
-        return max(0.0, min(_end_of_rest(request) for request in self._resting.values()) - now)
+        return self._registry.seconds_to_rest(self._clock())
 
     @property
     def has_work(self) -> bool:
-        return bool(self._requests or self._embeddings) or self._residency.is_over_budget
+        return bool(self._registry.active or self._embeddings) or self._residency.is_over_budget
 
     def step(self) -> list[Event]:
         """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
         began = self._clock()
         events: list[Event] = []
         self._expire(began, events)
-        self._end_rests(began, events)
         if not self._admit(events):
             self._residency.trim()
         elif self._start_branches(events) and not self._has_skipped_decode:
@@ -347,7 +311,7 @@ class Engine:
             return events
         self._has_skipped_decode = False
         plan = self._scheduler.schedule(self._in_turn())
-        self.step_tokens = sum(chunk.count for chunk in plan.chunks) + self._embeddings.next_tokens
+        self.step_tokens = plan.num_tokens + self._embeddings.next_tokens
         self._make_room(plan, events)
         self._decode(plan, events)
         self._start_branches(events)
@@ -357,7 +321,7 @@ class Engine:
 
     def fail_all(self, error: SRBError) -> list[Event]:
         """Fail every request and job with `error`."""
-        events = [event for request in self._all_requests for event in self._fail(request, error)]
+        events = [event for request in self._registry for event in self._fail(request, error)]
         return events + self._embeddings.end_all(error)
 
     def serve_query(self, command: Ask | Attach) -> Any:
@@ -366,9 +330,9 @@ class Engine:
             case GetStats():
                 return self.stats()
             case GetSlots():
-                return self._slots.show(self.model, self._requests.values())
+                return self._slots.show(self.model, self._registry.active.values())
             case ListRequests(_, owner):
-                own = (request for request in self._all_requests if request.owner == owner)
+                own = (request for request in self._registry if request.owner == owner)
                 return [self._steering.describe(request, texts=False) for request in own]
             case GetRequest(_, target, owner):
                 return self._steering.describe(self.find(target, owner))
@@ -387,15 +351,15 @@ class Engine:
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""
-        branches = [branch for request in self._requests.values() for branch in request.branches]
-        queued = sum(request.is_queued for request in self._requests.values())
+        branches = [branch for request in self._registry.active.values() for branch in request.branches]
+        queued = self._registry.num_queued
         return asdict(self._counters) | {
-            "requests_processing": len(self._requests) - queued,
+            "requests_processing": len(self._registry.active) - queued,
             "requests_deferred": queued,
-            "requests_resting": len(self._resting),
+            "requests_resting": len(self._registry.resting),
             "branches_running": sum(branch.state is BranchState.RUNNING for branch in branches),
             "branches_waiting": sum(branch.state in (BranchState.WAITING, BranchState.HELD) for branch in branches),
-            "branches_room": self._scheduler.room(list(self._requests.values())),
+            "branches_room": self._scheduler.room(list(self._registry.active.values())),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
             "embedding_tokens_total": self._embeddings.tokens_total,
@@ -406,57 +370,48 @@ class Engine:
 
     def check_invariants(self) -> None:
         """Assert the rules that hold between two steps. Visits every node: for tests, not for a step."""
-        branches = [branch for request in self._requests.values() for branch in request.branches]
-        prompts = [node for request in self._requests.values() if (node := request.prefix.node) is not None]
+        branches = [branch for request in self._registry.active.values() for branch in request.branches]
+        prompts = [node for request in self._registry.active.values() if (node := request.prefix.node) is not None]
         leases = [branch.lease for branch in branches if branch.lease is not None]
         self._tree.check_invariants(prompts, leases, sum(branch.own_cells for branch in branches))
         for branch in branches:
             if branch.lease is not None:
                 assert branch.request.prefix.node in branch.lease.node.path(), f"{branch!r} is not below its prefix"
-        for request in self._resting.values():
-            assert request.is_over, f"{request!r} rests and is not over"
-            assert request.rests_since is not None, repr(request)
-            assert request.linger, repr(request)
-            assert request.request_id not in self._requests, repr(request)
-            assert request.prefix.node is None, f"{request!r} rests and holds a prompt"
-            assert not any(branch.lease for branch in request.branches), f"{request!r} rests and holds a sequence"
-        for request in self._requests.values():
-            assert not request.is_over, f"{request!r} is over and was not finished"
-            assert request.rests_since is None, f"{request!r} does not rest"
-            for branch in request.branches:
-                assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
-                assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+        self._registry.check_invariants()
+        for branch in branches:
+            assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
+            assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
+        for request in self._registry.active.values():
             assert request.words is None or not request.words.next_held(request), f"{request!r} holds a branch in vain"
 
     def close(self) -> None:
         """Free every sampler and the model."""
-        for request in self._all_requests:
+        for request in self._registry:
             request.close()
-        self._requests.clear()
-        self._resting.clear()
+        self._registry.clear()
         self.model.close()
 
     # ---- step: admit, make room, decode
 
     def _expire(self, now: float, events: list[Event]) -> None:
         """Fail requests that have waited too long, and end those that run too long with the text they have."""
-        for request in list(self._requests.values()):
-            seconds = now - request.resumed_at
-            if request.alone_since is not None and now - request.alone_since > request.linger:
-                events += self.cancel(request.request_id)
-            elif request.is_queued and seconds > self._queue_timeout:
-                self._end_wait(request, events)
-            elif seconds > self._request_timeout:
-                _stop_exploring(request)
-                for branch in request.branches:
-                    if branch.state is not BranchState.ENDED:
-                        self._branches.end(branch, FinishReason.LIMIT, events)
-                self._finish_ended(events)
+        for request, reason in self._registry.overdue(now):
+            match reason:
+                case Overdue.UNREAD:
+                    events += self.cancel(request.request_id)
+                case Overdue.QUEUED:
+                    self._end_wait(request, events)
+                case Overdue.RUNNING:
+                    _stop_exploring(request)
+                    for branch in request.branches:
+                        if branch.state is not BranchState.ENDED:
+                            self._branches.end(branch, FinishReason.LIMIT, events)
+                    self._finish_ended(events)
         self._end_rests(now, events)
 
     def _end_wait(self, request: Request, events: list[Event]) -> None:
         """Fail a request that has waited too long; one that has rested keeps its texts, and its new branches fail."""
-        error = QueueTimeout(f"the request did not start within {self._queue_timeout:.0f} s")
+        error = QueueTimeout(f"the request did not start within {self._registry.queue_timeout:.0f} s")
         if request.started_at is None:
             events += self._fail(request, error)
             return
@@ -467,7 +422,7 @@ class Engine:
 
     def _in_turn(self) -> list[Request]:
         """Return the requests that run or may begin now, oldest first."""
-        return self._scheduler.in_turn(list(self._requests.values()))
+        return self._scheduler.in_turn(list(self._registry.active.values()))
 
     def _admit(self, events: list[Event]) -> bool:
         """Begin every admissible request; return whether there was one."""
@@ -475,7 +430,7 @@ class Engine:
         for request, match in self._scheduler.admissible(self._in_turn()):
             began = True
             if request.is_queued:
-                self._slots.assign(request, (other for other in self._requests.values() if not other.is_queued))
+                self._slots.assign(request, (other for other in self._registry.active.values() if not other.is_queued))
             self._prompts.begin(request, match, events)
         return began
 
@@ -486,13 +441,16 @@ class Engine:
             self._prompts.release(request.prefix)
         for branch in plan.ends:
             self._branches.end(branch, FinishReason.LIMIT, events, truncated=True)
-        has_room = self._residency.make_room(sum(chunk.count for chunk in plan.chunks), 0)
+        has_room = self._residency.make_room(plan.num_tokens, 0)
         assert has_room, "the plan needs more cells than can be freed"
 
     def _decode(self, plan: StepPlan, events: list[Event]) -> None:
         """Compute and commit the chunks of a plan, with one decode for each set of LoRA scales."""
+        if not self.model.adapters:
+            self._compute(plan.chunks, events)
+            return
         for chunks in _by_lora(plan.chunks):
-            alive = [chunk for chunk in chunks if chunk.span.request.request_id in self._requests]
+            alive = [chunk for chunk in chunks if chunk.span.request.request_id in self._registry.active]
             # Branches that ended in the previous decode may occupy cells that were planned for this one.
             self._residency.make_room(sum(chunk.count for chunk in alive), 0)
             self._compute(alive, events)
@@ -549,7 +507,7 @@ class Engine:
             events += self._fail(chunks[0].span.request, DecodeFailed("llama.cpp refused this request's tokens"))
             return
         for request_id, own in by_request.items():
-            if request_id in self._requests:  # else an earlier part was fatal and ended all requests
+            if request_id in self._registry.active:  # else an earlier part was fatal and ended all requests
                 self._compute(own, events)
 
     def _recover(self, events: list[Event]) -> None:
@@ -561,7 +519,7 @@ class Engine:
         now = self._clock()
         repeated = now - self._last_fatal < FATAL_WINDOW
         self._last_fatal = now
-        for request in list(self._requests.values()):
+        for request in list(self._registry.active.values()):
             if not request.is_queued:
                 events += self._fail(request, DecodeFailed("the computation failed; the request can be sent again"))
         self._tree.clear()
@@ -577,19 +535,22 @@ class Engine:
 
     def _commit(self, chunks: list[Chunk], rows: list[int], events: list[Event]) -> None:
         """Record the computed tokens, and sample the next token of every span that is fully computed."""
-        completed = [chunk.completes for chunk in chunks]
-        for chunk, row in zip(chunks, rows, strict=True):
-            if isinstance(chunk.span, Prefix) and chunk.span.request.wants_prompt_logprobs:
-                self._prompts.score(chunk.span, chunk.count, row, events)
-        for chunk in chunks:  # all of them first, since ending a branch counts free cells
-            if isinstance(chunk.span, Branch):
-                chunk.span.num_computed += chunk.count
-                self._residency.record_branch(chunk.count)
+        done: list[tuple[Prefix | Branch, int]] = []
+        branch_tokens = 0
+        for chunk, row in zip(chunks, rows, strict=True):  # all of them first, since ending a branch counts free cells
+            span = chunk.span
+            if chunk.completes:
+                done.append((span, row))
+            if isinstance(span, Branch):
+                span.num_computed += chunk.count
+                branch_tokens += chunk.count
             else:
-                self._prompts.advance(chunk.span, chunk.count, events)
-        done = [(chunk.span, row) for chunk, row, is_done in zip(chunks, rows, completed, strict=True) if is_done]
-        free = [(span.sampler, row) for span, row in done if isinstance(span, Branch) and span.is_free]
-        self.model.sample_ahead(free)
+                self._prompts.advance(span, chunk.count, row, events)
+        self._residency.record_branch(branch_tokens)
+        if self.model.samples_in_threads(len(done)):
+            self.model.sample_ahead(
+                [(span.sampler, row) for span, row in done if isinstance(span, Branch) and span.is_free]
+            )
         for span, row in done:
             if isinstance(span, Branch):
                 self._branches.sample(span, row, events)
@@ -610,10 +571,10 @@ class Engine:
     def _explore(self, events: list[Event]) -> bool:
         """Begin the forks that explored branches have led to; return whether there was one."""
         grown = False
-        for request in self._requests.values():
+        for request in self._registry.exploring.values():
             while request.exploration is not None and (added := request.exploration.take(request)):
                 grown = True
-                self._slots.assign_added([branch for branch, _ in added], self._requests.values())
+                self._slots.assign_added([branch for branch, _ in added], self._registry.active.values())
                 for branch, fork in added:
                     self._branches.begin_fork(branch, fork, events)
         return grown
@@ -623,38 +584,32 @@ class Engine:
     def _finish_ended(self, events: list[Event]) -> None:
         """Finish each request whose branches have all ended: release its prompt, and emit Done or let it rest."""
         self._explore(events)  # an end may leave room for forks that waited
-        for request in [request for request in self._requests.values() if request.is_over]:
+        for request in [request for request in self._registry.active.values() if request.is_over]:
             self._prompts.release(request.prefix)
-            del self._requests[request.request_id]
-            request.rests_since, request.has_turn = self._clock(), False
+            self._registry.rest(request, self._clock())
             if request.linger:
-                self._resting[request.request_id] = request
                 events.append(Resting.of(_done(request), request.linger))
             else:
                 events.append(_done(request))
                 request.close()
 
     def _end_rests(self, now: float, events: list[Event]) -> None:
-        """Finish the requests whose rest is over, and the first ones if too many rest."""
-        for request in list(self._resting.values()):
-            if now >= _end_of_rest(request) or len(self._resting) > MAX_RESTING:
-                del self._resting[request.request_id]
-                events.append(_done(request))
-                request.close()
+        """Finish the requests whose rest is over."""
+        for request in self._registry.rested(now):
+            events.append(_done(request))
+            request.close()
 
     def _fail(self, request: Request, error: SRBError) -> list[Event]:
         for branch in request.branches:
             self._branches.return_lease(branch, keep=False)
         self._prompts.release(request.prefix)
         request.close()
-        for known in (self._requests, self._resting):
-            known.pop(request.request_id, None)
+        self._registry.remove(request)
         return [Failed(request.request_id, error.code, error.message)]
 
     def _account(self, plan: StepPlan, seconds: float) -> None:
         """Divide a step's time between prefill and decode, in proportion to their tokens."""
-        total = sum(chunk.count for chunk in plan.chunks)
-        prompt = sum(chunk.count for chunk in plan.chunks if isinstance(chunk.span, Prefix))
+        total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._counters.prompt_seconds_total += seconds * prompt / total
             self._counters.tokens_predicted_seconds_total += seconds * (total - prompt) / total
@@ -663,12 +618,6 @@ class Engine:
 def _stop_exploring(request: Request) -> None:
     if request.exploration is not None:
         request.exploration.stop()
-
-
-def _end_of_rest(request: Request) -> float:
-    """Return the time at which a resting request ends: `linger` seconds after its last branch and its last reader."""
-    assert request.rests_since is not None
-    return max(request.rests_since, request.alone_since or 0.0) + request.linger
 
 
 def _added(branch: Branch) -> BranchAdded:

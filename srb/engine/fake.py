@@ -209,6 +209,9 @@ class FakeModel:
                 self._rows[row] = self._next_logits(visible)
         return DecodeStatus.OK
 
+    def samples_in_threads(self, count: int) -> bool:
+        return False
+
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None:
         """Do nothing: sampling from the fake costs nothing."""
 

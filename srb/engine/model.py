@@ -60,6 +60,14 @@ class Batch:
         self.wanted.append(1 if want_logits or want_all else 0)
         return len(self.tokens) - 1
 
+    def add_newest(self, seq_id: int, position: int, token: int) -> int:
+        """Append one token of `seq_id`, with its logits wanted; return its row. As `add`, and quicker."""
+        self.tokens.append(token)
+        self.positions.append(position)
+        self.seq_ids.append(seq_id)
+        self.wanted.append(1)
+        return len(self.tokens) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -183,6 +191,7 @@ class Model(Protocol):
     # ---- the decode thread's alone
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
+    def samples_in_threads(self, count: int) -> bool: ...  # whether `sample_ahead` pays for so many rows
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
     def logits(self, row: int) -> Logits: ...
     def fork(self, source: int, target: int, end: int | None = None) -> None: ...

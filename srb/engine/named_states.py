@@ -47,8 +47,7 @@ class NamedStates:
         if len(saved.blob) > self._residency.cache_bytes or known >= len(saved.tokens) - 1:
             return
         node = Node(root, saved.tokens[:], NodeState.PARKED)
-        node.logits = saved.logits if len(saved.logits) else None
-        self._residency.insert_parked(node, saved.blob)
+        self._residency.insert_parked(node, saved.blob, saved.logits if len(saved.logits) else None)
 
     # ---- of any text
 

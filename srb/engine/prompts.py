@@ -51,7 +51,7 @@ class Prompts:
         if request.prefix.is_complete:  # the tree holds the whole prompt with its logits
             self._report_done(request, events)
 
-    def score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
+    def _score(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
         """Emit the log-probabilities of the prompt tokens predicted by the last `count` rows, up to `last_row`."""
         n_top = max(0, prefix.request.branches[0].spec.sampling.n_probs)
         first, done = prefix.num_computed, prefix.num_prompt_logprobs
@@ -63,9 +63,11 @@ class Prompts:
         if probs:
             events.append(PromptLogprobs(prefix.request.request_id, probs))
 
-    def advance(self, prefix: Prefix, count: int, events: list[Event]) -> None:
-        """Record that `count` further tokens have been computed."""
+    def advance(self, prefix: Prefix, count: int, last_row: int, events: list[Event]) -> None:
+        """Record that `count` further tokens have been computed, the last one in `last_row` of the decode."""
         assert prefix.node is not None
+        if prefix.request.wants_prompt_logprobs:
+            self._score(prefix, count, last_row, events)
         self._residency.record_computed(prefix.node, count)
         self.tokens_total += count
         self._report_progress(prefix.request, events)

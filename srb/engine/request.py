@@ -85,9 +85,9 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "ended", "first_word", "grammar_from", "has_new_line", "index", "lease", "logprob_sum", "num_cached",
-        "num_computed", "num_given", "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "request",
-        "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "began_at", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease", "logprob_sum",
+        "num_cached", "num_computed", "num_given", "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path",
+        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +113,8 @@ class Branch:
         if banned or self.first_word is not None:
             self.rewinding = Rewinding(sampler)
         self.num_rewinds = 0
+        # Whether its sampler alone chooses its tokens, and all of them are final.
+        self.is_plain = self.rewinding is None and request.spreading is None
         self.began_at: float | None = None  # time of its first token, in seconds on the engine's clock
         self.state = BranchState.WAITING
         self.logprob_sum = 0.0
@@ -127,7 +129,7 @@ class Branch:
         """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""
         branch = Branch(self.request, len(self.request.branches), self.spec, self.sampler)  # which draws nothing
         branch.origin, branch.num_cached, branch.began_at = (self.index, fork.at), 0, self.began_at
-        branch.path = Path(fork.logprob, num_shared=fork.at)
+        branch.path, branch.is_plain = Path(fork.logprob, num_shared=fork.at), False
         self.request.branches.append(branch)
         return branch
 
@@ -211,7 +213,7 @@ class Branch:
     @property
     def is_free(self) -> bool:
         """Whether the next token depends on the branch alone, and none is forbidden."""
-        return not self.is_steered and (self.rewinding is None or not self.rewinding.forbidden)
+        return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
 
     @property
     def pending(self) -> int:
@@ -288,7 +290,7 @@ class Request:
         """Let the request explore; it has not begun."""
         self.exploration = exploration
         for branch in self.branches:
-            branch.path = Path()
+            branch.path, branch.is_plain = Path(), False
             branch.spec = replace(branch.spec, max_tokens=asked.limit(branch.spec.max_tokens))
 
     @property

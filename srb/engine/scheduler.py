@@ -37,12 +37,13 @@ class Chunk:
 
     def add_to(self, batch: Batch) -> int:
         """Append the tokens to a batch; return the row of the last one."""
-        span = self.span
-        assert span.seq_id is not None, f"{span!r} is planned and has no sequence"
-        first = span.num_computed
-        tokens = span.tokens[first : first + self.count]
+        span, count, first = self.span, self.count, self.span.num_computed
+        seq_id, position = span.seq_id, span.start + first
+        assert seq_id is not None, f"{span!r} is planned and has no sequence"
+        if count == 1 == len(span.tokens) - first and isinstance(span, Branch):
+            return batch.add_newest(seq_id, position, span.tokens[first])
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
-        return batch.add(span.seq_id, span.start + first, tokens, self.completes, want_all)
+        return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
 
 
 @dataclass(slots=True)
@@ -53,6 +54,19 @@ class StepPlan:
     drops: list[Request] = field(default_factory=list)
     ends: list[Branch] = field(default_factory=list)  # branches that can never fit
     chunks: list[Chunk] = field(default_factory=list)
+    num_tokens: int = 0  # of all chunks
+    num_prompt_tokens: int = 0  # of prompts' chunks
+
+    def add_newest(self, branches: list[Branch]) -> None:
+        """Add the newest token of each branch."""
+        self.chunks += [Chunk(branch, 1) for branch in branches]
+        self.num_tokens += len(branches)
+
+    def add(self, span: Prefix | Branch, count: int) -> None:
+        """Add a chunk of `count` tokens."""
+        self.chunks.append(Chunk(span, count))
+        self.num_tokens += count
+        self.num_prompt_tokens += count if isinstance(span, Prefix) else 0
 
 
 class Scheduler:
@@ -80,26 +94,24 @@ class Scheduler:
         plan = StepPlan()
         running = list(_running(requests))
         free = self._plan_pauses(plan, requests, running)
-        budget = self._model.n_batch
-        for branch in running:
-            if branch.pending == 1 and budget and free:
-                plan.chunks.append(Chunk(branch, 1))
-                budget -= 1
-                free -= 1
+        newest = [branch for branch in running if branch.pending == 1]
+        resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
+        plan.add_newest(newest[: min(self._model.n_batch, free)])
+        budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         n_ubatch = self._model.n_ubatch
         budget = min(budget, n_ubatch - len(plan.chunks) % n_ubatch)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
-        for span in _to_prefill((request for request in requests if request not in plan.drops), running):
+        for span in _to_prefill((request for request in requests if request not in plan.drops), resumed):
             count = min(span.pending, budget, free)
             if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
             if count <= 0:
                 break
-            plan.chunks.append(Chunk(span, count))
+            plan.add(span, count)
             budget -= count
             free -= count
         if running and not plan.chunks and not plan.pauses and not plan.drops:
@@ -200,9 +212,9 @@ class Scheduler:
         return free
 
 
-def _to_prefill(requests: Iterable[Request], running: list[Branch]) -> Iterator[Prefix | Branch]:
+def _to_prefill(requests: Iterable[Request], resumed: list[Branch]) -> Iterator[Prefix | Branch]:
     """Yield resumed branches with several pending tokens, then prompts in the order of arrival."""
-    yield from (branch for branch in running if branch.pending > 1)
+    yield from resumed
     yield from (request.prefix for request in requests if request.prefix.node and not request.prefix.is_complete)
 
 

@@ -44,6 +44,36 @@ def other_candidate(candidates: Candidates, taken: Set[int], number: float) -> i
     return int(candidates.ids[sums.searchsorted(number * sums[-1], side="right")])
 
 
+class _Place:
+    """The tokens that branches have sampled at one place, by index of the branch.
+
+    The arrays have numpy's own type of indices: it would convert others at each use.
+    """
+
+    __slots__ = ("_num_first", "tokens")
+
+    def __init__(self, num_branches: int) -> None:
+        self.tokens = np.full(num_branches, _NONE, np.intp)
+        self._num_first = 0  # how many branches, from index 0 on, have all sampled their token
+
+    def before(self, index: int) -> npt.NDArray[np.intp]:
+        """Return the tokens of branches with a lower index, one for each branch."""
+        tokens = self.tokens[:index]
+        return tokens if index <= self._num_first else tokens[tokens != _NONE]
+
+    def record(self, index: int, token: int) -> None:
+        if index >= len(self.tokens):  # the branch was added later
+            self.tokens = np.append(self.tokens, np.full(index + 1 - len(self.tokens), _NONE, np.intp))
+        self.tokens[index] = token
+        if index == self._num_first:
+            self._num_first += 1
+
+    def forget(self, index: int) -> None:
+        if index < len(self.tokens):
+            self.tokens[index] = _NONE
+            self._num_first = min(self._num_first, index)
+
+
 class Spreading:
     """The tokens that a request's branches have sampled, and how they keep those of the others away.
 
@@ -51,18 +81,19 @@ class Spreading:
     pause in order, so equal seeds give equal branches, whether all run at once or some start late.
     """
 
-    __slots__ = ("_first", "_is_distinct", "_penalty", "_places")
+    __slots__ = ("_first", "_is_distinct", "_penalizes", "_penalty", "_places")
 
     def __init__(self, *, distinct_first: bool, sibling_penalty: float) -> None:
         """Keep first tokens distinct; subtract `sibling_penalty` from a token's logit for each sibling that chose it."""
         self._is_distinct = distinct_first
-        self._penalty = sibling_penalty
+        self._penalty = np.float32(sibling_penalty)
+        self._penalizes = sibling_penalty > 0
         self._first: dict[int, int] = {}  # first token of each branch that sampled its own, by index
-        self._places: dict[int, npt.NDArray[np.int32]] = {}  # by distance from the shared prompt: tokens by index
+        self._places: dict[int, _Place] = {}  # by distance from the shared prompt
 
     def steers(self, branch: Branch) -> bool:
         """Whether the branch's next token depends on its siblings."""
-        return self._penalty > 0 or self._begins(branch)
+        return self._penalizes or self._begins(branch)
 
     def sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
         """Sample a branch's next token from a row of the last decode, or from stored logits if `row` is None.
@@ -70,8 +101,8 @@ class Spreading:
         `logits` are the row's own, which the sampler reads: they are changed while it does. Stored ones are copied.
         Raise GrammarDeadEnd as the sampler does.
         """
-        siblings = self._siblings(branch)
-        if not len(siblings):
+        place = self._places.get(_place(branch)) if self._penalizes else None
+        if place is None or not len(siblings := place.before(branch.index)):
             token = self._draw(branch, row, logits)
         elif row is None:
             logits = logits.copy()
@@ -84,8 +115,10 @@ class Spreading:
                 token = self._draw(branch, row, logits)
             finally:
                 logits[siblings] = kept
-        if self._penalty:
-            self._record(branch, token)
+        if self._penalizes:
+            if place is None:
+                place = self._places[_place(branch)] = _Place(len(branch.request.branches))
+            place.record(branch.index, token)
         return token
 
     def forget(self, branch: Branch, count: int) -> None:
@@ -94,9 +127,8 @@ class Spreading:
         if first <= branch.num_hidden:
             self._first.pop(index, None)
         for place in range(first, first + count):
-            tokens = self._places.get(place)
-            if tokens is not None and index < len(tokens):
-                tokens[index] = _NONE
+            if place in self._places:
+                self._places[place].forget(index)
 
     def _draw(self, branch: Branch, row: int | None, logits: Logits) -> int:
         if self._begins(branch):
@@ -108,25 +140,6 @@ class Spreading:
     def _begins(self, branch: Branch) -> bool:
         """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
         return self._is_distinct and _place(branch) == branch.num_hidden
-
-    def _siblings(self, branch: Branch) -> npt.NDArray[np.int32]:
-        """Return the tokens that siblings of a lower index have sampled at the branch's place, one for each sibling."""
-        tokens = self._places.get(_place(branch))
-        if tokens is None:
-            return np.empty(0, np.int32)
-        lower = tokens[: branch.index]
-        siblings: npt.NDArray[np.int32] = lower[lower != _NONE]
-        return siblings
-
-    def _record(self, branch: Branch, token: int) -> None:
-        place, index = _place(branch), branch.index
-        tokens = self._places.get(place)
-        if tokens is None or index >= len(tokens):
-            grown = np.full(max(index + 1, len(branch.request.branches)), _NONE, np.int32)
-            if tokens is not None:
-                grown[: len(tokens)] = tokens
-            tokens = self._places[place] = grown
-        tokens[index] = token
 
 
 def _place(branch: Branch) -> int:

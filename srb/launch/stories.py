@@ -17,8 +17,8 @@ from srb.errors import ConfigError, InvalidRequest, SRBError
 from srb.exit_codes import EXIT_CONFIG
 from srb.settings import Settings
 from srb.stories import audit
+from srb.stories.files import read_file
 from srb.stories.limits import MAX_STORY
-from srb.stories.posts import read_file
 from srb.stories.store import Store
 
 EXIT_FAILED = 1

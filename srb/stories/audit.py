@@ -8,9 +8,9 @@ from sqlite3 import Connection
 import orjson
 
 from srb.errors import SRBError
+from srb.stories.files import read_file
 from srb.stories.nodes import Node
 from srb.stories.places import Place, Refusal, fit
-from srb.stories.posts import read_file
 from srb.stories.store import Store
 
 _NODES = "SELECT id, parent, keep, tail, units, length, open, json FROM node WHERE story = ? ORDER BY rowid"
@@ -38,6 +38,8 @@ def problems(store: Store) -> Iterator[str]:
 class _Loaded:
     """The nodes of one story in memory."""
 
+    has_pairs = True
+
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.places: dict[str, Place] = {}
@@ -47,9 +49,6 @@ class _Loaded:
 
     def node(self, name: str) -> Node:
         return self.nodes[name]
-
-    def most_kept(self, name: str) -> int | None:
-        return max((place.keep for place in self.places.values() if place.parent == name), default=None)
 
 
 def _problems_of(connection: Connection, number: int, seq: int, count: int) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Merging: which of two versions stays, decided alike on every machine and in any order of arrival.
+"""Merging: which of two versions stays, decided alike on every machine and page, and in any order of arrival.
 
-Closed nodes never change. An open node of a model only grows; of a person's, the version with the greater `changed` stays.
-Values (of the story, of marks, runs) have a time each, and the last one stays.
+A model's text only grows: the longer version stays, also where two pages followed one branch and one of them saw less of it.
+A person's node is rewritten while it is open, and the version with the greater `changed` stays; closed, it never changes.
+Values (of the story, of marks, runs) have a time each, and the last one stays. The page decides alike, in story/merge.js.
 """
 
 from __future__ import annotations
@@ -49,21 +50,20 @@ class _Order(Enum):
 
 def decide(name: str, new: Node, shelf: Shelf) -> Write | Keep | Refusal:
     """Return what becomes of a posted node."""
-    place = shelf.place(name)
-    if place is None:
+    if shelf.place(name) is None:
         return _write(new, shelf)
     old = shelf.node(name)
     match _order(old, new):
         case _Order.CONFLICT:
             return Refusal("conflict", "another node of this name is stored, or another text of it, and it stays")
+        case _Order.SAME:
+            return Keep(differs=False)
         case _Order.OLDER:
             return Keep(differs=True)
-        case _Order.SAME:
-            joined = old.joined(new)
-            return Keep(joined.json != new.json) if joined.json == old.json else Write(joined, place)
-    kept = shelf.most_kept(name)
-    if kept is not None and _unchanged(old, new) < kept:
-        return Refusal("children", f"{kept} units of its text are kept by other nodes, and this version changes them")
+    if old.core != new.core and (children := shelf.children(name)) is not None:
+        kept = children.most_kept
+        if children.has_tails or kept > _unchanged(old, new):
+            return Refusal("children", "other nodes keep a part of its text, which this version changes or moves")
     return _write(new, shelf)
 
 
@@ -76,41 +76,45 @@ def _order(old: Node, new: Node) -> _Order:
     """Compare a stored version of a node with a posted one."""
     if (old.by, old.parent) != (new.by, new.parent):
         return _Order.CONFLICT
+    if old.by == "model":
+        return _order_of_models(old, new)
     if old.open and new.open:
-        return _order_of_persons(old, new) if old.by == "person" else _order_of_growing(old, new)
-    if old.core == new.core:
-        return _Order.SAME if old.open == new.open else _Order.NEWER if old.open else _Order.OLDER
+        return _order_of_drafts(old, new)
     if old.open:  # the new version closes it
-        return _Order.NEWER if old.by == "person" or _grows(old, new) else _Order.CONFLICT
+        return _Order.NEWER
     if new.open:  # a version from before it was closed, or somebody still writes it
-        late = _is_before(new, old) if old.by == "person" else _grows(new, old)
-        return _Order.OLDER if late else _Order.CONFLICT
-    return _Order.CONFLICT
+        return _Order.OLDER if old.core == new.core or _is_before(new, old) else _Order.CONFLICT
+    return _order_of_texts(old, new) if old.core == new.core else _Order.CONFLICT
 
 
-def _order_of_growing(old: Node, new: Node) -> _Order:
-    """Compare two open versions of a text that only grows."""
-    if old.core == new.core:
-        mine, theirs = old.changed or 0, new.changed or 0
-        return _Order.SAME if mine == theirs else _Order.NEWER if mine < theirs else _Order.OLDER
-    if _grows(old, new):
+def _order_of_models(old: Node, new: Node) -> _Order:
+    """Compare two versions of a text that only grows; of equal ones the closed one is the later."""
+    if (old.keep, old.tail) != (new.keep, new.tail):
+        return _Order.CONFLICT
+    if old.text == new.text:
+        if old.open == new.open:
+            return _order_of_texts(old, new)
+        return _Order.NEWER if old.open else _Order.OLDER
+    if new.text.startswith(old.text):
         return _Order.NEWER
-    return _Order.OLDER if _grows(new, old) else _Order.CONFLICT
+    return _Order.OLDER if old.text.startswith(new.text) else _Order.CONFLICT
 
 
-def _order_of_persons(old: Node, new: Node) -> _Order:
+def _order_of_drafts(old: Node, new: Node) -> _Order:
     """Compare two open versions of a person's text by their times; without times the last that arrives stays."""
-    if old.changed is not None and new.changed is not None and old.changed != new.changed:
-        return _Order.NEWER if old.changed < new.changed else _Order.OLDER
-    if old.core == new.core:
+    if old.changed is None and new.changed is None:
+        return _Order.SAME if old.json == new.json else _Order.NEWER
+    mine, theirs = old.changed or 0, new.changed or 0
+    if mine == theirs:
+        return _order_of_texts(old, new)
+    return _Order.NEWER if mine < theirs else _Order.OLDER
+
+
+def _order_of_texts(old: Node, new: Node) -> _Order:
+    """Compare two versions that nothing else tells apart by their JSON texts."""
+    if old.json == new.json:
         return _Order.SAME
-    if old.changed is None or new.changed is None:
-        return _Order.NEWER
     return _Order.NEWER if old.json < new.json else _Order.OLDER
-
-
-def _grows(old: Node, new: Node) -> bool:
-    return (old.keep, old.tail) == (new.keep, new.tail) and new.text.startswith(old.text)
 
 
 def _is_before(early: Node, late: Node) -> bool:

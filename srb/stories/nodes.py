@@ -77,14 +77,3 @@ class Node:
     @property
     def core(self) -> tuple[object, ...]:
         return self.text, self.by, self.parent, self.keep, self.tail
-
-    def joined(self, other: Node) -> Node:
-        """Return this node with the further keys of an equal one; of two values of a key the greater JSON text stays.
-
-        So the order in which copies meet makes no difference.
-        """
-        own, theirs = orjson.loads(self.json), orjson.loads(other.json)
-        for key, value in theirs.items():
-            if key not in own or canonical(own[key]) < canonical(value):
-                own[key] = value
-        return Node.of(own)

@@ -25,8 +25,20 @@ class Place:
         return self.keep + self.units
 
 
-class Shelf(Protocol):
-    """The stored nodes of one story."""
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The parts of a node's text that its children stand on: the greatest `keep`, and whether any goes on with `tail`."""
+
+    most_kept: int
+    has_tails: bool
+
+
+class Places(Protocol):
+    """The known nodes of one story."""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether any text has a character of two units; without one no offset can split a pair."""
 
     def place(self, name: str) -> Place | None:
         """Return a node's place, or None for an unknown node."""
@@ -34,8 +46,12 @@ class Shelf(Protocol):
     def node(self, name: str) -> Node:
         """Return a stored node."""
 
-    def most_kept(self, name: str) -> int | None:
-        """Return the greatest `keep` of a node's children, or None without children."""
+
+class Shelf(Places, Protocol):
+    """The stored nodes of one story."""
+
+    def children(self, name: str) -> Children | None:
+        """Return where a node's children stand, or None without children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ class Refusal:
     message: str
 
 
-def fit(node: Node, shelf: Shelf) -> Place | Refusal:
+def fit(node: Node, shelf: Places) -> Place | Refusal:
     """Return a node's place in its parent's text, or why it has none."""
     own = node.units
     if node.parent is None:
@@ -62,13 +78,13 @@ def fit(node: Node, shelf: Shelf) -> Place | Refusal:
     if node.tail is not None and node.tail > parent.length:
         return Refusal("beyond", f"`tail` is {node.tail}, but the parent's text has {parent.length} units")
     for name, offset in (("keep", node.keep), ("tail", node.tail)):
-        if offset is not None and _splits(node.parent, offset, shelf):
+        if offset is not None and shelf.has_pairs and _splits(node.parent, offset, shelf):
             return Refusal("splits_pair", f"`{name}` is {offset}, between the halves of one character")
     rest = 0 if node.tail is None else parent.length - node.tail
     return Place(node.parent, node.keep, node.tail, own, node.keep + own + rest, node.open)
 
 
-def _splits(name: str, offset: int, shelf: Shelf) -> bool:
+def _splits(name: str, offset: int, shelf: Places) -> bool:
     """Whether an offset into a node's whole text splits a character: only inside one piece can it do so."""
     while (place := shelf.place(name)) is not None:
         if place.keep < offset < place.written:

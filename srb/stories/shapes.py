@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from srb.stories.limits import MAX_KEY, MAX_NUMBER, MAX_TITLE
+from srb.stories.limits import MAX_KEY, MAX_NUMBER
 
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY)]
@@ -28,6 +28,14 @@ class EntryShape(Shape):
     changed: Natural
 
 
+class EndShape(Shape):
+    """The end of a model's branch."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reason: str
+
+
 class NodeShape(Shape):
     """A splice of its parent's text: the first `keep` units, then `text`, then the parent's text from `tail` on."""
 
@@ -43,8 +51,10 @@ class NodeShape(Shape):
     index: Natural | None = None
     made: Natural | None = None
     changed: Natural | None = None
+    slot: float | None = None
+    seed: float | None = None
     logprob: float | None = None
-    end: dict[str, Any] | None = None
+    end: EndShape | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -63,10 +73,18 @@ class RunShape(Shape):
 
     model_config = ConfigDict(extra="allow")
 
-    node: Id | None = None
+    node: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{0,64}$")] | None = None  # empty: before all texts
     at: Natural | None = None
     made: Natural | None = None
-    changed: Natural | None = None
+    seeds: list[Any] | None = None
+
+
+class NoteShape(Shape):
+    """The author's note, and how deep in the prompt it stands."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str
 
 
 class HeadShape(Shape):
@@ -81,10 +99,10 @@ class KnownMeta(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
-    title: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
+    title: str | None = None
     head: HeadShape | None = None
     memory: str | None = None
-    note: dict[str, Any] | None = None
+    note: NoteShape | None = None
     settings: dict[str, Any] | None = None
     words: Natural | None = None
 

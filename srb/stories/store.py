@@ -9,17 +9,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
 
 import orjson
 
 from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly, bad_field
 from srb.stories import schema
 from srb.stories.database import Database
+from srb.stories.files import StoryFile, file_of
 from srb.stories.limits import BIN_DAYS, DAY
-from srb.stories.posts import Post, StoryFile
-from srb.stories.shapes import NOT_MARK
-from srb.stories.tables import StoryRow, above, find_or_make, find_story, merge, raw, with_differing
+from srb.stories.posts import Post
+from srb.stories.tables import StoryRow, above, find_or_make, find_story, merge, raw, stored_story, with_differing
 
 _LIST = """
     SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json FROM story
@@ -79,12 +78,12 @@ class Store:
             for id_, seq, changed, nodes, deleted, title, words in connection.execute(_LIST, (binned,)):
                 found = {
                     "id": id_,
-                    "title": raw(title if title not in (None, "null") else '""'),
+                    "title": raw('""' if title in (None, "null") else title),
                     "changed": changed,
                     "nodes": nodes,
                     "seq": seq,
                 }
-                if words is not None:
+                if words not in (None, "null"):
                     found["words"] = raw(words)
                 if deleted is not None:
                     found["deleted"] = deleted
@@ -115,7 +114,7 @@ class Store:
         """Return a story as a file of the format srb-story. Raise NotFound."""
         with self._database.reading() as connection:
             row = find_story(connection, story)
-            return orjson.dumps(_file(row, above(connection, row, 0, row.seq)))
+            return file_of(stored_story(connection, row))
 
     # Writing -----------------------------------------------------------------------------------------------------------
 
@@ -203,22 +202,3 @@ class Store:
 def _known(since: int, server: str | None, row: StoryRow, name: str) -> int:
     """Return the sequence number up to which a client knows a story: 0 if it means another file, or an older state."""
     return since if server in (None, name) and since <= row.seq else 0
-
-
-def _file(row: StoryRow, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the flat form of a story: values without their times, and the times apart, for an exact merge."""
-    meta, marks = parts["meta"], parts["marks"]
-    times = {
-        "meta": {key: entry["changed"] for key, entry in meta.items()},
-        "marks": {node: {key: entry["changed"] for key, entry in entries.items()} for node, entries in marks.items()},
-    }
-    flat = {
-        node: {
-            **{key: entry["value"] for key, entry in entries.items()},
-            NOT_MARK: max(entry["changed"] for entry in entries.values()),
-        }
-        for node, entries in marks.items()
-    }
-    values = {key: entry["value"] for key, entry in meta.items()}
-    frame = {"format": "srb-story", "version": 1, "id": row.id, **values, "changed": row.changed}
-    return {**frame, "nodes": parts["nodes"], "runs": parts["runs"], "marks": flat, "changes": times}

@@ -10,17 +10,18 @@ from typing import Any
 import orjson
 
 from srb.errors import NotFound, StoryTooLarge
+from srb.stories.files import StoredStory
 from srb.stories.limits import MAX_NODES, MAX_STORY
 from srb.stories.merge import Entry, Keep, Write, decide
 from srb.stories.nodes import Node
-from srb.stories.places import Place, Refusal
-from srb.stories.posts import Part
+from srb.stories.parts import Part
+from srb.stories.places import Children, Place, Refusal
 
 _ROW_BYTES = 150  # counted for each stored node, value, run and mark besides its texts: keys and times in a file
 
 _GET_NODE = "SELECT json, changed FROM node WHERE story = ? AND id = ?"
 _GET_PLACE = "SELECT parent, keep, tail, units, length, open FROM node WHERE story = ? AND id = ?"
-_MOST_KEPT = "SELECT max(keep) FROM node WHERE story = ? AND parent = ?"
+_CHILDREN = "SELECT max(keep), count(tail) FROM node WHERE story = ? AND parent = ?"
 _PUT_NODE = """
     INSERT INTO node (story, id, seq, parent, keep, tail, units, length, open, changed, json)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -49,6 +50,7 @@ class StoryRow:
     changed: int
     bytes: int
     nodes: int
+    has_pairs: bool
     deleted: int | None
     is_new: bool = False
     touched: bool = False
@@ -84,8 +86,8 @@ class StoryRow:
             raise StoryTooLarge(message, param="nodes")
         self.seq, self.changed = self.next_seq, changed
         connection.execute(
-            "UPDATE story SET seq = ?, changed = ?, bytes = ?, nodes = ?, deleted = ? WHERE number = ?",
-            (self.seq, self.changed, self.bytes, self.nodes, self.deleted, self.number),
+            "UPDATE story SET seq = ?, changed = ?, bytes = ?, nodes = ?, has_pairs = ?, deleted = ? WHERE number = ?",
+            (self.seq, self.changed, self.bytes, self.nodes, self.has_pairs, self.deleted, self.number),
         )
 
     def discard(self, connection: Connection) -> None:
@@ -96,9 +98,14 @@ class StoryRow:
 class _StoredNodes:
     """The stored nodes of one story, read one by one."""
 
-    def __init__(self, connection: Connection, story: int) -> None:
+    def __init__(self, connection: Connection, row: StoryRow) -> None:
         self._connection = connection
-        self._story = story
+        self._row = row
+        self._story = row.number
+
+    @property
+    def has_pairs(self) -> bool:
+        return self._row.has_pairs
 
     def place(self, name: str) -> Place | None:
         found = self._connection.execute(_GET_PLACE, (self._story, name)).fetchone()
@@ -111,16 +118,16 @@ class _StoredNodes:
         text, changed = self._connection.execute(_GET_NODE, (self._story, name)).fetchone()
         return replace(Node.of(orjson.loads(text)), changed=changed)
 
-    def most_kept(self, name: str) -> int | None:
-        (found,) = self._connection.execute(_MOST_KEPT, (self._story, name)).fetchone()
-        return found if found is None else int(found)
+    def children(self, name: str) -> Children | None:
+        most_kept, tails = self._connection.execute(_CHILDREN, (self._story, name)).fetchone()
+        return None if most_kept is None else Children(most_kept, tails > 0)
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
 def find_story(connection: Connection, story: str) -> StoryRow:
-    query = "SELECT number, id, seq, changed, bytes, nodes, deleted FROM story WHERE id = ?"
+    query = "SELECT number, id, seq, changed, bytes, nodes, has_pairs, deleted FROM story WHERE id = ?"
     found = connection.execute(query, (story,)).fetchone()
     if found is None:
         raise NotFound("There is no such story")
@@ -129,7 +136,8 @@ def find_story(connection: Connection, story: str) -> StoryRow:
 
 def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
     made = connection.execute(
-        "INSERT INTO story (id, seq, changed, bytes, nodes) VALUES (?, 0, ?, 0, 0) ON CONFLICT DO NOTHING", (story, now)
+        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs) VALUES (?, 0, ?, 0, 0, 0) ON CONFLICT DO NOTHING",
+        (story, now),
     )
     row = find_story(connection, story)
     row.is_new = made.rowcount == 1
@@ -137,7 +145,7 @@ def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
 
 
 def merge(connection: Connection, row: StoryRow, part: Part) -> None:
-    shelf = _StoredNodes(connection, row.number)
+    shelf = _StoredNodes(connection, row)
     for name, node in part.nodes.items():
         match decide(name, node, shelf):
             case Refusal(reason, message):
@@ -146,8 +154,8 @@ def merge(connection: Connection, row: StoryRow, part: Part) -> None:
             case Keep(differs):
                 if differs:
                     row.nodes_differ.append(name)
-            case Write() as written:
-                _put_node(connection, row, name, written, node)
+            case Write(node, place):
+                _put_node(connection, row, name, node, place)
     for key, entry in part.meta.items():
         if not _put_entry(connection, row, "meta", {"key": key}, entry):
             row.meta_differ.append(key)
@@ -159,19 +167,18 @@ def merge(connection: Connection, row: StoryRow, part: Part) -> None:
             row.marks_differ.append((node_name, key))
 
 
-def _put_node(connection: Connection, row: StoryRow, name: str, written: Write, posted: Node) -> None:
-    node, place = written.node, written.place
+def _put_node(connection: Connection, row: StoryRow, name: str, node: Node, place: Place) -> None:
+    """Store a node; the time of a closed one stays that of its last open version, to know late ones by."""
     old = connection.execute(_GET_NODE, (row.number, name)).fetchone()
-    changed = max((time_ for time_ in (node.changed, old and old[1]) if time_ is not None), default=None)
+    times = [changed for changed in (node.changed, old and old[1]) if changed is not None]
     connection.execute(
         _PUT_NODE,
         (row.number, name, row.next_seq, place.parent, place.keep, place.tail, place.units, place.length, node.open,
-         changed, node.json),
+         max(times, default=None), node.json),
     )  # fmt: skip
     row.note(len(node.json.encode()) - (len(old[0].encode()) if old else -_ROW_BYTES))
     row.nodes += old is None
-    if node.json != posted.json:
-        row.nodes_differ.append(name)
+    row.has_pairs = row.has_pairs or place.units != len(node.text)
 
 
 def _put_entry(connection: Connection, row: StoryRow, table: str, names: dict[str, str], entry: Entry) -> bool:
@@ -213,6 +220,26 @@ def above(connection: Connection, row: StoryRow, since: int, until: int) -> dict
         "runs": {name: raw(text) for name, text in runs},
         "marks": _by_node(marks),
     }
+
+
+def stored_story(connection: Connection, row: StoryRow) -> StoredStory:
+    """Return all of a story, to be written to a file."""
+
+    def rows(columns: str, table: str, order: str = "rowid") -> list[tuple[Any, ...]]:
+        query = f"SELECT {columns} FROM {table} WHERE story = ? ORDER BY {order}"
+        return connection.execute(query, (row.number,)).fetchall()
+
+    return StoredStory(
+        row.id,
+        row.changed,
+        {key: Entry(text, changed) for key, text, changed in rows("key, json, changed", "meta", "key")},
+        {name: (text, length) for name, text, length in rows("id, json, length", "node")},
+        dict(rows("id, json", "run")),
+        {
+            (node, key): Entry(text, changed)
+            for node, key, text, changed in rows("node, key, json, changed", "mark", "node, key")
+        },
+    )
 
 
 def with_differing(

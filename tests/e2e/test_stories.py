@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.conftest import GUNICORN, MakeServer, Server
 from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
+from tests.servers import GUNICORN, MakeServer, Server
 from tests.stories import model, person, texts
 
 pytestmark = pytest.mark.e2e
@@ -91,7 +91,7 @@ class Writer:
 
 
 @pytest.mark.timeout(5 * DEADLINE)
-def test_row_50_fifty_kills_in_the_middle_of_writes_lose_nothing_that_was_answered_as_saved(
+def test_row_51_fifty_kills_in_the_middle_of_writes_lose_nothing_that_was_answered_as_saved(
     make_server: MakeServer,
 ) -> None:
     server = started(make_server(**QUICK))
@@ -189,6 +189,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+def remount(folder: Path, option: str) -> None:
+    """Mount a disk again with another option; not as long as threads of a killed process have files open for writing."""
+    command = ["mount", "-o", f"remount,{option}", str(folder)]
+    wait_for(
+        lambda: not subprocess.run(command, capture_output=True, check=False).returncode, f"it is mounted {option}"
+    )
+
+
 def fill(server: Server) -> requests.Response:
     """Save nodes of 100 KB until one is not saved; return that answer."""
     for number in range(1000):
@@ -208,18 +216,18 @@ def assert_full_and_alive(server: Server, refused: requests.Response) -> None:
     assert server.logs.count("There is no room to save") == 1
 
 
-def test_row_48_a_full_disk_is_507_and_generation_goes_on(make_server: MakeServer, small_disk: Path) -> None:
+def test_row_49_a_full_disk_is_507_and_generation_goes_on(make_server: MakeServer, small_disk: Path) -> None:
     server = make_server(stories=small_disk / "stories.sqlite3").start()
     assert_full_and_alive(server, fill(server))
     assert server.get(STORIES).json()["state"] == "full"
     assert server.post("/v1/completions", {"prompt": "Once", "n": 2, "max_tokens": 3}).status_code == 200
-    subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
+    remount(small_disk, "size=8m")
     assert server.post(ONE, {"nodes": {"more": person("y" * 100_000)}}).status_code == 200
     assert server.get(STORIES).json()["state"] == "ok"
     assert command(server, "check").returncode == 0
 
 
-def test_row_48_a_limit_of_the_files_size_is_507(make_server: MakeServer) -> None:
+def test_row_49_a_limit_of_the_files_size_is_507(make_server: MakeServer) -> None:
     """For all who are not root, and cannot mount a disk."""
     server = make_server(**{**QUICK, "workers": 1})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -233,28 +241,28 @@ def test_row_48_a_limit_of_the_files_size_is_507(make_server: MakeServer) -> Non
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
-def test_row_47_on_a_read_only_disk_stories_are_read_and_generation_goes_on(
+def test_row_48_on_a_read_only_disk_stories_are_read_and_generation_goes_on(
     make_server: MakeServer, small_disk: Path, is_killed: bool
 ) -> None:
     """A killed server leaves its last writes in the log beside the file."""
     path = small_disk / "stories.sqlite3"
-    first = started(make_server(**QUICK, stories=path))
+    first = started(make_server(**{**QUICK, "workers": 1}, stories=path))
     first.post(ONE, {"nodes": TALE})
     kill_all(first) if is_killed else first.stop()
     assert Path(f"{path}-wal").exists() is is_killed
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    remount(small_disk, "ro")
     server = make_server(stories=path).start()
     assert server.get(STORIES).json()["state"] == "read_only"
     assert list(server.get(ONE).json()["nodes"]) == ["a", "b"]
     refused = server.post(ONE, {"nodes": {"c": person("c")}})
     assert (refused.status_code, refused.json()["error"]["type"]) == (503, "stories_read_only")
     assert server.post("/v1/completions", {"prompt": "Once", "n": 2, "max_tokens": 3}).status_code == 200
-    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    remount(small_disk, "rw")
     assert server.post(ONE, {"nodes": {"c": person("c")}}).status_code == 200
     assert list(server.get(ONE).json()["nodes"]) == ["a", "b", "c"]
 
 
-def test_row_46_a_damaged_file_is_told_at_the_start_and_generation_goes_on(make_server: MakeServer) -> None:
+def test_row_47_a_damaged_file_is_told_at_the_start_and_generation_goes_on(make_server: MakeServer) -> None:
     server = make_server()
     path = Path(server.environ["SRB_STORIES"])
     path.write_text("Dear diary, " * 1000)

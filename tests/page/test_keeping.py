@@ -37,13 +37,6 @@ def fragile(make_server: MakeServer, tmp_path: Path) -> Server:
     return make_server(model="fake:25", stories=tmp_path / "stories.sqlite3").start()
 
 
-def begin(page: Page, server: Server) -> Writer:
-    """Open a page with a new story: a fresh profile opens the newest one."""
-    writer = Writer(page, server.url)
-    page.evaluate("desk.newStory()")
-    return writer
-
-
 def kill(server: Server) -> None:
     """End a server at once, as a loss of power does."""
     for pid in server.all_pids():
@@ -60,23 +53,24 @@ def stored(server: Server, page: Page) -> dict[str, Any]:
     return story
 
 
-def texts(story: dict[str, Any]) -> set[str]:
-    return {node["text"] for node in story["nodes"].values()}
+def written(server: Server, page: Page) -> str:
+    """Return what a person has typed in the open story, one word after the other, as the server has it."""
+    return "".join(node["text"] for node in stored(server, page)["nodes"].values())
 
 
 def test_words_are_on_the_server_when_the_page_says_saved(page: Page, shared: Server) -> None:
-    writer = begin(page, shared).write(START).wait(SAVED)
+    writer = Writer(page, shared.url).write(START).wait(SAVED)
     story = stored(shared, page)
-    assert texts(story) == {START}
+    assert [node["text"] for node in story["nodes"].values()] == [START]
     assert story["meta"]["title"]["value"] == START
     assert story["meta"]["words"]["value"] == 4
     expect(page.locator("srb-header .saved")).to_contain_text("saved")
     writer.write(" there lived").wait(SAVED)
-    assert "".join(node["text"] for node in stored(shared, page)["nodes"].values()) == START + " there lived"
+    assert written(shared, page) == START + " there lived"
 
 
 def test_a_reload_and_another_machine_show_text_place_and_branches(make_page: MakePage, shared: Server) -> None:
-    writer = begin(make_page(), shared).set(max_tokens=400, stop_at="").write(START).go()
+    writer = Writer(make_page(), shared.url).set(max_tokens=400, stop_at="").write(START).go()
     seen = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
     writer.wait("desk.round.slots.every((slot) => slot.node)").press("Escape").wait(SAVED)
     story = writer.page.evaluate("desk.story.id")
@@ -101,7 +95,7 @@ def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
     expect(page.locator("srb-banner .kept")).to_contain_text("kept in this browser")
     fragile.start()
     writer.wait(SAVED)
-    assert "".join(node["text"] for node in stored(fragile, page)["nodes"].values()) == START + " there lived a keeper"
+    assert written(fragile, page) == START + " there lived a keeper"
     writer.reload()
     assert writer.text == START + " there lived a keeper"
 
@@ -116,11 +110,10 @@ def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
     context = page.context
     page.close()
     fragile.start()
-    again = Writer(context.new_page(), fragile.url)
+    again = Writer(context.new_page(), fragile.url, is_new=False)
     assert again.text == START + " there lived a keeper"
     again.wait(SAVED)
-    kept = "".join(node["text"] for node in stored(fragile, again.page)["nodes"].values())
-    assert kept == START + " there lived a keeper"
+    assert written(fragile, again.page) == START + " there lived a keeper"
     wait_for(lambda: again.page.evaluate("desk.keeper.outbox.list()") == [], "the outbox is empty")
 
 
@@ -131,19 +124,19 @@ def test_killed_at_any_moment_the_server_has_all_that_was_shown_as_saved(
     writer = Writer(page, fragile.url)
     for time in range(5):
         writer.write(f"word{time} ").wait(SAVED if time % 2 else "desk.saved.state !== 'saved'")
-        shown_as_saved = page.evaluate(f"({SAVED}) ? desk.text : null")
+        shown_as_saved = page.evaluate(f"({SAVED}) ? desk.text : ''")
         kill(fragile)
+        writer.write(f"more{time} ").wait("desk.saved.state === 'outbox'")
         fragile.start()
-        if shown_as_saved is not None:
-            assert "".join(node["text"] for node in stored(fragile, page)["nodes"].values()) == shown_as_saved
+        assert written(fragile, page).startswith(shown_as_saved)
         writer.wait("(desk.keeper.wake(), true)").wait(SAVED)
-    assert writer.text == "word0 word1 word2 word3 word4 "
+    assert written(fragile, page) == writer.text == "".join(f"word{time} more{time} " for time in range(5))
 
 
 @pytest.mark.parametrize("profiles", [1, 2], ids=["two tabs", "two machines"])
 def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Server, profiles: int) -> None:
     first = make_page()
-    one = begin(first, shared).write(START).wait(SAVED)
+    one = Writer(first, shared.url).write(START).wait(SAVED)
     second = first.context.new_page() if profiles == 1 else make_page()
     other = Writer(second, shared.url)
     other.page.evaluate("(id) => desk.openStory(id)", first.evaluate("desk.story.id"))
@@ -165,7 +158,7 @@ def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Se
 
 
 def test_without_stories_the_browser_keeps_them_and_says_so(
-    make_page: MakePage, make_server: MakeServer, troubles: Troubles
+    make_server: MakeServer, make_page: MakePage, troubles: Troubles
 ) -> None:
     troubles.expect("status of 404.*/v1/srb/stories")
     server = make_server(model="fake:", stories="").start()
@@ -177,12 +170,12 @@ def test_without_stories_the_browser_keeps_them_and_says_so(
     page.evaluate("desk.openDialog('stories')")
     expect(page.get_by_role("dialog")).to_contain_text("they are in this browser only")
     expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text(START)
-    other = Writer(make_page(), server.url)
+    other = Writer(make_page(), server.url, is_new=False)
     assert other.page.evaluate("desk.text") == ""
 
 
 def test_stories_that_the_server_cannot_read_are_told_of_and_words_are_kept(
-    page: Page, make_server: MakeServer, tmp_path: Path, troubles: Troubles
+    make_server: MakeServer, tmp_path: Path, page: Page, troubles: Troubles
 ) -> None:
     troubles.expect("status of 503")
     file = tmp_path / "stories.sqlite3"
@@ -195,11 +188,11 @@ def test_stories_that_the_server_cannot_read_are_told_of_and_words_are_kept(
     writer.go()
     file.unlink()
     writer.wait("(desk.keeper.wake(), true)").wait("desk.saved.state === 'saved'")
-    assert START in texts(stored(server, page))
+    assert written(server, page).startswith(START)
 
 
 def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared: Server) -> None:
-    begin(page, shared).write("A story to throw away").wait(SAVED)
+    Writer(page, shared.url).write("A story to throw away").wait(SAVED)
     id_ = page.evaluate("desk.story.id")
     page.evaluate("desk.newStory()")
     page.evaluate("desk.openDialog('stories')")

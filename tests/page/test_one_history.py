@@ -1,4 +1,4 @@
-"""The manuscript with the real desk and story: after any acts it shows the story's text at the head, and all can be undone."""
+"""The manuscript with the real desk and story: after any acts it shows the story's text, and all can be undone."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
-from tests.page.parts_alone import open_harness, violations
+from tests.page.parts_alone import open_harness
 
 
 @pytest.fixture

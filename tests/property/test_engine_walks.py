@@ -300,7 +300,7 @@ class EngineWalk(RuleBasedStateMachine):
     @rule()
     def look_at_the_slots(self) -> None:
         slots = self.driver.engine.serve_query(GetSlots("q"))
-        requests = [request for request in self.driver.engine._requests.values() if not request.is_queued]
+        requests = [request for request in self.driver.engine._registry.active.values() if not request.is_queued]
         running = sum(len(request.in_state(BranchState.RUNNING)) for request in requests)
         busy = [slot for slot in slots if slot["is_processing"]]
         assert len(busy) == (len(requests) if self.max_running else running)
@@ -315,11 +315,11 @@ class EngineWalk(RuleBasedStateMachine):
     def draw_request(self, data: st.DataObject) -> str:
         """Return a request's id, mostly of one that runs or rests."""
         engine = self.driver.engine
-        living = [request_id for request_id in self.submitted if request_id in {**engine._requests, **engine._resting}]
+        living = [request_id for request_id in self.submitted if request_id in engine._registry]
         return data.draw(st.sampled_from(living or list(self.submitted)))
 
     def lives(self, request_id: str) -> bool:
-        return request_id in {**self.driver.engine._requests, **self.driver.engine._resting}
+        return request_id in self.driver.engine._registry
 
     @precondition(lambda self: self.submitted)
     @rule(

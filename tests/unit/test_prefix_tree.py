@@ -6,7 +6,7 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.tokens import tokens_of
-from srb.engine.tree.host import MAX_LOGITS
+from srb.engine.tree.host import MAX_RECENT
 from srb.engine.tree.match import CROWD, common_length
 from srb.engine.tree.residency import PARK_TOKENS
 from srb.protocol import Done
@@ -167,7 +167,7 @@ def test_nodes_of_a_continued_text_merge_into_few_long_ones() -> None:
     tree = driver.engine._tree
     path = tree.match(tokens_of([*tokens, 5]), tree.root(())).node.path()
     assert sum(len(node.tokens) for node in path) >= 20 + 3 * 499
-    assert len(path) <= MAX_LOGITS + 10
+    assert len(path) <= MAX_RECENT + 10
     assert max(len(node.tokens) for node in path) > 2 * PARK_TOKENS
 
 

@@ -175,7 +175,7 @@ def test_a_context_shift_during_banned_text_is_undone(shift: ContextShift) -> No
         banned = (straddling, " and", " a")
         driver = Driver(FakeModel(n_ctx=100, n_ctx_seq=24))
         request_id = driver.submit(PROMPT, 1, seed, 30, banned_strings=banned, shift=shift, ignore_eos=True)
-        [request] = driver.engine._requests.values()
+        [request] = driver.engine._registry.active.values()
         [branch] = request.branches
         shifted = 0
         while driver.engine.has_work:
@@ -256,14 +256,15 @@ def test_siblings_do_not_see_what_was_taken_back() -> None:
     branches = tuple(BranchSpec(seed, 8, banned_strings=("a", "e o", " th") if seed == 0 else ()) for seed in range(4))
     command = Generate("x", (PROMPT,), branches, distinct_first=True, sibling_penalty=100.0)
     driver.take(driver.engine.submit(driver.engine.prepare(command)))
-    [request] = driver.engine._requests.values()
+    [request] = driver.engine._registry.active.values()
     [first, *_] = request.branches
     spreading = request.spreading
     assert spreading is not None
     while driver.engine.has_work:
         driver.step()
         if request.branches:
-            seen = {place: tokens[0] for place, tokens in spreading._places.items() if tokens[0] >= 0}
+            sampled = {at: place.tokens[0] for at, place in spreading._places.items()}
+            seen = {at: token for at, token in sampled.items() if token >= 0}
             own = dict(enumerate(first.tokens))
             assert {place: token for place, token in seen.items() if place < len(own)} == own
             assert len(seen) <= len(own) + 1  # an end of the text is a token, too

@@ -29,7 +29,7 @@ def busy(driver: Driver) -> dict[int, dict[str, Any]]:
 
 def running(driver: Driver) -> set[str]:
     """The requests that have begun and not ended."""
-    requests = driver.engine._requests.values()
+    requests = driver.engine._registry.active.values()
     return {request.request_id for request in requests if not request.is_queued}
 
 

@@ -75,7 +75,7 @@ def test_a_branch_added_later_keeps_both_rules() -> None:
     request_id = driver.submit(PROMPT, 3, 1, 12, ignore_eos=True, temperature=0, **BOTH)
     for _ in range(5):
         driver.step()
-    request = driver.engine._requests[request_id]
+    request = driver.engine._registry.active[request_id]
     one = request.branches[0]
     for index in (3, 4):
         request.branches.append(
@@ -95,7 +95,7 @@ def test_a_fork_parts_from_its_origin_where_it_was_forked(penalty: float) -> Non
     request_id = driver.submit(PROMPT, 2, 1, 12, **options)
     for _ in range(6):
         driver.step()
-    request = driver.engine._requests[request_id]
+    request = driver.engine._registry.active[request_id]
     origin = request.branches[1]
     sampler = driver.model.new_sampler(origin.spec.sampling, 2, [])
     fork = Branch(request, 2, replace(origin.spec, max_tokens=9), sampler, origin.tokens[:3])
@@ -118,6 +118,9 @@ class Recorder(FakeModel):
     """A model that remembers how many rows were offered to be sampled ahead."""
 
     num_offered = 0
+
+    def samples_in_threads(self, count: int) -> bool:
+        return True
 
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None:
         self.num_offered += len(choices)

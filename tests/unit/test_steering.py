@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.steering import longest_wait
-from srb.engine import engine as engine_module
+from srb.engine import registry as registry_module
 from srb.engine import steering
 from srb.engine.fake import FakeModel
 from srb.engine.model import DecodeStatus
@@ -582,7 +582,7 @@ def test_a_rest_takes_no_sequence_and_a_stop_ends_it_at_once() -> None:
 
 
 def test_the_oldest_rests_end_when_too_many_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "MAX_RESTING", 2)
+    monkeypatch.setattr(registry_module, "MAX_RESTING", 2)
     driver = Driver()
     ids = [driver.submit("a", max_tokens=1, linger=500) for _ in range(4)]
     driver.run()

@@ -161,7 +161,7 @@ def cut(path: Path) -> None:
     ],
     ids=["newer", "foreign", "text", "cut", "damaged"],
 )
-def test_row_46_a_file_that_cannot_be_trusted_is_neither_read_nor_changed(
+def test_row_47_a_file_that_cannot_be_trusted_is_neither_read_nor_changed(
     path: Path, make: object, kind: type[SRBError], words: str
 ) -> None:
     make(path)  # type: ignore[operator]
@@ -175,7 +175,7 @@ def test_row_46_a_file_that_cannot_be_trusted_is_neither_read_nor_changed(
     stories.store.close()
 
 
-def test_row_46_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_used_at_once(
+def test_row_47_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_used_at_once(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tale(path)
@@ -200,7 +200,7 @@ def test_row_46_a_damaged_file_is_checked_once_and_a_sound_one_in_its_place_is_u
     stories.store.close()
 
 
-def test_row_46_damage_that_is_met_while_reading_is_told_and_the_file_is_left_alone(path: Path) -> None:
+def test_row_47_damage_that_is_met_while_reading_is_told_and_the_file_is_left_alone(path: Path) -> None:
     write_tale(path, stories=20)
     stories = Stories(path)
     ids = stories.ids()
@@ -219,7 +219,7 @@ def test_row_46_damage_that_is_met_while_reading_is_told_and_the_file_is_left_al
     stories.store.close()
 
 
-def test_row_46_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(path: Path) -> None:
+def test_row_47_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(path: Path) -> None:
     write_tale(path, stories=5)
     damage(path)
     with closing(Store(path, checks=False)) as store:
@@ -266,7 +266,7 @@ def test_a_file_that_is_moved_away_is_followed_by_a_new_one(path: Path, stories:
 # Folders and disks ----------------------------------------------------------------------------------------------------
 
 
-def test_row_47_in_a_read_only_folder_stories_are_read_and_not_saved(
+def test_row_48_in_a_read_only_folder_stories_are_read_and_not_saved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may write anywhere, so the test answers the question whether this process may."""
@@ -285,13 +285,13 @@ def test_row_47_in_a_read_only_folder_stories_are_read_and_not_saved(
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_row_47_a_folder_that_may_not_be_written_is_told_with_the_systems_reason(path: Path, stories: Stories) -> None:
+def test_row_48_a_folder_that_may_not_be_written_is_told_with_the_systems_reason(path: Path, stories: Stories) -> None:
     path.parent.mkdir(parents=True, mode=0o500)
     with pytest.raises(StoriesReadOnly, match="Permission denied"):
         stories.ids()
 
 
-def test_row_47_a_path_that_leads_through_a_file_is_told(tmp_path: Path) -> None:
+def test_row_48_a_path_that_leads_through_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoriesUnavailable, match="Not a directory"):
         Stories(tmp_path / "file" / "stories.sqlite3").ids()
@@ -299,7 +299,7 @@ def test_row_47_a_path_that_leads_through_a_file_is_told(tmp_path: Path) -> None
         Stories(tmp_path).ids()
 
 
-def test_row_48_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path: Path, stories: Stories) -> None:
+def test_row_49_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path: Path, stories: Stories) -> None:
     """The limit of a file's size stands for the disk's."""
     stories.save(TALE)
     before = stories.read()
@@ -317,7 +317,7 @@ def test_row_48_on_a_full_disk_nothing_is_saved_by_half_and_reading_goes_on(path
     assert stories.overview()["state"] == "ok"
 
 
-def test_row_49_a_file_that_another_process_keeps_writing_is_told_and_used_again(
+def test_row_50_a_file_that_another_process_keeps_writing_is_told_and_used_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)

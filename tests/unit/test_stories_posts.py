@@ -8,9 +8,10 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest
-from srb.stories import posts
+from srb.stories import parts
+from srb.stories.files import read_file
 from srb.stories.limits import MAX_DEPTH, MAX_NODES, MAX_TEXT, MAX_VALUE
-from srb.stories.posts import read_file, read_post
+from srb.stories.posts import read_post
 from tests.stories import at, model, person
 
 SMALL = {"format": "srb-story", "version": 1, "id": "s", "nodes": {"a": person("x")}}
@@ -84,6 +85,8 @@ def test_a_body_that_is_no_json_object_is_refused(data: bytes) -> None:
         ({"text": "x", "by": "person", "run": ""}, "nodes.a.run"),
         ({"text": "x", "by": "person", "index": -1}, "nodes.a.index"),
         ({"text": "x", "by": "person", "end": "eos"}, "nodes.a.end"),
+        ({"text": "x", "by": "person", "end": {}}, "nodes.a.end.reason"),
+        ({"text": "x", "by": "person", "slot": "1"}, "nodes.a.slot"),
         ({"text": "x", "by": "person", "made": "today"}, "nodes.a.made"),
         ({"text": "x", "by": "person", "mood": nested(MAX_DEPTH + 1)}, "nodes.a.mood" + ".0" * (MAX_DEPTH - 2)),
         ({"text": "x", "by": "person", "mood": "x" * (MAX_VALUE + 1)}, "nodes.a"),
@@ -108,7 +111,7 @@ def test_a_malformed_node_is_named(node: Any, field: str) -> None:
         ({"meta": {"title": "x"}}, "meta.title"),
         ({"meta": {"title": {"value": "x"}}}, "meta.title.changed"),
         ({"meta": {"title": at(3, 1)}}, "meta.title"),
-        ({"meta": {"title": at("x" * 1001, 1)}}, "meta.title"),
+        ({"meta": {"title": at("😀" * 501, 1)}}, "meta.title"),
         ({"meta": {"title": at("x", -1)}}, "meta.title.changed"),
         ({"meta": {"title": at("x", 1.5)}}, "meta.title.changed"),
         ({"meta": {"title": {**at("x", 1), "by": "me"}}}, "meta.title.by"),
@@ -123,6 +126,8 @@ def test_a_malformed_node_is_named(node: Any, field: str) -> None:
         ({"marks": {"a b": {}}}, "marks.a b"),
         ({"runs": {"r": 3}}, "runs.r"),
         ({"runs": {"r": {"node": 3}}}, "runs.r.node"),
+        ({"runs": {"r": {"seeds": 3}}}, "runs.r.seeds"),
+        ({"meta": {"note": at({"depth": 3}, 1)}}, "meta.note.text"),
         ({"runs": {"r": {"request": "x" * (MAX_VALUE + 1)}}}, "runs.r"),
         ({"since": -1}, "since"),
         ({"since": "3"}, "since"),
@@ -143,7 +148,7 @@ def test_a_circle_of_parents_is_refused_as_a_whole() -> None:
 
 def test_more_nodes_than_a_story_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_NODES >= 100_000
-    monkeypatch.setattr(posts, "MAX_NODES", 3)
+    monkeypatch.setattr(parts, "MAX_NODES", 3)
     assert refusal({"nodes": {f"n{number}": person("") for number in range(4)}})[0] == "nodes"
 
 
@@ -170,6 +175,10 @@ def test_a_long_name_of_a_field_is_cut() -> None:
         ({"marks": {"a": {"changed": -1}}}, "marks.a.changed"),
         ({"changes": {"meta": {"title": "x"}}}, "changes.meta.title"),
         ({"changes": {"nodes": {}}}, "changes.nodes"),
+        ({"changes": {"meta": {"nodes": 5}}}, "meta.nodes"),
+        ({"changes": {"marks": {"a": {"changed": 5}}}}, "marks.a.changed"),
+        ({"settings": [1]}, "settings"),
+        ({"settings": {"x" * 200: 1}}, "settings." + "x" * 111 + "…"),
         ({"changed": "now"}, "changed"),
         ({"x" * 201: 1}, "x" * 120 + "…"),
     ],

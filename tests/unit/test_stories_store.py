@@ -13,7 +13,7 @@ from srb.errors import InvalidRequest, NotFound, StoryTooLarge
 from srb.stories import audit, tables
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.posts import read_post
-from tests.stories import ID, Stories, at, model, person
+from tests.stories import ID, Stories, at, model, person, texts
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there 😀 lived", "a", 17, run="r1", index=0)}
 RUN = {"node": "a", "at": 17, "made": 5, "seeds": [7, 8]}
@@ -65,8 +65,9 @@ def test_the_list_has_titles_numbers_and_the_last_changed_first(stories: Stories
         {"id": "new", "title": "", "changed": clock.now, "nodes": 2, "seq": 1},
         {"id": "old", "title": "Old", "changed": clock.now - 1, "nodes": 0, "seq": 1, "words": 3214},
     ]
-    stories.post("old", meta={"title": at(None, 2)})
-    assert stories.overview()["stories"][0]["title"] == ""
+    stories.post("old", meta={"title": at(None, 2), "words": at(None, 2)})
+    taken_away = stories.overview()["stories"][0]
+    assert (taken_away["title"], "words" in taken_away) == ("", False)
 
 
 def test_only_what_is_newer_than_a_number_is_read(stories: Stories) -> None:
@@ -123,10 +124,10 @@ def test_an_answer_has_what_is_stored_otherwise_than_it_was_sent(stories: Storie
         "seq"
     ]
     answer = stories.post(
-        nodes={"a": person("Other"), "b": {**TALE["b"], "logprob": -1.5}}, meta={"title": at("Old", 4)},
+        nodes={"a": person("Other"), "b": {**TALE["b"], "text": " there"}}, meta={"title": at("Old", 4)},
         marks={"a": {"star": at(False, 4)}}, runs={"r1": {**RUN, "made": 4}}, since=seq,
     )  # fmt: skip
-    assert answer["nodes"] == {"a": TALE["a"]}
+    assert answer["nodes"] == TALE
     assert answer["meta"] == {"title": at("New", 5)}
     assert answer["marks"] == {"a": {"star": at(True, 5)}}
     assert answer["runs"] == {"r1": RUN}
@@ -141,12 +142,12 @@ def test_the_last_value_of_each_key_stays_in_any_order_of_arrival(stories: Stori
     for number in order:
         value, time = versions[number]
         stories.post(meta={"title": at(value, time)}, marks={"a": {"star": at(value, time)}},
-                     runs={"r1": {"made": 1, "changed": time, "seeds": [value]}})  # fmt: skip
+                     runs={"r1": {"made": time, "seeds": [value]}})  # fmt: skip
     found = stories.read()
     assert found is not None
     assert found["meta"] == {"title": at("y", 7)}
     assert found["marks"] == {"a": {"star": at("y", 7)}}
-    assert found["runs"] == {"r1": {"made": 1, "changed": 7, "seeds": ["y"]}}
+    assert found["runs"] == {"r1": {"made": 7, "seeds": ["y"]}}
 
 
 @pytest.mark.parametrize("values", [("a", "b"), ({"x": 1, "y": 2}, {"y": 1, "x": 2}), (1, "1"), (None, [])])
@@ -175,7 +176,7 @@ def test_different_keys_of_one_node_do_not_replace_each_other(stories: Stories) 
 def test_a_value_that_is_the_same_gives_no_new_number(stories: Stories) -> None:
     seq = stories.post(meta={"note": at({"text": "", "depth": 3}, 5)})["seq"]
     assert stories.post(meta={"note": at({"depth": 3, "text": ""}, 5)})["seq"] == seq
-    assert stories.post(meta={"note": at("older", 4)} | {"note": at({"x": 1}, 4)})["seq"] == seq
+    assert stories.post(meta={"note": at({"text": "older"}, 4)})["seq"] == seq
 
 
 # The bin --------------------------------------------------------------------------------------------------------------
@@ -223,20 +224,67 @@ def test_after_thirty_days_in_the_bin_a_story_is_removed_with_all_its_rows(stori
 
 
 def test_a_file_has_the_flat_form_and_comes_back_as_it_was(stories: Stories, tmp_path: Path, clock: Clock) -> None:
-    stories.post(nodes=TALE, meta={"title": at("T", 5), "mine": at([1.5], 6)}, runs={"r1": RUN},
-                 marks={"a": {"star": at(True, 7), "name": at("", 3)}})  # fmt: skip
+    stories.post(
+        nodes=TALE, runs={"r1": RUN},
+        meta={"title": at("T", 5), "mine": at([1.5], 6), "settings.n": at(8, 4), "settings.top_p": at(None, 5),
+              "memory": at(None, 9), "head": at({"node": "b", "at": 3}, 5)},
+        marks={"a": {"star": at(True, 7), "name": at("", 3)}, "b": {"star": at(None, 8)}},
+    )  # fmt: skip
     file = stories.export()
     assert file == {
-        "format": "srb-story", "version": 1, "id": ID, "title": "T", "mine": [1.5], "changed": clock.now, "nodes": TALE,
-        "runs": {"r1": RUN}, "marks": {"a": {"star": True, "name": "", "changed": 7}},
-        "changes": {"meta": {"title": 5, "mine": 6}, "marks": {"a": {"star": 7, "name": 3}}},
+        "format": "srb-story", "version": 1, "id": ID, "title": "T", "mine": [1.5], "head": {"node": "b", "at": 3},
+        "changed": clock.now, "settings": {"n": 8}, "nodes": TALE, "runs": {"r1": RUN},
+        "marks": {"a": {"star": True, "name": "", "changed": 7}},
+        "changes": {
+            "meta": {"title": 5, "mine": 6, "settings.n": 4, "settings.top_p": 5, "memory": 9, "head": 5},
+            "marks": {"a": {"star": 7, "name": 3}, "b": {"star": 8}},
+        },
     }  # fmt: skip
     other = Stories(tmp_path / "other.sqlite3")
     done = other.bring_in(file)
     assert (done.id, done.nodes, done.copied) == (ID, 2, False)
     assert other.export() == file
+    mine, theirs = stories.read(), other.read()
+    assert mine is not None
+    assert theirs is not None
+    assert mine["meta"] == theirs["meta"], "also what was taken away"
+    assert mine["marks"] == theirs["marks"]
     assert other.bring_in(file) == done, "twice is once"
     other.store.close()
+
+
+def test_the_example_of_the_manual_is_a_story_that_says_what_the_manual_says(stories: Stories) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "stories.md").read_text()
+    example = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
+    assert not stories.bring_in(example).copied
+    assert f"“{texts(stories.nodes(example['id']))['n4']}”" in page
+    written = stories.export(example["id"])
+    assert written == example
+
+
+def test_settings_that_were_posted_as_one_are_single_ones_in_a_file(stories: Stories) -> None:
+    stories.post(
+        meta={
+            "settings": at({"n": 8, "top_p": 0.9, "stop": "x"}, 5),
+            "settings.n": at(3, 6),
+            "settings.stop": at("", 4),
+        }
+    )
+    file = stories.export()
+    assert file["settings"] == {"n": 3, "top_p": 0.9, "stop": "x"}
+    assert file["changes"]["meta"] == {"settings.n": 6, "settings.top_p": 5, "settings.stop": 5}
+
+
+def test_a_file_leaves_out_what_stands_on_nodes_that_are_not_stored(stories: Stories) -> None:
+    """The page would refuse the whole file."""
+    places = {"r1": {**RUN, "node": "nowhere"}, "r2": {**RUN, "at": 99}, "r3": RUN, "r4": {"made": 1}}
+    stories.post(
+        nodes=TALE, runs=places, meta={"head": at({"node": "a", "at": 18}, 5)}, marks={"nowhere": {"star": at(True, 1)}}
+    )
+    file = stories.export()
+    assert "head" not in file
+    assert file["changes"] == {"meta": {}, "marks": {}}
+    assert (list(file["runs"]), file["marks"]) == (["r3", "r4"], {})
 
 
 def test_a_file_is_merged_into_the_story_of_its_id(stories: Stories) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.tree import PROMPT, TimedEngine
-from srb.engine.tree.host import MAX_LOGITS
+from srb.engine.tree.host import MAX_RECENT
 from srb.engine.tree.residency import PARK_TOKENS
 
 
@@ -24,7 +24,7 @@ def test_a_story_of_ten_thousand_turns_goes_on(n: int, cache_cells: int) -> None
     parked = (
         len(text) / (PARK_TOKENS / 4) if not cache_cells else 0
     )  # parked in short nodes, which merge once they are back
-    assert desk.path_length(text) < MAX_LOGITS + 40 + parked
+    assert desk.path_length(text) < MAX_RECENT + 20 + parked
 
 
 def test_a_story_can_go_back_to_each_of_its_turns() -> None:
@@ -37,6 +37,20 @@ def test_a_story_can_go_back_to_each_of_its_turns() -> None:
         desk.ask(turns[-back], 2, 3)
         assert desk.engine.stats()["prompt_tokens_total"] - before <= 2
         desk.engine.check_invariants()
+
+
+def test_a_prompt_that_ended_within_a_merged_node_is_found_with_its_logits() -> None:
+    desk, text, turns = TimedEngine(cache_cells=10**6), list(PROMPT), []
+    for _ in range(50):
+        turns.append(text)
+        text = [*text, *desk.ask(text, 1, 3).texts[0], 400]
+    assert desk.path_length(text) < MAX_RECENT + 10
+    computed = desk.engine.stats()["prompt_tokens_total"]
+    for back in (1, 20, 49, 30):
+        assert desk.match(turns[-back]).logits is not None
+        desk.ask(turns[-back], 2, 3)
+        desk.engine.check_invariants()
+    assert desk.engine.stats()["prompt_tokens_total"] == computed
 
 
 @pytest.mark.parametrize("cache_cells", [0, 10**6])

@@ -208,7 +208,7 @@ def test_a_server_that_nobody_writes_with_makes_no_file(path: Path) -> None:
     assert not path.exists()
 
 
-def test_row_46_a_damaged_file_is_503_logged_once_and_completions_go_on(
+def test_row_47_a_damaged_file_is_503_logged_once_and_completions_go_on(
     path: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     path.write_text("Dear diary, " * 1000)
@@ -228,7 +228,7 @@ def test_row_46_a_damaged_file_is_503_logged_once_and_completions_go_on(
     assert (tmp_path / "aside").read_text().startswith("Dear diary, ")
 
 
-def test_row_47_a_file_that_may_only_be_read_is_shown_and_not_written(
+def test_row_48_a_file_that_may_only_be_read_is_shown_and_not_written(
     path: Path, monkeypatch: pytest.MonkeyPatch, http: FlaskClient
 ) -> None:
     http.post(ONE, json={"nodes": TALE})

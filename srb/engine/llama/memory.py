@@ -28,5 +28,5 @@ def floats_at(pointer: Any, size: int) -> Logits:
 
 @cache
 def _floats(size: int) -> type[ctypes.Array[ctypes.c_float]]:
-    """Return the type of arrays of `size` floats, which is a cycle too. There are two sizes: n_vocab and n_embd."""
+    """Return the type of arrays of `size` floats, which is a cycle too. There are few sizes: n_embd, and rows × n_vocab."""
     return ctypes.c_float * size

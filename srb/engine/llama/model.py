@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ from srb.engine.llama.params import (
     max_sequence_length,
     memory_kind,
     model_params,
+    progress_callback,
     uses_gpu,
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
@@ -93,6 +94,7 @@ class LlamaModel:
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
+        self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
@@ -101,14 +103,18 @@ class LlamaModel:
         self._pool = ThreadPoolExecutor(MAX_SAMPLING_THREADS, "sampler")  # starts its threads when they are first used
 
     @classmethod
-    def load(cls, settings: Settings) -> LlamaModel:
-        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+    def load(cls, settings: Settings, report: Callable[[int], None] = lambda percent: None) -> LlamaModel:
+        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why.
+
+        `report` gets the percentage that is loaded, whenever it has grown.
+        """
         check_model_file(settings)
         path = settings.model_path
         lib.llama_backend_init()
         if settings.numa != "off":
             lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
         params, _keep_alive = model_params(settings)
+        params.progress_callback = _keep_callback = progress_callback(report)
         native_log.forget_error()
         model = lib.llama_model_load_from_file(str(path).encode(), params)
         if not model:
@@ -257,6 +263,7 @@ class LlamaModel:
             self._adapters.apply(self._context, batch.lora)
             self._lora = batch.lora
         self._wanted = batch.wanted
+        self._logits.clear()
         native_log.forget_error()
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
@@ -268,7 +275,11 @@ class LlamaModel:
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
-        return floats_at(lib.llama_get_logits_ith(self._context, row), self.n_vocab)
+        if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
+            wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
+            all_rows = floats_at(lib.llama_get_logits(self._context), len(wanted) * self.n_vocab)
+            self._logits = dict(zip(wanted, all_rows.reshape(-1, self.n_vocab), strict=True))
+        return self._logits[row]
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
@@ -345,6 +356,10 @@ class LlamaModel:
     def candidates(self) -> CandidateArray:
         """The scratch array of the decode thread."""
         return self._candidates
+
+    def samples_in_threads(self, count: int) -> bool:
+        """Whether sampling from so many rows takes long enough for several threads."""
+        return self._sampling_threads > 1 and count * self.n_vocab >= 2 * LOGITS_A_THREAD
 
     def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:
         """Sample from many rows of the last decode in threads, if that pays; each sampler keeps its token for `sample`.

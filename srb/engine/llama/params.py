@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import llama_cpp as lib
@@ -56,6 +57,25 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
         shares = (ctypes.c_float * lib.llama_max_devices())(*given[: lib.llama_max_devices()])
         params.tensor_split = shares
     return params, shares
+
+
+def progress_callback(report: Callable[[int], None]) -> Any:
+    """Return llama.cpp's callback while a model loads, which reports each whole percent once; it must outlive the loading.
+
+    llama.cpp gives up loading where the callback does not return true, so a report that fails is left out.
+    """
+    last = -1
+
+    def note(part: float, _: Any) -> bool:
+        nonlocal last
+        percent = min(100, int(100 * part))
+        if percent > last:
+            last = percent
+            with contextlib.suppress(OSError):
+                report(percent)
+        return True
+
+    return lib.llama_progress_callback(note)
 
 
 def context_params(settings: Settings, model: Any) -> Any:

@@ -165,15 +165,17 @@ class LlamaSampler:
 
     def look_ahead(self, row: int) -> None:
         """Sample the token that `sample` will return next; only if `is_plain`."""
-        self._note_draw()
+        if self._states is not None:
+            self._note_draw(self._states)
         self._ahead = self._model.sample_row(self._chain, row)
 
     def sample(self, row: int) -> int:
         if self._ahead is not None:
             token, self._ahead = self._ahead, None
             return self._count(token)
-        if self.is_plain:
-            self._note_draw()
+        if self._is_plain:
+            if self._states is not None:
+                self._note_draw(self._states)
             return self._count(self._model.sample_row(self._chain, row))
         return self.sample_from(self._model.logits(row))
 
@@ -291,11 +293,10 @@ class LlamaSampler:
         if self._states is not None:
             self._states.add(self._tokens_to_come)
 
-    def _note_draw(self) -> None:
+    def _note_draw(self, states: SamplerStates) -> None:
         """Note the state before the native chain alone samples a token, with one draw."""
-        if self._states is not None:
-            self._states.add(self._tokens_to_come)
-            self._states.draws += 1
+        states.add(self._tokens_to_come)
+        states.draws += 1
 
     @property
     def candidates(self) -> Candidates:

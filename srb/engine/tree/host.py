@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from srb.engine.model import Blob, Logits
-from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.node import Node, NodeState, PromptEnd
 
 MAX_NAMES = 256
-MAX_LOGITS = 64  # idle nodes that keep their logits; recomputing them costs one decoded token
+MAX_LOGITS = 64  # ends of prompts that keep their logits while idle; recomputing them costs one decoded token
+MAX_RECENT = 8  # of these, the newest: they stay the ends of nodes, so a prompt that is sent again splits no node
 NODE_BYTES = 1024  # per parked node: the object, its dicts and lists, its entries in other dicts
 TOKEN_BYTES = 5  # per token of a parked node: 4, and the spare room of an array that has changed its length
 LOGITS_SHARE = 8  # logits may take 1/8 of the budget
@@ -22,17 +23,18 @@ class HostMemory:
     leaves last.
     """
 
-    def __init__(self, budget: int, evict: Callable[[Node], None], on_logits_evicted: Callable[[Node], None]) -> None:
+    def __init__(self, budget: int, evict: Callable[[Node], None], on_mergeable: Callable[[Node], None]) -> None:
         """Hold at most `budget` bytes.
 
-        `evict` evicts a node from the tree. `on_logits_evicted` is called with a node that has lost its logits.
+        `evict` evicts a node from the tree. `on_mergeable` is called with a node that is no longer kept apart.
         """
         self.budget = budget
         self._evict = evict
-        self._on_logits_evicted = on_logits_evicted
+        self._on_mergeable = on_mergeable
         self._leaves: OrderedDict[Node, None] = OrderedDict()  # parked, childless, without a name; oldest use first
         self._named_leaves: OrderedDict[Node, None] = OrderedDict()
-        self._logits: OrderedDict[Node, None] = OrderedDict()  # idle nodes with logits, oldest use first
+        self._recent_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # idle ends of prompts, oldest use first
+        self._older_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # all other idle ones
         self._names: dict[str, Node] = {}
         self._protected: Node | None = None
         self._logits_bytes = 0
@@ -80,9 +82,13 @@ class HostMemory:
 
     def touch(self, node: Node) -> None:
         """Mark a node as used now."""
-        for order in (self._leaves, self._named_leaves, self._logits):
+        for order in (self._leaves, self._named_leaves):
             if node in order:
                 order.move_to_end(node)
+        if (end := node.prompt_end) is not None:
+            for ends in (self._recent_ends, self._older_ends):
+                if end in ends:
+                    ends.move_to_end(end)
 
     def note_child_removed(self, node: Node) -> None:
         """List a parked node as a leaf when its last child is gone. It is evicted next: that child was the oldest."""
@@ -101,9 +107,7 @@ class HostMemory:
             leaves = self._leaves or self._named_leaves
             if leaves:
                 self._evict(next(iter(leaves)))
-            elif self._logits:
-                self._evict_logits(next(iter(self._logits)))
-            else:
+            elif not self._evict_oldest_end():
                 return
 
     def _note_leaf(self, node: Node) -> None:
@@ -113,38 +117,64 @@ class HostMemory:
     def _order(self, node: Node) -> OrderedDict[Node, None]:
         return self._named_leaves if node.names else self._leaves
 
-    # ---- logits
+    # ---- ends of prompts
+
+    def keeps_apart(self, node: Node) -> bool:
+        """Whether a recent prompt ended where an unpinned node ends, so that the node is not to be merged."""
+        return node.prompt_end in self._recent_ends
 
     def set_logits(self, node: Node, logits: Logits | None) -> None:
-        """Set the logits of a node's last token; logits of idle nodes count in the budget."""
-        self.drop_logits(node)
-        node.logits = logits
-        self.note_idle(node)
+        """Set the logits of a node's last token; they count in the budget unless the node is pinned."""
+        if (end := node.prompt_end) is not None:
+            self._drop_end(end)
+        if logits is not None:
+            node.prompt_ends[node.end] = PromptEnd(node, node.end, logits)
+            self.note_idle(node)
 
-    def drop_logits(self, node: Node) -> None:
-        self.note_pinned(node)
-        node.logits = None
+    def drop_prompt_ends(self, node: Node) -> None:
+        for end in list(node.prompt_ends.values()):
+            self._drop_end(end)
 
     def note_idle(self, node: Node) -> None:
-        """Count the logits of a node that is no longer pinned."""
-        if node.logits is None or node.pins or node in self._logits:
+        """Count the logits at the end of a node that is no longer pinned."""
+        end = node.prompt_end
+        if end is None or node.pins or end in self._recent_ends or end in self._older_ends:
             return
-        self._logits[node] = None
-        self._logits_bytes += node.logits.nbytes
-        while len(self._logits) > MAX_LOGITS or self._logits_bytes > self.budget // LOGITS_SHARE:
-            self._evict_logits(next(iter(self._logits)))
+        self._recent_ends[end] = None
+        self._logits_bytes += end.logits.nbytes
+        if len(self._recent_ends) > MAX_RECENT:
+            older, _ = self._recent_ends.popitem(last=False)
+            self._older_ends[older] = None
+            self._on_mergeable(older.node)
+        while len(self._older_ends) + MAX_RECENT > MAX_LOGITS or self._logits_bytes > self.budget // LOGITS_SHARE:
+            self._evict_oldest_end()
         self.make_room()
 
     def note_pinned(self, node: Node) -> None:
-        """Stop counting the logits of a node that is pinned now."""
-        if node in self._logits:
-            assert node.logits is not None
-            del self._logits[node]
-            self._logits_bytes -= node.logits.nbytes
+        """Stop counting the logits at the end of a node that is pinned now."""
+        if (end := node.prompt_end) is not None:
+            self._stop_counting(end)
 
-    def _evict_logits(self, node: Node) -> None:
-        self.drop_logits(node)
-        self._on_logits_evicted(node)
+    def _stop_counting(self, end: PromptEnd) -> None:
+        for ends in (self._recent_ends, self._older_ends):
+            if end in ends:
+                del ends[end]
+                self._logits_bytes -= end.logits.nbytes
+
+    def _drop_end(self, end: PromptEnd) -> None:
+        self._stop_counting(end)
+        del end.node.prompt_ends[end.position]
+
+    def _evict_oldest_end(self) -> bool:
+        """Drop the logits of the idle end of a prompt that was used longest ago; return False if there is none."""
+        end = next(iter(self._older_ends or self._recent_ends), None)
+        if end is None:
+            return False
+        was_apart = end in self._recent_ends
+        self._drop_end(end)
+        if was_apart:
+            self._on_mergeable(end.node)
+        return True
 
     # ---- names
 
@@ -185,8 +215,12 @@ class HostMemory:
         assert not any(node.names for node in self._leaves), "a named leaf is listed among those evicted first"
         assert (self.num_nodes, self.num_tokens) == (len(parked), sum(len(node.tokens) for node in parked))
         assert self._blob_bytes == sum(len(node.blob) for node in parked if node.blob is not None), "bytes of KV"
-        idle = {node for node in nodes if node.logits is not None and not node.pins}
-        assert idle == set(self._logits), "idle logits are not counted"
-        assert self._logits_bytes == sum(node.logits.nbytes for node in idle if node.logits is not None)
+        ends = [(node, end) for node in nodes for end in node.prompt_ends.values()]
+        assert all(node is end.node and node.start < end.position <= node.end for node, end in ends), "ends of prompts"
+        idle = {end for node, end in ends if not node.pins or end.position < node.end}
+        assert idle == {*self._recent_ends, *self._older_ends}, "idle logits are not counted"
+        assert all(end.position == end.node.end for end in self._recent_ends), "a recent prompt ends within a node"
+        assert len(self._recent_ends) <= MAX_RECENT, "recent prompts"
+        assert self._logits_bytes == sum(end.logits.nbytes for end in idle), "bytes of logits"
         assert self.used_bytes <= self.budget, "more bytes held than allowed"
         assert {(name, node) for node in nodes for name in node.names} == set(self._names.items()), "names"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
 from srb.engine.tokens import Tokens
-from srb.engine.tree.node import Node, NodeState, Siblings
+from srb.engine.tree.node import Children, Node, NodeState
 
 WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
 CROWD = 8  # siblings with the same first token; from here on every shared token makes a node: short lists
@@ -53,8 +53,9 @@ def longest_match(tokens: Tokens, start: Node, usable: int, worth: int = WORTH_S
         end = done + common
         if common == len(child.tokens) and end <= usable:
             found, children, done = Match(child), child.children, end
-        elif common == len(child.tokens) and child.logits is not None:
-            return Match(child, logits=child.logits)
+        elif end == len(tokens) and (logits := child.logits_at(child.start + common)) is not None:
+            is_whole = common == len(child.tokens)
+            return replace(Match(child) if is_whole else _part(found, child, common, None), logits=logits)
         else:
             found = _part(found, child, max(0, min(common, usable - done)), None)
             inner = _parted(child, tokens, done, common)
@@ -64,7 +65,7 @@ def longest_match(tokens: Tokens, start: Node, usable: int, worth: int = WORTH_S
     return found
 
 
-def _whole_nodes(children: Siblings, tokens: Tokens, done: int, usable: int) -> tuple[Node | None, int]:
+def _whole_nodes(children: Children, tokens: Tokens, done: int, usable: int) -> tuple[Node | None, int]:
     """Follow `tokens[done:]` through nodes without siblings that match whole: most of a long text, so it is quick.
 
     Return the last of them, None if there is none, and the number of tokens that match up to its end.
@@ -96,7 +97,7 @@ def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
     return None
 
 
-def best_child(children: Siblings, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
+def best_child(children: Children, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
     Return (None, 0) if no child shares enough tokens to be worth sharing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from srb.engine.model import Blob, Logits
@@ -16,7 +17,29 @@ class NodeState(Enum):
     EVICTED = auto()  # removed from the tree
 
 
-Siblings = dict[int, list["Node"]]
+class Children(dict[int, list["Node"]]):
+    """The children that begin at one position of `parent`: lists by key.
+
+    They know their parent by this object alone, so all of them get another parent at once.
+    """
+
+    __slots__ = ("num_live", "parent")
+
+    def __init__(self, parent: Node | None) -> None:
+        self.parent = parent
+        self.num_live = 0  # number of children in the KV store
+
+
+@dataclass(eq=False, slots=True)
+class PromptEnd:
+    """The end of a prompt, at a position within a node or at the node's end, with the logits of its last token."""
+
+    node: Node
+    position: int
+    logits: Logits
+
+
+_NO_CHILDREN = Children(None)  # of all nodes that never had any: most nodes are leaves
 
 
 class Node:
@@ -27,8 +50,8 @@ class Node:
     """
 
     __slots__ = (
-        "blob", "children", "inner", "is_private", "key", "live_children", "logits", "names", "needed_children",
-        "num_computed", "num_live_inner", "parent", "pins", "seq_id", "start", "state", "tokens",
+        "blob", "children", "inner", "is_private", "key", "live_children", "names", "needed_children", "num_computed",
+        "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -45,9 +68,9 @@ class Node:
 
         The parent finds the node by `key`: its first token, or a hash of the whole text (see `whole`).
         """
-        self.parent = parent
-        self.children: Siblings = {}  # lists of children by key
-        self.inner: dict[int, Siblings] = {}  # children within the span, by the position of their start; none is needed
+        self.place = parent.place_at_end() if parent else None  # children of its parent; it is one of them
+        self.children = _NO_CHILDREN  # at its end
+        self.inner: dict[int, Children] = {}  # children within the span, by the position of their start; none is needed
         self.tokens = tokens
         self.key = key if key is not None else (tokens[0] if tokens else -1)
         self.start = parent.end if parent else 0
@@ -60,12 +83,43 @@ class Node:
         self.live_children: dict[Node, None] = {}  # `children` in the KV store
         self.num_live_inner = 0  # number of `inner` children in the KV store
         self.blob: Blob | None = None  # the saved KV, while parked
-        self.logits: Logits | None = None  # of the last token, if a prompt ended here
+        self.prompt_ends: dict[int, PromptEnd] = {}  # by position; HostMemory writes it
         self.names: tuple[str, ...] = ()  # names of states that end here
+
+    @property
+    def parent(self) -> Node | None:
+        return self.place.parent if self.place is not None else None
+
+    @property
+    def _parent(self) -> Node:
+        parent = self.parent
+        assert parent is not None, f"{self!r} is a root"
+        return parent
+
+    def place_at_end(self) -> Children:
+        """Return the node's children, which another one may join."""
+        if self.children is _NO_CHILDREN:
+            self.children = Children(self)
+        return self.children
 
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
+
+    @property
+    def prompt_end(self) -> PromptEnd | None:
+        """The end of the prompt that ended where the node ends."""
+        return self.prompt_ends.get(self.end) if self.prompt_ends else None
+
+    @property
+    def logits(self) -> Logits | None:
+        """The logits of the node's last token, if a prompt ended there."""
+        return self.logits_at(self.end)
+
+    def logits_at(self, position: int) -> Logits | None:
+        """Return the logits of the token before a position of the node, if a prompt ended there."""
+        end = self.prompt_ends.get(position)
+        return None if end is None else end.logits
 
     @property
     def cells(self) -> int:
@@ -91,11 +145,6 @@ class Node:
     @property
     def is_childless(self) -> bool:
         return not (self.children or self.inner)
-
-    @property
-    def num_child_keys(self) -> int:
-        """Number of children; children with the same key count as one."""
-        return len(self.children) + sum(map(len, self.inner.values()))
 
     @property
     def root(self) -> Node:
@@ -139,34 +188,38 @@ class Node:
     def attach(self) -> None:
         """Add the node to its parent's children, unless it is private."""
         if not self.is_private:
-            self._place().setdefault(self.key, []).append(self)
+            assert self.place is not None
+            self.place.setdefault(self.key, []).append(self)
 
     def detach(self) -> None:
         """Remove the node from its parent's children."""
-        assert self.parent is not None
+        assert self.place is not None
         if not self.is_private:
-            place = self._place()
-            place[self.key].remove(self)
-            if not place[self.key]:
-                del place[self.key]
-            if not place and self.is_inner:
-                del self.parent.inner[self.start]
+            self.place[self.key].remove(self)
+            if not self.place[self.key]:
+                del self.place[self.key]
+            if not self.place and self.is_inner:
+                del self._parent.inner[self.start]
 
     def note_live(self) -> None:
         """Count the node among its parent's live children: it is in the KV store now."""
-        assert self.parent is not None
+        assert self.place is not None
+        if not self.is_private:
+            self.place.num_live += 1
         if self.is_inner:
-            self.parent.num_live_inner += 1
+            self._parent.num_live_inner += 1
         elif not self.is_private:
-            self.parent.live_children[self] = None
+            self._parent.live_children[self] = None
 
     def note_gone(self) -> None:
         """Remove the node from its parent's live children: it has left the KV store."""
-        assert self.parent is not None
+        assert self.place is not None
+        if not self.is_private:
+            self.place.num_live -= 1
         if self.is_inner:
-            self.parent.num_live_inner -= 1
+            self._parent.num_live_inner -= 1
         else:
-            self.parent.live_children.pop(self, None)
+            self._parent.live_children.pop(self, None)
 
     @property
     def is_inner(self) -> bool:
@@ -180,10 +233,13 @@ class Node:
         upper = Node(self.parent, self.tokens, NodeState.RESIDENT, key=self.key)
         upper.start = self.start
         self._give_place_to(upper)
-        self.parent, self.start, self.tokens, self.key = upper, upper.end, tail, tail[0]
+        self.start, self.tokens, self.key = upper.end, tail, tail[0]
         self.num_computed -= count
         for position in [position for position in self.inner if position <= upper.end]:
-            upper._adopt(position, self.inner.pop(position), self)
+            upper._take_children(position, self.inner.pop(position))
+        self.num_live_inner -= upper.num_live_inner + upper.children.num_live
+        upper._take_prompt_ends(self, upper.end)
+        self.place = upper.place_at_end()
         upper.attach_child(self)
         upper.needed_children = int(self.is_needed)
         return upper
@@ -197,50 +253,53 @@ class Node:
         self.note_gone()
         upper._give_place_to(self)
         upper.tokens += self.tokens
-        self.parent, self.start, self.tokens, self.key = upper.parent, upper.start, upper.tokens, upper.key
+        self.start, self.tokens, self.key = upper.start, upper.tokens, upper.key
         self.num_computed += upper.num_computed
         if upper.children:
-            upper.inner[upper.start + upper.num_computed] = upper.children
+            self._take_children(upper.start + upper.num_computed, upper.children)
         for position, children in upper.inner.items():
-            self._adopt(position, children, upper)
+            self._take_children(position, children)
+        self._take_prompt_ends(upper, upper.end)
         upper.state, upper.tokens = NodeState.EVICTED, tokens_of(())
-        upper.children, upper.inner, upper.live_children = {}, {}, {}
+        upper.forget_children()
         return upper
+
+    def forget_children(self) -> None:
+        """Part from the children of a node that has left the tree: with no cycle left, Python frees it at once."""
+        self.children, self.inner, self.live_children = _NO_CHILDREN, {}, {}
 
     def attach_child(self, child: Node) -> None:
         """Add a node in the KV store, whose parent is already this node, to the children at the end."""
-        self.children.setdefault(child.key, []).append(child)
+        self.place_at_end().setdefault(child.key, []).append(child)
+        self.children.num_live += 1
         self.live_children[child] = None
 
-    def _adopt(self, position: int, children: Siblings, other: Node) -> None:
-        """Take another node's children that begin at `position`: within this node or at its end."""
+    def _take_children(self, position: int, children: Children) -> None:
+        """Take the children of another node that begin at `position`: within this node or at its end."""
+        children.parent = self
         if position < self.end:
             self.inner[position] = children
+            self.num_live_inner += children.num_live
         else:
             self.children = children
-        for siblings in children.values():
-            for child in siblings:
-                if child.is_live:
-                    other.num_live_inner -= 1
-                child.parent = self
-                if child.is_live:
-                    child.note_live()
+            self.live_children = {child: None for siblings in children.values() for child in siblings if child.is_live}
 
-    def _place(self) -> Siblings:
-        """Return the parent's dict of children that this node belongs in."""
-        assert self.parent is not None
-        if self.is_inner:
-            return self.parent.inner.setdefault(self.start, {})
-        return self.parent.children
+    def _take_prompt_ends(self, other: Node, last: int) -> None:
+        """Take another node's ends of prompts, up to the position `last`."""
+        for position in [position for position in other.prompt_ends if position <= last]:
+            end = self.prompt_ends[position] = other.prompt_ends.pop(position)
+            end.node = self
 
     def _give_place_to(self, other: Node) -> None:
         """Replace this node by `other`, which has the same start and key, among the parent's children."""
-        assert self.parent is not None
-        siblings = self._place()[self.key]
+        assert self.place is not None
+        siblings = self.place[self.key]
         siblings[siblings.index(self)] = other
+        other.place = self.place
         if not self.is_inner:
-            del self.parent.live_children[self]
-            self.parent.live_children[other] = None
+            live = self._parent.live_children
+            del live[self]
+            live[other] = None
 
     def __repr__(self) -> str:
         return f"<node {self.start}-{self.end} {self.state.name} seq={self.seq_id} pins={self.pins}>"

@@ -60,7 +60,7 @@ class PrefixTree:
         if lora not in self._roots:
             if len(self._roots) >= MAX_ROOTS:
                 for key in [key for key, root in self._roots.items() if not (root.children or root.is_needed)]:
-                    del self._roots[key]
+                    self._roots.pop(key).forget_children()
             self._roots[lora] = Node(None, tokens_of(()), NodeState.RESIDENT)
         return self._roots[lora]
 
@@ -255,6 +255,9 @@ class PrefixTree:
             assert set(node.live_children) == {child for child in live if not child.is_inner}, repr(node)
             assert node.num_live_inner == sum(child.is_inner for child in live), repr(node)
             assert all(node.start < position < node.end for position in node.inner), repr(node)
+            for children in (node.children, *node.inner.values()):
+                assert children.parent is node or not children, repr(node)
+                assert children.num_live == sum(each.is_live for some in children.values() for each in some), repr(node)
         for node in nodes:
             assert node.parent is not None
             assert node.tokens, f"{node!r} is empty"

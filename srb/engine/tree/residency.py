@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from srb.engine.model import Blob, Model
+from srb.engine.model import Blob, Logits, Model
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.whole import Lengths, text_key
 
-MAX_INNER = 2048  # children within a node's span; a merge or a split handles all of them at once
+MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
 PARK_NODES = 16  # most nodes saved in one step, since each is a call of its own
 
@@ -117,14 +117,14 @@ class Residency:
         self._attach(node)
         self._add_live(node)
 
-    def insert_parked(self, node: Node, blob: Blob) -> None:
-        """Insert a node as parked, with KV that was read from a store."""
+    def insert_parked(self, node: Node, blob: Blob, logits: Logits | None) -> None:
+        """Insert a node as parked, with KV and logits of its last token that were read from a store."""
         if not self._partial_reuse:
             node.key = text_key(node.tokens)
         self._attach(node)
         self.host.add(node, blob)
         if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
-            self.host.note_idle(node)
+            self.host.set_logits(node, logits)
 
     def record_computed(self, node: Node, count: int) -> None:
         """Record that `count` further tokens of a prompt's node have been computed."""
@@ -156,13 +156,14 @@ class Residency:
         for each in reversed(node.subtree()):
             assert not each.is_needed, f"{each!r} is needed and cannot be evicted"
             self.host.remove_names(each)
-            self.host.drop_logits(each)
+            self.host.drop_prompt_ends(each)
             self._detach(each)
             if each.state is NodeState.PARKED:
                 self.host.remove(each)
             else:
                 self._remove_live(each)
             each.state = NodeState.EVICTED
+            each.forget_children()
         self.host.note_child_removed(parent)
         self._absorb_below(parent)
 
@@ -240,6 +241,7 @@ class Residency:
         self._idle.remove(node)
         del self._private[node]
         node.seq_id, node.state = None, NodeState.EVICTED
+        node.forget_children()
         return seq_id
 
     def _free_inner_seq(self, node: Node) -> None:
@@ -369,7 +371,7 @@ class Residency:
             self._absorb_above(child)
 
     def _absorb_above(self, node: Node) -> None:
-        """Merge the nodes above into this one while they are not pinned, end no prompt and have no name.
+        """Merge the nodes above into this one while they are not pinned, end no recent prompt and have no name.
 
         Beyond PARK_TOKENS tokens an upper node waits until this one is at least half as long, so a token or an inner
         child changes its node as many times as the logarithm of the text's length. Texts that part at the upper node's
@@ -380,12 +382,12 @@ class Residency:
             upper = node.parent
             assert upper is not None
             is_plain = upper.state is NodeState.RESIDENT and not (upper.pins or upper.names)
-            if not is_plain or upper.logits is not None or upper.parent is None or node.is_inner:
+            if not is_plain or self.host.keeps_apart(upper) or upper.parent is None or node.is_inner:
                 return
             is_short = len(upper.tokens) + len(node.tokens) <= PARK_TOKENS
             if not (is_short or len(upper.tokens) <= 2 * len(node.tokens)) or upper.needed_children > node.is_needed:
                 return  # too short yet, or another child is needed
-            if upper.num_child_keys + node.num_child_keys - len(node.children) > MAX_INNER:
+            if len(upper.inner) + len(node.inner) >= MAX_INNER:
                 return
             assert upper.seq_id is None, f"{upper!r} has a child in the KV store"
             node.absorb_parent()

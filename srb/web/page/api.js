@@ -37,6 +37,7 @@ export class Api {
     this.askKey = askKey;
     /** @type {Promise<boolean> | null} */
     this.asking = null;
+    this.isDeclined = false;
     this.key = remembered();
   }
 
@@ -92,27 +93,29 @@ export class Api {
     }
     if (response.ok) return response;
     const refusal = await readRefusal(response);
-    if (response.status === 401 && (await this.newKey(usedKey, refusal.message))) {
+    if (response.status === 401 && (await this.newKey(usedKey))) {
       return this.open(method, path, body, options);
     }
     throw refusal;
   }
 
   /**
-   * Whether there is another key than the one that was refused; one question for all requests that wait for it.
-   * @param {string} refused @param {string} message
+   * Whether there is another key than the one that was refused; one question for all requests that wait for it. A person who
+   * has given no answer is asked again only if `isWanted`.
+   * @param {string} refused @param {{isWanted?: boolean}} [options]
    */
-  async newKey(refused, message) {
+  async newKey(refused, { isWanted = false } = {}) {
     if (this.key !== refused) return true;
-    this.asking ??= this.askOnce(message).finally(() => {
+    if (this.isDeclined && !isWanted) return false;
+    this.asking ??= this.askOnce().finally(() => {
       this.asking = null;
     });
     return this.asking;
   }
 
-  /** @param {string} message */
-  async askOnce(message) {
-    const given = await this.askKey(message);
+  async askOnce() {
+    const given = await this.askKey(this.key ? "The server does not accept that key." : "");
+    this.isDeclined = !given?.key;
     if (!given?.key) return false;
     this.key = given.key;
     store(sessionStorage, given.key);

@@ -8,7 +8,7 @@
  * @import {Entry} from "./keep/listing.js"
  * @import {Facts} from "./keep/standing.js"
  * @import {Shelf} from "./keep/shelf.js"
- * @import {Wire} from "./story/types.js"
+ * @import {News} from "./story/types.js"
  */
 import { describe } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
@@ -19,16 +19,14 @@ import { Saver } from "./keep/saver.js";
 import { isMissing, StoryServer, Trouble } from "./keep/server.js";
 import { IdbShelf, MemoryShelf } from "./keep/shelf.js";
 import { messageOf, stateOf, whereKept } from "./keep/standing.js";
-import { Tabs } from "./keep/tabs.js";
+import { openChannel, Tabs } from "./keep/tabs.js";
 import { withParents } from "./story/wire.js";
 import { Story } from "./story.js";
 
 const PAUSE = 1000;
 const POLL = 3000;
-/** Words are counted and a title is made this often at most: both read the whole text. */
+/** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
-
-/** @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News */
 
 /** Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin. */
 export class Keeper extends EventTarget {
@@ -40,6 +38,7 @@ export class Keeper extends EventTarget {
   #loaded = new WeakMap();
   #unread = "";
   #describedAt = 0;
+  #isDescribed = true;
   #toldLast = "";
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #saveTimer;
@@ -63,9 +62,9 @@ export class Keeper extends EventTarget {
       shelf ?? (globalThis.indexedDB === undefined ? new MemoryShelf() : new IdbShelf(this.name)),
     );
     this.listing = new Listing(this.server, this.outbox, now);
-    this.tabs = new Tabs(channel === undefined ? openChannel(this.name) : channel, (id, wire) =>
-      this.#hearTab(id, wire),
-    );
+    this.tabs = new Tabs(channel === undefined ? openChannel(this.name) : channel, (id, wire) => {
+      if (this.story?.id === id) this.#announce(this.story.merge(wire)); // that tab saves it
+    });
     this.leftovers = new Leftovers(this.outbox, (id) => this.#newSaver(id));
     this.lastOpen = new LastOpen(() => storage ?? localStorage, this.name);
     this.isHidden = isHidden;
@@ -98,7 +97,7 @@ export class Keeper extends EventTarget {
     const saver = this.#saver;
     return {
       isOn: this.server.isOn,
-      keepsHere: this.outbox.shelf.lasts && !saver?.keepFault,
+      keepsHere: this.outbox.shelf.lasts && !saver?.safekeeping.fault,
       isUnsaved:
         this.#isWorthSaving &&
         (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || Boolean(this.story?.changed)),
@@ -192,6 +191,7 @@ export class Keeper extends EventTarget {
     this.story = story;
     this.#saver = saver;
     this.#describedAt = 0;
+    this.#isDescribed = true;
     if (this.#isWorthSaving) this.lastOpen.remember(story.id);
     if (story.changed) this.changed();
     this.#tell();
@@ -205,6 +205,8 @@ export class Keeper extends EventTarget {
     const { story } = this;
     const saver = this.#saver;
     if (story === null || saver === null) return;
+    story.closeAll();
+    this.#describe();
     if (this.#isWorthSaving) saver.add(story.takeChanges() ?? {});
     this.#saver = null;
     if (saver.isBusy) this.leftovers.take(saver);
@@ -232,7 +234,8 @@ export class Keeper extends EventTarget {
 
   /** Note that the open story has changed; it is saved within a second. */
   changed() {
-    this.#saveTimer ??= setTimeout(() => this.flush(), PAUSE);
+    this.#saveTimer ??= setTimeout(() => this.#flush(), PAUSE);
+    this.#isDescribed = false;
     this.#tell();
   }
 
@@ -241,30 +244,38 @@ export class Keeper extends EventTarget {
    * @param {{keepalive?: boolean}} [options]  `keepalive`: the page may be closing
    */
   async flush({ keepalive = false } = {}) {
+    if (keepalive) this.story?.closeAll();
+    this.#describe();
+    const flushed = this.#flush();
+    if (keepalive) this.#saver?.sendLast();
+    await flushed;
+  }
+
+  async #flush() {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     const { story } = this;
     const saver = this.#saver;
     if (story === null || saver === null) return;
-    if (this.#isWorthSaving && story.changed) {
-      this.#describe(story);
-      const wire = story.takeChanges() ?? {};
+    if (this.now() - this.#describedAt >= DESCRIBE) this.#describe();
+    const wire = this.#isWorthSaving ? story.takeChanges() : null;
+    if (wire !== null) {
       saver.add(wire);
       this.tabs.tell(story.id, wire);
       this.lastOpen.remember(story.id);
     }
-    if (keepalive) saver.sendLast();
     this.#tell();
     if (!saver.isBusy) return;
     await saver.save();
     await saver.kept;
   }
 
-  /** @param {Story} story */
-  #describe(story) {
-    if (this.now() - this.#describedAt < DESCRIBE) return;
+  /** Bring title and words up to date. */
+  #describe() {
+    if (this.#isDescribed || this.story === null || !this.#isWorthSaving) return;
     this.#describedAt = this.now();
-    if (describe(story)) this.#announce({ nodes: new Set(), marks: new Set(), meta: new Set(["title"]) });
+    this.#isDescribed = true;
+    if (describe(this.story)) this.#announce({ nodes: new Set(), marks: new Set(), meta: new Set(["title"]) });
   }
 
   /** Try now all that waits: the server is there again, or the page is shown again. */
@@ -297,14 +308,6 @@ export class Keeper extends EventTarget {
     this.#announce(news);
   }
 
-  /**
-   * @param {string} id
-   * @param {Wire} wire  of another tab, which saves it
-   */
-  #hearTab(id, wire) {
-    if (this.story?.id === id) this.#announce(this.story.merge(wire));
-  }
-
   /** @param {News} news */
   #announce(news) {
     if (news.nodes.size + news.marks.size + news.meta.size > 0)
@@ -334,10 +337,7 @@ export class Keeper extends EventTarget {
     }
   }
 
-  /**
-   * Send a story of which the server has nothing any more.
-   * @param {Saver} saver  of the open story
-   */
+  /** Send the open story whole: the server has nothing of it any more. @param {Saver} saver */
   #sendWhole(saver) {
     saver.known = { seq: 0 };
     saver.add(/** @type {Story} */ (this.story).wire());
@@ -370,20 +370,13 @@ export class Keeper extends EventTarget {
     return { stories, where: this.where };
   }
 
-  /**
-   * Put a story into the bin, where it stays for a month.
-   * @param {string} id
-   */
+  /** Put a story into the bin, where it stays for a month. @param {string} id */
   async remove(id) {
     if (id === this.story?.id) await this.flush();
     await this.listing.setBinned(id, true);
   }
 
-  /**
-   * Give a story that is not open a title.
-   * @param {string} id
-   * @param {string} title
-   */
+  /** Give a story that is not open a title. @param {string} id @param {string} title */
   async rename(id, title) {
     const saver = this.#newSaver(id);
     saver.add({ meta: { title: { value: title, changed: this.now() } } });
@@ -391,14 +384,8 @@ export class Keeper extends EventTarget {
     await saver.kept;
   }
 
-  /**
-   * Take a story out of the bin.
-   * @param {string} id
-   */
+  /** Take a story out of the bin. @param {string} id */
   async restore(id) {
     await this.listing.setBinned(id, false);
   }
 }
-
-/** @param {string} name */
-const openChannel = (name) => (globalThis.BroadcastChannel === undefined ? null : new BroadcastChannel(name));

@@ -10,8 +10,9 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import BodyTooLarge, Forbidden, bad_field
+from srb.stories.files import read_file
 from srb.stories.limits import MAX_NUMBER, MAX_POST, MAX_STORY
-from srb.stories.posts import read_file, read_post
+from srb.stories.posts import read_post
 from srb.stories.shapes import FileShape, PostShape
 from srb.stories.store import Store
 from srb.web.answers import JSONObject

@@ -287,6 +287,27 @@ test("a browser that keeps nothing is no trouble while the server saves, and a f
   assert.equal(keeper.state, "saved");
 });
 
+test("words are in the browser soon if the server is silent, and not at all if it saves at once", async () => {
+  const server = new FakeServer();
+  const shelf = new LastingShelf();
+  const keeper = newKeeper(server, { shelf });
+  keeper.open(Story.create());
+  write(keeper, "Once");
+  await pass(2);
+  const change = mock.method(shelf, "change");
+  write(keeper, " upon");
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(change.mock.callCount(), 0);
+  server.trouble = "silent";
+  write(keeper, " a time");
+  await pass(2);
+  assert.equal(keeper.state, "saving");
+  const story = new Story(keeper.story.id);
+  story.merge(await keeper.outbox.read(story.id));
+  assert.ok([...story.nodes.values()].some(({ text }) => text === "Once upon a time"));
+});
+
 test("two tabs of one browser hear of each other at once, and each keeps its own words", async () => {
   const server = new FakeServer();
   const browser = new FakeBrowser();
@@ -353,6 +374,23 @@ test("a page that closes sends a small save that outlives it, and leaves a large
   await keeper.flush({ keepalive: true });
   assert.equal(server.posts().filter(({ keepalive }) => keepalive).length, 1);
   assert.ok(JSON.stringify(await keeper.outbox.read(keeper.story.id)).length > 75_000);
+});
+
+test("a page that closes leaves no node open, and the next one goes on with the same words", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create());
+  write(first, "Once upon a time");
+  first.flush({ keepalive: true });
+  await settle();
+  first.close();
+  const second = newKeeper(server, { browser });
+  second.open(await second.openLast());
+  write(second, ", there lived");
+  await second.flush();
+  const texts = Object.values(server.wire(second.story.id).nodes).map(({ text }) => text);
+  assert.deepEqual(texts, ["Once upon a time", ", there lived"]);
 });
 
 test("a save carries what changed, not the story", async () => {
@@ -507,10 +545,11 @@ test("the list has the stories of the server and those that it does not have yet
   keeper.open(Story.create("First"));
   write(keeper, "one two three");
   await pass(2);
-  server.trouble = "full";
   keeper.open(Story.create("Second"));
+  await pass(1);
+  server.trouble = "full";
   write(keeper, "four");
-  await pass(2);
+  await keeper.flush();
   server.trouble = "";
   const { stories, where } = await keeper.list();
   assert.deepEqual(

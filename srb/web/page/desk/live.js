@@ -4,6 +4,7 @@
  */
 
 import { ApiError } from "../api.js";
+import { commonLength } from "../compare.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../api.js").Api} Api */
@@ -16,6 +17,7 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, slots: Set<number> | null) => void} round states of slots have changed; null: of all
  * @property {(live: Live) => void} nodes the story has new nodes or longer texts
  * @property {(live: Live, error: Error) => void} failed
+ * @property {(live: Live) => void} troubled the server ended a request by an error
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
 
@@ -108,6 +110,7 @@ export class Live {
     }
     changed.delete(-1);
     if (events.some(({ event }) => event !== "stream")) this.changed(changed);
+    if (events.some(({ event }) => event === "error")) this.listener.troubled(this);
     for (const number of grown) this.unsaved.add(number);
     if (grown.size) this.listener.text(this, grown);
   }
@@ -139,7 +142,7 @@ export class Live {
     const slot = this.round.slots[number];
     if (event.resumed) return this.trail(number).resume(length);
     const origin = event.from ? this.round.requests.get(key)?.slots[event.from.branch] : undefined;
-    const shared = origin === undefined ? 0 : sharedLength(slot.text, this.round.slots[origin].text);
+    const shared = origin === undefined ? 0 : commonLength(slot.text, this.round.slots[origin].text);
     const base = new Trail(this.round.base, this.round.keep);
     this.trails.set(number, origin === undefined ? base : this.trail(origin).fork(shared));
   }
@@ -198,6 +201,16 @@ export class Live {
     }
     for (const { number } of this.round.slots) this.finish(number);
     this.listener.round(this, null);
+  }
+
+  /** Read no more; the branches go on, for this page when it comes back and for others that read them. */
+  leave() {
+    this.save();
+    for (const [key, controller] of this.streams) {
+      this.stopped.add(key);
+      controller.abort();
+    }
+    this.streams.clear();
   }
 
   // ---- Nodes of the story
@@ -259,11 +272,4 @@ export class Live {
     this.write(number);
     return this.trail(number).place(at);
   }
-}
-
-/** How many characters two texts have in common at their beginning. @param {string} a @param {string} b */
-function sharedLength(a, b) {
-  let length = 0;
-  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
-  return length;
 }

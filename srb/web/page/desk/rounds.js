@@ -1,19 +1,16 @@
-/** The rounds of the open story: the one that is shown, those that undo may show again, and what a person does with their cards. */
+/** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. */
 
 import { Round } from "../round.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
-import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
-/** @typedef {import("../round.js").Plan} Plan */
 /** @typedef {import("../story/types.js").Place} Place */
 
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
 const SAVE = 1000; // ms between two saves of texts that grow
 const AT_ONCE = 3; // streams of this page: a browser opens six connections to a host
-const VARIED = 2; // branches that vary a card
 
 export class Rounds {
   /** @param {Desk} desk */
@@ -38,9 +35,8 @@ export class Rounds {
     const { desk } = this;
     this.asked += 1;
     const ticket = this.asked;
-    desk.closeTyped();
     this.endShown();
-    const base = desk.head;
+    const base = desk.settle();
     await this.guard(async () => {
       const { prompt, keep } = await desk.prompt.prepare();
       if (ticket !== this.asked) return;
@@ -86,10 +82,10 @@ export class Rounds {
     this.desk.flush();
   }
 
-  /** Leave the story: its rounds go on for as long as they linger. */
+  /** Leave the story: its rounds are stopped, and their texts stay. */
   leave() {
     this.asked += 1;
-    for (const live of this.kept.values()) live.stop();
+    for (const live of this.kept.values()) live.leave();
     this.kept.clear();
     this.shown = null;
     this.runs.forget();
@@ -186,175 +182,6 @@ export class Rounds {
       this.attach(shown);
   }
 
-  // ---- What a person does with the cards
-
-  /** @param {number} number @param {{at?: number | null, go?: boolean}} [options] */
-  async take(number, { at = null, go = true } = {}) {
-    const { shown, desk } = this;
-    if (!shown) return;
-    const text = shown.round.taken(number, at);
-    if (!text) return desk.notice("This card has no text yet.");
-    const place = shown.place(number, text.length);
-    this.endShown();
-    desk.move(place, "take");
-    desk.flush();
-    if (go) await this.go();
-    else this.follow("take");
-  }
-
-  /** @param {number} number */
-  prune(number) {
-    return this.withShown((live) => {
-      const slot = live.round.slots[number];
-      const plan = live.round.planPrune(number);
-      const node = () => live.trail(number).last.node;
-      live.write(number);
-      const mark = (/** @type {true | null} */ value) => {
-        const id = node();
-        if (id) this.desk.story.setMark(id, "pruned", value);
-      };
-      mark(true);
-      this.desk.manuscript?.record(
-        () => {
-          if (slot.state === "pruned") live.round.unprune(number);
-          mark(null);
-          this.round(live, new Set([number]));
-        },
-        () => {
-          if (live.round.canPrune(slot)) live.round.planPrune(number);
-          mark(true);
-          this.round(live, new Set([number]));
-        },
-      );
-      this.round(live, new Set([number]));
-      return live.carryOut(plan, this.bodyOf(live));
-    });
-  }
-
-  refill() {
-    return this.withShown((live) => {
-      const plan = live.round.planRefill();
-      return plan ? this.carryOut(live, plan) : this.desk.notice("No card is empty: prune one first.");
-    });
-  }
-
-  /** @param {number} number */
-  extend(number) {
-    return this.withShown((live) => {
-      live.write(number);
-      const plan = live.round.planExtend(number, this.desk.settings.max_tokens);
-      const trail = live.trail(number);
-      if (plan.kind === "request") trail.resume(plan.given.length);
-      return this.carryOut(live, plan, new Map([[number, trail]]));
-    });
-  }
-
-  /** @param {number} number @param {number | null} [at] @param {number} [count] */
-  vary(number, at, count = VARIED) {
-    return this.withShown((live) =>
-      this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)),
-    );
-  }
-
-  /** @param {number} [count] */
-  more(count = this.desk.settings.n) {
-    return this.withShown((live) => this.carryOut(live, live.round.planMore(count)));
-  }
-
-  /** @param {number | null} number @param {number} at @param {string} rival */
-  choose(number, at, rival) {
-    if (number === null) return this.chooseInText(at, rival);
-    return this.withShown((live) => this.fork(live, number, live.round.planChoose(number, at, rival)));
-  }
-
-  /** Go on from the manuscript's first `at` characters and another word. @param {number} at @param {string} rival */
-  async chooseInText(at, rival) {
-    const { desk } = this;
-    this.endShown();
-    desk.move(desk.story.edit(desk.head, at, desk.text.length, rival), "take");
-    await this.go();
-  }
-
-  /** @param {number | null} number @param {number} at */
-  async alternatives(number, at) {
-    const { desk, shown } = this;
-    if (number === null || !shown)
-      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
-    await this.makeReady(shown);
-    return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
-  }
-
-  /** Carry out a plan whose branches begin with a part of a card. @param {Live} live @param {number} number @param {Plan} plan */
-  fork(live, number, plan) {
-    live.write(number);
-    if (plan.kind !== "request") return this.carryOut(live, plan);
-    const { text } = live.round.slots[number];
-    let shared = 0;
-    while (shared < plan.given.length && plan.given[shared] === text[shared]) shared += 1;
-    return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(number).fork(shared)])));
-  }
-
-  sort() {
-    this.arrange((round) => round.sort());
-  }
-
-  fold() {
-    this.arrange((round) => round.fold());
-  }
-
-  /** Change order or folds; undo puts them back. @param {(round: Round) => unknown} change */
-  arrange(change) {
-    const live = this.shown;
-    if (!live) return;
-    const before = live.round.arrangement();
-    change(live.round);
-    const after = live.round.arrangement();
-    const put = (/** @type {typeof before} */ arrangement) => {
-      live.round.rearrange(arrangement);
-      this.round(live, null);
-    };
-    this.desk.manuscript?.record(
-      () => put(before),
-      () => put(after),
-    );
-    this.round(live, null);
-  }
-
-  /** Change what a card shows. @param {(round: Round) => unknown} change @param {number[]} [numbers] */
-  change(change, numbers) {
-    if (!this.shown) return;
-    change(this.shown.round);
-    this.round(this.shown, numbers ? new Set(numbers) : null);
-  }
-
-  /** @param {(live: Live) => unknown} act */
-  withShown(act) {
-    const live = this.shown;
-    if (!live) return;
-    return this.guard(async () => {
-      await this.makeReady(live);
-      return act(live);
-    });
-  }
-
-  /** Make the prompt of a round that was made again from the story. @param {Live} live */
-  async makeReady({ round }) {
-    if (round.prompt === null)
-      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
-  }
-
-  /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
-  async carryOut(live, plan, trails) {
-    const done = live.carryOut(plan, this.bodyOf(live), trails);
-    this.saveWhileOpen();
-    await done;
-  }
-
-  /** @param {Live} live @returns {(given: string, n: number, seedOffset: number) => object} */
-  bodyOf(live) {
-    return (given, n, seedOffset) => this.body(live.round.prompt + given, n, seedOffset);
-  }
-
   /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
   async guard(act) {
     try {
@@ -396,6 +223,10 @@ export class Rounds {
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() });
+    this.desk.checkServer();
+  }
+
+  troubled() {
     this.desk.checkServer();
   }
 

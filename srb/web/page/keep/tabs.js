@@ -28,3 +28,9 @@ export class Tabs {
     this.channel?.postMessage({ story, wire });
   }
 }
+
+/**
+ * @param {string} name
+ * @returns {Channel | null}
+ */
+export const openChannel = (name) => (globalThis.BroadcastChannel === undefined ? null : new BroadcastChannel(name));

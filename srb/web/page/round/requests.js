@@ -51,6 +51,7 @@ export class Requests extends Cards {
     this.requests.set(key, request);
     this._branches += places.length;
     places.forEach((slot, index) => {
+      this._release(slot.number);
       if (kind === "extend") Object.assign(slot, { text: given, end: null, logprob: null });
       else if (kind) slot.begin(given);
       slot.given = given.length;
@@ -238,6 +239,7 @@ export class Requests extends Cards {
     if (event.resumed) {
       if (!known?.can("resume")) return new Set();
       known.move("resume");
+      this._release(known.number);
       known.end = known.pending = known.logprob = null;
       return new Set([known.number]);
     }
@@ -254,6 +256,7 @@ export class Requests extends Cards {
   _fill(request, slot, branch, kind, origin) {
     const text = request.given + (branch.text ?? "");
     if (slot.state !== "waiting") slot.move("add");
+    this._release(slot.number);
     if (kind === "extend") {
       Object.assign(slot, { text, end: null, pending: null, logprob: null });
     } else {

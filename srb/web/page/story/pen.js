@@ -58,6 +58,11 @@ export class Pen {
     this.save(closed(this.tree.entry(id).node));
   }
 
+  /** End all open nodes. */
+  closeAll() {
+    for (const id of [...this.#mine]) this.close(id);
+  }
+
   /** @param {string} id  a node of which another copy of the story sent a later version */
   disown(id) {
     this.#mine.delete(id);

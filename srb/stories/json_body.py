@@ -1,0 +1,73 @@
+"""JSON as it arrives: bytes become a value that every other program can read, or an error that names the field at fault."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from srb.errors import InvalidRequest, bad_field
+from srb.stories.limits import MAX_DEPTH
+
+_PARTS = {"meta", "nodes", "runs", "marks", "changes", "changed", "since", "server"}  # null counts as absent
+_MAX_SHOWN = 120  # characters of a field's name in a message
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    value = _read_json(data)
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body must be a JSON object")
+    _check_values(value)
+    return {key: part for key, part in value.items() if part is not None or key not in _PARTS}
+
+
+def _read_json(data: bytes) -> Any:
+    """Return the JSON value; raise InvalidRequest.
+
+    orjson says at which byte the error is. For what another parser lets pass (NaN, halves of surrogate pairs) the field is
+    named as well.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        try:
+            _check_values(json.loads(data))
+        except (ValueError, RecursionError):
+            pass  # no parser reads it
+        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+
+
+def _check_values(body: Any) -> None:
+    """Raise InvalidRequest for a key or a value, at any depth, that would not survive its way to another program."""
+    for name, key, value in _walk(body):
+        if key == "__proto__":
+            raise bad_field(shown(name), "no key may have this name")
+        for text in (key, value):
+            if isinstance(text, str) and not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+                raise bad_field(shown(name), "has half of a surrogate pair, which is no character")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise bad_field(shown(name), "is not a finite number")
+
+
+def _walk(body: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the full name, the key (empty in a list) and the value of everything in a JSON value."""
+    left: list[tuple[str, str, Any, int]] = [("", "", body, 0)]
+    while left:
+        name, key, value, depth = left.pop()
+        yield name, key, value
+        if isinstance(value, dict | list) and depth > MAX_DEPTH:
+            raise bad_field(shown(name), f"is nested more than {MAX_DEPTH} levels deep")
+        dot = f"{name}." if name else ""
+        if isinstance(value, dict):
+            left += [(dot + inner, inner, child, depth + 1) for inner, child in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{dot}{place}", "", child, depth + 1) for place, child in enumerate(value)]
+
+
+def shown(name: str) -> str:
+    """Return a field's name as a message may show it: short, and without halves of surrogate pairs."""
+    shown = name.encode("utf-16", "replace").decode("utf-16")
+    return shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "…"

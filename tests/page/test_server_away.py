@@ -1,4 +1,4 @@
-"""A server that dies in the middle of a round: the page says so, keeps what is there, and goes on when the server is back."""
+"""A server that dies in the middle of a round: the page says so, keeps all texts, and goes on when it is back."""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ export class Desk extends EventTarget {
 
   serverChanged() {
     this.tell("server");
-    if (this.server.state === "ready") this.keeper.wake?.();
+    if (this.server.state !== "ready") return;
+    this.keeper.wake?.();
+    this.rounds.comeBack();
   }
 
   checkServer() {

@@ -36,11 +36,12 @@ export class Gestures {
     return this.withShown((live) => {
       const slot = live.round.slots[number];
       const plan = live.round.planPrune(number);
-      const node = () => live.trail(number).last.node;
       live.write(number);
+      const trail = live.trail(number); // a refill of the slot has another one
       const mark = (/** @type {true | null} */ value) => {
-        const id = node();
-        if (id) this.desk.story.setMark(id, "pruned", value);
+        if (trail.last.node === null) return;
+        this.desk.story.setMark(trail.last.node, "pruned", value);
+        this.rounds.nodes();
       };
       mark(true);
       this.desk.manuscript?.record(
@@ -72,9 +73,9 @@ export class Gestures {
     return this.withShown((live) => {
       live.write(number);
       const plan = live.round.planExtend(number, this.desk.settings.max_tokens);
-      const trail = live.trail(number);
-      if (plan.kind === "request") trail.resume(plan.given.length);
-      return this.carryOut(live, plan, new Map([[number, trail]]));
+      const trails =
+        plan.kind === "request" ? new Map([[number, live.trail(number).fork(plan.given.length)]]) : undefined;
+      return this.carryOut(live, plan, trails);
     });
   }
 
@@ -161,7 +162,7 @@ export class Gestures {
     if (!live) return;
     return this.rounds.guard(async () => {
       await this.makeReady(live);
-      return act(live);
+      return live === this.rounds.shown ? act(live) : undefined; // the person may have gone on meanwhile
     });
   }
 
@@ -173,6 +174,8 @@ export class Gestures {
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
   async carryOut(live, plan, trails) {
+    if (plan.kind === "request" && !this.rounds.makeRoom(live))
+      throw new Error("This round writes with as many requests as the browser can read: stop them, or wait for one.");
     const done = live.carryOut(plan, this.bodyOf(live), trails);
     this.rounds.saveWhileOpen();
     await done;

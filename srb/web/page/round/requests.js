@@ -61,6 +61,25 @@ export class Requests extends Cards {
     });
   }
 
+  /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
+   * slots that other requests have filled stay as they are.
+   * @param {string} key @param {string} id @param {number[]} filled slot numbers by branch index, as far as they are known */
+  rejoin(key, id, filled) {
+    const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
+    const request = newRequest(key, "", "asking");
+    request.slots = [...(before?.slots ?? filled)];
+    for (const slot of this.slots) {
+      if (slot.request !== null && this.requests.get(slot.request)?.id !== id) continue;
+      if (slot.request === null && slot.node === null && request.slots[slot.number] === slot.number)
+        slot.index ??= slot.number; // it has written nothing yet
+      if (slot.index === null) continue;
+      slot.request = key;
+      slot.pending = null;
+      request.slots[slot.index] = slot.number;
+    }
+    this.requests.set(key, request);
+  }
+
   /** Restore a request from a story, with its branches in the order of their making: the last one of a slot fills it. A request
    * with an `id` may still run: its branches count as lost until a snapshot comes.
    * @param {string} key @param {string|null} id @param {StoredBranch[]} branches @param {{given?: string}} [options] */

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,13 @@ class Texts:
         self.write(seq_id, [7])
         assert np.allclose(self._last, cold, atol=TOLERANCE), f"sequence {seq_id} of {len(tokens)} tokens"
 
+    def fill(self) -> None:
+        """Assert that removed texts leave every cell free, by one text that takes them all."""
+        for seq_id in self.texts:
+            self.model.remove(seq_id)
+            self.texts[seq_id] = []
+        self.write(0, words(N_CTX, 0))
+
     def _compute(self, model: Model, seq_id: int, tokens: list[int], position: int) -> Logits:
         for start in range(0, len(tokens), model.n_ubatch):
             batch = Batch()
@@ -93,9 +101,11 @@ def test_whatever_is_cut_beside_it_a_text_goes_on_as_if_computed_anew(
     for turn in range(60):
         seq_id = chance.choice(list(held))
         others = [other for other in held if held[other] and other != seq_id]
-        act = chance.choice(["write", "write", "write", "fork", "truncate", "remove", "park", "splice"])
+        act = chance.choice(["write", "write", "write", "again", "fork", "truncate", "remove", "park", "splice"])
         if act == "write" and len(held[seq_id]) < 400:
             texts.write(seq_id, words(min(chance.choice([3, 40, 150]), N_CTX - 20 - texts.used_cells), turn))
+        elif act == "again" and others and not held[seq_id]:
+            texts.write(seq_id, held[chance.choice(others)][: max(1, N_CTX - 50 - texts.used_cells)])
         elif act == "fork" and others and not held[seq_id]:
             source = chance.choice(others)
             end = chance.choice([None, chance.randint(1, len(held[source]))])
@@ -119,14 +129,24 @@ def test_whatever_is_cut_beside_it_a_text_goes_on_as_if_computed_anew(
             assert model.restore(seq_id, blob)
         elif act == "splice" and others:
             source = chance.choice(others)
-            same = next((i for i, (a, b) in enumerate(zip(held[source], held[seq_id], strict=False)) if a != b), 0)
-            if same:
+            pairs = zip(held[source], held[seq_id], strict=False)
+            if same := len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))):
                 model.splice(source, seq_id, same)
         if turn % 3 == 0 and texts.used_cells < N_CTX - 10:
             if cut := chance.choice([other for other in held if held[other]] or [0]):
                 del held[cut][chance.randrange(len(held[cut])) + 1 :]
                 model.truncate(cut, len(held[cut]))
             texts.check(cut)
+    texts.fill()
+
+
+def test_a_splice_and_a_cut_free_the_cells_that_they_replace(load: Callable[..., LlamaModel]) -> None:
+    texts = Texts(load(swa_full="on", n_seq_max=5), load(swa_full="on", n_seq_max=2))
+    for seq_id in (0, 1):
+        texts.write(seq_id, words(300, 1))
+    texts.model.splice(0, 1, 200)
+    texts.model.truncate(1, 250)
+    texts.write(2, words(N_CTX - 350, 2))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -157,6 +177,7 @@ def test_whole_texts_with_the_newest_windows_alone_go_on_as_if_computed_anew(
             assert model.restore(seq_id, blob)
         if turn % 3 == 0 and others and texts.used_cells < N_CTX - 10:
             texts.check(others[0])
+    texts.fill()
 
 
 class Writer:

@@ -25,8 +25,16 @@ import llama_cpp as lib
 
 from srb.engine.llama.devices import devices
 from srb.engine.llama.log import native_log
-from srb.engine.llama.params import changed_settings, context_params, max_sequence_length, memory_kind, model_params
+from srb.engine.llama.params import (
+    changed_settings,
+    context_params,
+    max_sequence_length,
+    memory_kind,
+    model_params,
+    uses_gpu,
+)
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.windows import windows_of
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
@@ -109,7 +117,7 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
     except ModelLoadFailed as error:
         refused = error.message
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
-    params = context_params(settings, model)
+    params = _params(settings, model)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return ModelNeeds(
@@ -148,11 +156,16 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
     return max(0.0, round((high - low) / (more.n_ctx - less.n_ctx), 1))
 
 
+def _params(settings: Settings, model: Any) -> Any:
+    """Return the parameters of the context that the server would make."""
+    return context_params(settings, model, windows_of(settings, model, uses_gpu(settings)))
+
+
 def _plan(model: Any, settings: Settings) -> _Sizes:
     """Return the sizes of a context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
     with _size_lines() as lines:
         native_log.forget_error()
-        context = lib.llama_init_from_model(model, context_params(settings, model))
+        context = lib.llama_init_from_model(model, _params(settings, model))
     if not context:
         raise ModelLoadFailed(native_log.last_error)
     try:

@@ -92,7 +92,7 @@ def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """One request, by the page or by a bare client: ms to its first word or event, and seconds until no branch runs."""
+    """One request, by the page or by a bare client: ms to its first word or event, and seconds from then to the last one."""
 
     first_ms: float
     seconds: float
@@ -100,16 +100,14 @@ class Round:
 
 def by_page(desk: Desk) -> tuple[Round, bytes]:
     """Continue once; return the round and the body that the page sent."""
+    desk.time_next_round()
     with desk.span() as spans:
-        began = time.perf_counter()
         desk.go_on()
-        desk.wait_for_words(1)
         desk.wait_for_end()
-        seconds = time.perf_counter() - began
     first, body = spans[0].first_word_ms, desk.requests[-1].post_data_buffer
     if first is None or body is None:
         raise RuntimeError("no word was shown")
-    return Round(first, seconds), body
+    return Round(first, desk.writing_seconds), body
 
 
 def by_client(url: str, path: str, body: bytes) -> Round:
@@ -124,7 +122,7 @@ def by_client(url: str, path: str, body: bytes) -> Round:
             received += chunk
             if not first and b'"event":"stream"' in received:
                 first = time.perf_counter()
-    return Round(1000 * (first - began), time.perf_counter() - began)
+    return Round(1000 * (first - began), time.perf_counter() - first)
 
 
 def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:

@@ -18,6 +18,18 @@ TEXTS = "article .text"  # of branches; the same names are in watch.js
 RUNNING = "article[aria-busy=true]"
 STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
 DEADLINE = 120_000  # ms
+POLL = 200  # ms between two questions whether a round has ended, so that asking costs little
+# Between the first words of the next round and its end, in ms: what the server needs to write it.
+CLOCK = """() => {
+    let began = null;
+    globalThis.writingMs = null;
+    desk.addEventListener("text", () => { began ??= performance.now(); }, { once: true });
+    desk.addEventListener("round", function note() {
+        if (began === null || desk.round?.state !== "ended") return;
+        writingMs = performance.now() - began;
+        desk.removeEventListener("round", note);
+    });
+}"""
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
 
@@ -100,7 +112,16 @@ class Desk:
 
     def wait_for_end(self) -> None:
         """Wait until no branch runs; the stream of a round that lingers stays open."""
-        self._page.wait_for_function("(running) => !document.querySelector(running)", arg=RUNNING)
+        has_ended = "(running) => !document.querySelector(running)"
+        self._page.wait_for_function(has_ended, arg=RUNNING, polling=POLL)
+
+    def time_next_round(self) -> None:
+        """Begin to note how long the next round is written; ask `writing_seconds` after its end."""
+        self._page.evaluate(CLOCK)
+
+    @property
+    def writing_seconds(self) -> float:
+        return self._page.evaluate("writingMs") / 1000
 
     @contextlib.contextmanager
     def span(self) -> Iterator[list[Span]]:

@@ -30,14 +30,26 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
         own = {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
         command = [sys.executable, "-m", "srb.launch.cli", "serve"]
-        child = subprocess.Popen(command, env={**environ, **own}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        log = Path(folder, "server.log")
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                command, env={**environ, **own}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         url = f"http://127.0.0.1:{port}"
         try:
             _wait_until_ready(url, child, Path(folder))
             yield url
         finally:
-            child.send_signal(signal.SIGTERM)
-            child.wait(timeout=_END_SECONDS)
+            _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()  # its supervisor and engine notice, and end too
+        child.wait()
 
 
 def _wait_until_ready(url: str, child: subprocess.Popen[bytes], folder: Path) -> None:
@@ -51,5 +63,7 @@ def _wait_until_ready(url: str, child: subprocess.Popen[bytes], folder: Path) ->
             if status["state"] == "failed":
                 raise BenchFailed(status["message"]) from None
             time.sleep(0.05)
-    ended = "ended" if child.poll() is not None else f"was not ready after {START_SECONDS:.0f} seconds"
-    raise BenchFailed(f"the server {ended}")
+    if child.poll() is None:
+        raise BenchFailed(f"the server was not ready after {START_SECONDS:.0f} seconds")
+    lines = (folder / "server.log").read_text("utf-8", "replace").splitlines()
+    raise BenchFailed(lines[-1].removeprefix("srb: ") if lines else f"the server ended with {child.returncode}")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Re
 
 from tests.needs import need
 from tests.page.writer import Writer
-from tests.processes import DEADLINE
+from tests.processes import DEADLINE, wait_for
 from tests.servers import Server
 
 FAILED = pytest.StashKey[bool]()
@@ -125,16 +125,22 @@ def page(make_page: MakePage) -> Page:
 
 @pytest.fixture(scope="package")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose branches grow by 25 words a second; many tests share it, so do not kill any part of it."""
+    """A server whose branches grow by 25 words a second up to their limit. Many tests share it: kill no part of it."""
     folder = tmp_path_factory.mktemp("slow")
-    with Server(folder, model="fake:25", stories=folder / "stories.sqlite3", max_client_requests=64) as server:
+    with Server(
+        folder, model="fake:25", ignore_eos="true", stories=folder / "stories.sqlite3", max_client_requests=64
+    ) as server:
         yield server.start()
 
 
 @pytest.fixture
-def writer(page: Page, slow: Server) -> Writer:
-    """A writer with a new story, whose branches grow for as long as a test looks at them."""
-    return Writer(page, slow.url).set(max_tokens=400, stop_at="")
+def writer(page: Page, slow: Server) -> Iterator[Writer]:
+    """A writer with a new story, whose branches grow for as long as a test looks at them, and then stop."""
+    writer = Writer(page, slow.url).set(max_tokens=400, stop_at="")
+    yield writer
+    for open_page in page.context.pages:
+        open_page.evaluate("globalThis.desk?.stop()")
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
 
 
 @pytest.hookimpl(wrapper=True)

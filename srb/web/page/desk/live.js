@@ -203,6 +203,16 @@ export class Live {
     this.listener.round(this, null);
   }
 
+  /** Read no more; the branches go on, for this page when it comes back and for others that read them. */
+  leave() {
+    this.save();
+    for (const [key, controller] of this.streams) {
+      this.stopped.add(key);
+      controller.abort();
+    }
+    this.streams.clear();
+  }
+
   // ---- Nodes of the story
 
   /** @param {number} number @returns {Trail} */

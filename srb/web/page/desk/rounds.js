@@ -85,7 +85,7 @@ export class Rounds {
   /** Leave the story: its rounds are stopped, and their texts stay. */
   leave() {
     this.asked += 1;
-    for (const live of this.kept.values()) live.stop();
+    for (const live of this.kept.values()) live.leave();
     this.kept.clear();
     this.shown = null;
     this.runs.forget();

@@ -140,7 +140,8 @@ export class Card {
   step(now, highlights) {
     const { slot, content } = this;
     this._follow(highlights);
-    const countIsDue = slot.state === "running" && now - this.lastCount >= COUNT_EVERY;
+    const hasWords = slot.state === "running" && content.written > 0; // the first words come before their number
+    const countIsDue = hasWords && now - this.lastCount >= COUNT_EVERY;
     if (countIsDue && put(this.end, runningWords(slot))) {
       this.lastCount = now;
       return true;

@@ -179,7 +179,7 @@ export function endWord(slot, stopAt = "") {
   const { reason = "", word, message } = slot.end ?? {};
   if (slot.state === "failed") {
     const said = message || reason || "no reason was given";
-    return { sign: "⚠", words: `failed: ${said}`, description: `Failed: ${said}.` };
+    return { sign: "⚠", words: `failed: ${said}`, description: sentence(`Failed: ${said}`) };
   }
   switch (reason) {
     case "eos":
@@ -199,10 +199,15 @@ export function endWord(slot, stopAt = "") {
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":
-      return { sign: "⚠", words: "connection lost", description: `Connection lost${message ? `: ${message}` : ""}.` };
+      return { sign: "⚠", words: "connection lost", description: sentence(`Connection lost${message ? `: ${message}` : ""}`) };
     default:
-      return { sign: "⚠", words: `ended: ${reason}`, description: `Ended: ${message || reason}.` };
+      return { sign: "⚠", words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
   }
+}
+
+/** @param {string} words the server's may end as a sentence already */
+function sentence(words) {
+  return /[.!?…]$/u.test(words) ? words : `${words}.`;
 }
 
 /** @param {string} [word] */

@@ -1,4 +1,4 @@
-"""The first minute at the page: an empty one, a server that is not ready, and the room that panes have."""
+"""The first minute at the page: an empty story, a server that is not ready, and the room that panes have."""
 
 from __future__ import annotations
 

@@ -339,3 +339,18 @@ test("a card of a past round can be pruned while no server makes its prompt", as
   await it.desk.prune(1);
   assert.equal(it.desk.round.slots[1].state, "pruned");
 });
+
+test("a card whose extension is refused keeps its text and its end", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(ended(0), { event: "done", count: 1 });
+  stream.end();
+  await settled();
+  it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+  await it.desk.extend(0);
+  const [slot] = it.desk.round.slots;
+  assert.deepEqual([slot.state, slot.text, slot.end.reason], ["ended", " b", "limit"]);
+  assert.match(it.desk.said.at(-1).text, /Too many/);
+  assert.equal(it.desk.round.canExtend(slot), true);
+});

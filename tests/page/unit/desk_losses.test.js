@@ -354,3 +354,11 @@ test("a card whose extension is refused keeps its text and its end", async () =>
   assert.match(it.desk.said.at(-1).text, /Too many/);
   assert.equal(it.desk.round.canExtend(slot), true);
 });
+
+test("a story that cannot be taken out of the bin says why", async () => {
+  const it = await makeDesk();
+  it.desk.keeper.restore = () => Promise.reject(new Error("The server cannot be reached."));
+  it.desk.keeper.dispatchEvent(new CustomEvent("binned"));
+  await it.desk.said.at(-1).action.run();
+  assert.match(it.desk.said.at(-1).text, /cannot be reached/);
+});

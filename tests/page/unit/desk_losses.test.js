@@ -25,6 +25,14 @@ const running = (index, text) => ({ index, seed: 7, state: "running", length: 3,
 /** Send the snapshot of a request that was read again. */
 const snapshot = (api, id, ...branches) => api.last.send({ event: "snapshot", id, state: "running", branches });
 
+/** Forget all rounds of the page, as a reload does, and show the story again. */
+async function reload({ desk }) {
+  const { story } = desk;
+  desk.rounds.leave();
+  desk.setStory(story);
+  await settled();
+}
+
 test("a branch that went on while the connection was lost is in the story as a whole", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
@@ -101,10 +109,7 @@ test("after a reload each branch is shown in the card that it filled, whichever 
   assert.deepEqual(texts(desk), [" b", " newer", " b z"]);
   desk.rounds.save();
   const id = keepRunning(it);
-  const { story } = desk;
-  desk.rounds.leave();
-  desk.setStory(story);
-  await settled();
+  await reload(it);
   snapshot(api, id, running(0, " b!"), running(1, " c"), running(2, " new"), running(3, " newer!"));
   assert.deepEqual(texts(desk), [" b!", " newer!", " b z"]);
   await desk.take(2, { go: false });
@@ -266,13 +271,94 @@ test("a gesture that waited for its prompt does nothing in the story that was op
   const { desk, api } = it;
   it.manuscript.type("A");
   await round(it, " b");
-  const { story } = desk;
-  desk.rounds.leave();
-  desk.setStory(story);
-  await settled();
+  await reload(it);
   desk.more(1);
   desk.newStory();
   await settled();
   assert.equal(api.streams.filter(({ isOpen }) => isOpen).length, 0);
   assert.equal(desk.round, null);
+});
+
+test("branches that join a round after a reload have seeds of their own", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("seed", 7);
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.desk.stop();
+  await reload(it);
+  it.desk.more(2);
+  await settled();
+  assert.equal(it.api.last.body.seed, 9);
+});
+
+test("a refilled card stands on its own rung of the ladder", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("ladder", { name: "temperature", from: 0.5, to: 1.5 });
+  it.manuscript.type("A");
+  await round(it, " b", " c", " d");
+  await it.desk.prune(2);
+  await it.desk.refill();
+  assert.deepEqual(it.api.calls.at(-1).body, { branches: [{ temperature: 1.5 }] });
+  it.desk.stop();
+  await it.desk.prune(1);
+  it.desk.refill();
+  await settled();
+  assert.deepEqual(it.api.last.body.branches, [{ temperature: 1 }, { temperature: 1.5 }]);
+});
+
+test("undoing a prune reaches a round that was made again from the story", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c");
+  stream.send(ended(0), ended(1));
+  await desk.prune(1);
+  desk.rounds.kept.clear();
+  desk.rounds.follow("open");
+  assert.deepEqual(
+    desk.round.slots.map(({ state }) => state),
+    ["ended", "pruned"],
+  );
+  desk.undo();
+  assert.deepEqual(
+    desk.round.slots.map(({ state }) => state),
+    ["ended", "ended"],
+  );
+  desk.redo();
+  assert.equal(desk.round.slots[1].state, "pruned");
+});
+
+test("a card of a past round can be pruned while no server makes its prompt", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.desk.stop();
+  it.desk.setSetting("mode", "chat");
+  await reload(it);
+  it.api.refusal = new ApiError("The server cannot be reached.", 0, "unreachable");
+  await it.desk.prune(1);
+  assert.equal(it.desk.round.slots[1].state, "pruned");
+});
+
+test("a card whose extension is refused keeps its text and its end", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(ended(0), { event: "done", count: 1 });
+  stream.end();
+  await settled();
+  it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+  await it.desk.extend(0);
+  const [slot] = it.desk.round.slots;
+  assert.deepEqual([slot.state, slot.text, slot.end.reason], ["ended", " b", "limit"]);
+  assert.match(it.desk.said.at(-1).text, /Too many/);
+  assert.equal(it.desk.round.canExtend(slot), true);
+});
+
+test("a story that cannot be taken out of the bin says why", async () => {
+  const it = await makeDesk();
+  it.desk.keeper.restore = () => Promise.reject(new Error("The server cannot be reached."));
+  it.desk.keeper.dispatchEvent(new CustomEvent("binned"));
+  await it.desk.said.at(-1).action.run();
+  assert.match(it.desk.said.at(-1).text, /cannot be reached/);
 });

@@ -21,6 +21,8 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
 
+/** @typedef {(plan: import("../round.js").NewRequest) => object} MakeBody */
+
 const ROUTE = "v1/srb/completions";
 
 export class Live {
@@ -154,14 +156,14 @@ export class Live {
 
   /**
    * Make the call of a plan. `body` turns the plan of a new request into its body, since only the desk knows the settings.
-   * @param {Plan | null} plan @param {(given: string, n: number, seedOffset: number) => object} body
+   * @param {Plan | null} plan @param {MakeBody} body
    * @param {Map<number, Trail>} [trails] of the slots of a new request
    */
   async carryOut(plan, body, trails) {
     if (!plan) return;
     if (plan.kind === "request") {
-      const { slots, given, expect, n, seedOffset } = plan;
-      return this.begin(body(given, n, seedOffset), {
+      const { slots, given, expect } = plan;
+      return this.begin(body(plan), {
         slots,
         given,
         kind: expect,

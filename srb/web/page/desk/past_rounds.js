@@ -44,7 +44,10 @@ export function rebuilt(story, run) {
   const numbers = [...latest.keys()];
   const base = { node: run.node, at: run.at };
   const count = Math.max(n, ...numbers.map((number) => number + 1), 1);
-  const round = new Round({ id: run.id, base, keep, n: count, prompt: null, stopAt });
+  const written = [...nodesOf(story, run)].length;
+  const asked = Math.max(filledSlots(story, run).length, written); // at most once each: later ones have seeds of their own
+  const round = new Round({ id: run.id, base, keep, n: count, prompt: null, stopAt, asked });
+  if (n > 0) round.n = n;
   /** @type {Map<number, Trail>} */
   const trails = new Map();
   for (const slot of round.slots) {

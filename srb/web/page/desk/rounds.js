@@ -1,6 +1,7 @@
 /** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. */
 
 import { Round } from "../round.js";
+import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
 import { filledSlots, RunIndex, rebuilt } from "./past_rounds.js";
@@ -44,7 +45,7 @@ export class Rounds {
       const live = this.newLive(round);
       this.remember(live);
       this.show(live);
-      const stream = live.begin(this.body(prompt, n));
+      const stream = live.begin(this.body(round));
       this.saveWhileOpen();
       await stream;
     });
@@ -55,10 +56,25 @@ export class Rounds {
     return new Live({ api: this.desk.api, story: this.desk.story, round, trails, listener: this });
   }
 
-  /** Return the body of a request with the story's settings. @param {string} prompt @param {number} n @param {number} [seedOffset] */
-  body(prompt, n, seedOffset = 0) {
+  /**
+   * Return the body of a round's request, with the story's settings.
+   * @param {Round} round @param {import("../round.js").NewRequest} [plan] of a request that joins the round
+   */
+  body(round, plan) {
+    const { given = "", n = round.n, seedOffset = 0 } = plan ?? {};
     const { seed } = this.desk.settings;
-    return { ...this.desk.prompt.body(prompt, n), ...(seed === null ? {} : { seed: seed + seedOffset }) };
+    const body = this.desk.prompt.body(round.prompt + given, n);
+    const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
+    return { ...body, ...(branches ? { branches } : {}), ...(seed === null ? {} : { seed: seed + seedOffset }) };
+  }
+
+  /** Return the ladder's settings for cards that get another branch, each its own rung again; null without a ladder.
+   * @param {Round} round @param {number[]} slots */
+  rungsOf({ n }, slots) {
+    const { ladder } = this.desk.settings;
+    if (!ladder) return null;
+    const values = rungs(ladder, n);
+    return slots.map((number) => ({ [ladder.name]: values[number % n] }));
   }
 
   /** End the shown round for the next one: stop it, or let it finish if the settings say so. */

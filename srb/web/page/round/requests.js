@@ -52,7 +52,7 @@ export class Requests extends Cards {
     this._branches += places.length;
     places.forEach((slot, index) => {
       this._release(slot.number);
-      if (kind === "extend") Object.assign(slot, { text: given, end: null, logprob: null });
+      if (kind === "extend") Object.assign(slot, { text: given, held: slot.end, end: null, logprob: null });
       else if (kind) slot.begin(given);
       slot.given = given.length;
       slot.request = key;
@@ -111,8 +111,9 @@ export class Requests extends Cards {
     request.state = code ? "over" : "lost";
     const live = this._slotsOf(request).filter((slot) => slot.isLive || (slot.state === "pruned" && !slot.end));
     for (const slot of live) {
-      slot.move(code ? "fail" : "lose");
-      slot.end = { reason: code ?? "lost", message };
+      const held = request.id === null ? slot.held : null; // a card that could not be extended is what it was
+      slot.move(code && !held ? "fail" : "lose");
+      slot.end = held ?? { reason: code ?? "lost", message };
     }
     return new Set([...live.map((slot) => slot.number), ...this._forget(request)]);
   }

@@ -9,32 +9,28 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bench import client, load
+from bench import load
 from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
 from bench.scenarios import REST_SECONDS, Target, compare
-from bench.work import Measure, Work
+from srb.bench import client
+from srb.bench.server import server
+from srb.bench.work import Measure, Work
 from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
 
 RANDOM_MODEL = Path("build/bench/random-110m-q8_0.gguf")
 PROMPT = "Once upon a time, the old king said to the girl in the boat that the sea was"
-START_SECONDS = 120
 
 
 class RawLoop:
@@ -61,36 +57,6 @@ class RawLoop:
     def _read(self) -> str:
         assert self._child.stdout
         return self._child.stdout.readline().strip()
-
-
-@contextlib.contextmanager
-def server(environ: dict[str, str]) -> Iterator[str]:
-    """Run the whole server, and yield its base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
-        environ = environ | {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
-        command = [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app"]
-        child = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
-        url = f"http://127.0.0.1:{port}"
-        try:
-            _wait_until_ready(url, child)
-            yield url
-        finally:
-            child.send_signal(signal.SIGTERM)
-            child.wait(timeout=60)
-
-
-def _wait_until_ready(url: str, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and child.poll() is None:
-        try:
-            with urllib.request.urlopen(url + "/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
-    raise RuntimeError("the server did not become ready")
 
 
 def measure(model: Path, ns: list[int], tokens: int, rounds: int) -> list[dict[str, Any]]:

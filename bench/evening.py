@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import server
-from bench.client import post
+from srb.bench.client import post
+from srb.bench.server import server
 from srb.settings import Settings
 
 ORDER = ("whole", "whole", "half", "whole", "edit", "whole", "whole", "back", "whole", "half")

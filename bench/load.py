@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from bench.client import post
 from bench.scenarios import Target
+from srb.bench.client import post
 
 SILENCE_SECONDS = 120.0  # without data from any client, after which the run ends
 _PROMPT = "the old king said to the girl in the boat that the sea was grey and the night was long"

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import llama_cpp as lib
 import orjson
 
-from bench.work import Measure, Work
+from srb.bench.work import Measure, Work
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
@@ -49,7 +49,7 @@ def run(model: LlamaModel, native: NativeBatch, work: Work) -> Measure:
     model.clear()
     for sampler in samplers:
         sampler.close()
-    return Measure(work.n * work.tokens / (ended - began), first - began)
+    return Measure(work.n * work.tokens, ended - began, first - began, len(prompt))
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from bench.client import post
+from srb.bench.client import post
 
 REST_SECONDS = 0.3  # pause in which the other side's idle threads stop spinning
 FIRST_WORD, N_WORDS = 400, 20000  # range of token ids that are normal tokens in every larger vocabulary

@@ -20,9 +20,10 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import RANDOM_MODEL, server
-from bench.client import TIMEOUT_SECONDS, post
+from bench.__main__ import RANDOM_MODEL
 from bench.scenarios import REST_SECONDS, Target, ask
+from srb.bench.client import TIMEOUT_SECONDS, post
+from srb.bench.server import server
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.gguf import FAKE_MODEL

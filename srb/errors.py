@@ -137,6 +137,8 @@ class QueueTimeout(Unavailable):
 
 
 class EngineLoading(Unavailable):
+    """The model is being loaded; carries `engine`, loading or restarting, and `percent`, once that is known."""
+
     code = "loading"
 
 

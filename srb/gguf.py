@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from srb.errors import ConfigError, ModelLoadFailed
@@ -9,6 +10,8 @@ from srb.settings import Settings
 
 FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
 _MAGIC = b"GGUF"
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+_LITERAL = str.maketrans({sign: f"[{sign}]" for sign in "[?*"})  # for glob
 
 
 def is_fake(settings: Settings) -> bool:
@@ -41,6 +44,15 @@ def check_adapter_files(settings: Settings) -> None:
             raise ConfigError(f"lora: cannot read {path}: {error.strerror}") from None
         if not is_gguf:
             raise ConfigError(f"lora: {path} is not a GGUF file")
+
+
+def model_files(path: Path) -> list[Path]:
+    """Return the model's files: the one at `path` and, if it is a part of a split model, all parts that exist."""
+    part = _PART.search(path.name)
+    if part is None:
+        return [path]
+    stem = path.name[: part.start()]
+    return sorted(path.parent.glob(f"{stem.translate(_LITERAL)}-?????-of-{part[1]}.gguf"))
 
 
 def _is_gguf(path: Path) -> bool:

@@ -16,16 +16,28 @@ _NAME = "status.json"
 
 
 def write_status(
-    runtime_path: Path, state: str, message: str = "", restarts: int = 0, *, is_touched: bool = False
+    runtime_path: Path,
+    state: str,
+    message: str = "",
+    restarts: int = 0,
+    *,
+    percent: int | None = None,
+    is_touched: bool = False,
 ) -> None:
     """Write the engine's state (starting, running, hung, restarting, failed); atomic.
 
-    `is_touched` promises `touch_status` every BEAT_SECONDS. Set by an engine without a supervisor: if its file gets
-    old, the engine has stopped.
+    `percent` is the part of the model that is loaded, while it starts. `is_touched` promises `touch_status` every
+    BEAT_SECONDS. Set by an engine without a supervisor: if its file gets old, the engine has stopped.
     """
     path = runtime_path / _NAME
     scratch = path.with_suffix(f".{os.getpid()}")
-    status = {"state": state, "message": message, "restarts": restarts, "is_touched": is_touched}
+    status = {
+        "state": state,
+        "message": message,
+        "restarts": restarts,
+        "percent": percent,
+        "is_touched": is_touched,
+    }
     scratch.write_bytes(orjson.dumps(status))
     scratch.replace(path)
 
@@ -37,7 +49,7 @@ def touch_status(runtime_path: Path) -> None:
 
 
 def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
-    """Return the latest state, message and restarts; "", "" and 0 if there are none.
+    """Return the latest state, message, restarts and percent; "", "", 0 and None if there are none.
 
     A running engine that should have touched the file and has not is reported as `hung` if we are connected to it.
     """
@@ -47,9 +59,14 @@ def read_status(runtime_path: Path, *, is_connected: bool) -> dict[str, Any]:
         state, message = status["state"], status["message"]
         if is_connected and state == "running" and status.get("is_touched") and silence > STALE_SECONDS:
             state, message = "hung", f"no heartbeat for more than {STALE_SECONDS:.0f} s"
-        return {"state": state, "message": message, "restarts": status.get("restarts", 0)}
+        return {
+            "state": state,
+            "message": message,
+            "restarts": status.get("restarts", 0),
+            "percent": status.get("percent"),
+        }
     except (OSError, ValueError, TypeError, KeyError):
-        return {"state": "", "message": "", "restarts": 0}
+        return {"state": "", "message": "", "restarts": 0, "percent": None}
 
 
 def remove_status(runtime_path: Path) -> None:

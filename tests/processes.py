@@ -201,7 +201,7 @@ def brief(request_id: str, n: int = 2) -> Generate:
 
 
 def engine_with(load: str) -> tuple[str, ...]:
-    """Return the command of an engine process whose model is loaded by the body of a Python function of `settings`."""
+    """Return the command of an engine process whose model is loaded by the body of a function of `settings` and `report`."""
     script = """
     import os, time
     from srb.engine.process import __main__ as process
@@ -210,7 +210,7 @@ def engine_with(load: str) -> tuple[str, ...]:
     from srb.engine.model import DecodeStatus
     from srb.errors import ModelLoadFailed
 
-    def load(settings):
+    def load(settings, report):
     {load}
         engine = Engine(model, max_queue=2, clock=time.monotonic)
         return engine, model.info("fake"), engine.close

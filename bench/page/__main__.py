@@ -14,6 +14,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +22,11 @@ from typing import Any
 
 import orjson
 
-from bench.__main__ import server
-from bench.client import post
-from bench.page.desk import Desk, Span, desks
+from bench.page import book
+from bench.page.desk import Desk, OpenDesk, Span, desks
 from bench.scenarios import REST_SECONDS
+from srb.bench.client import post
+from srb.bench.server import server
 
 PAGE = Path("srb/web/page")
 BEGINNING = "Once upon a time,"
@@ -48,13 +50,22 @@ def paced_server(rate: float) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    child = subprocess.Popen([sys.executable, "-m", "bench.page.paced", str(port), "--rate", str(rate)])
-    try:
-        _wait_for_port(port, child)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        child.terminate()
-        child.wait(timeout=60)
+    with own_stories() as environ:
+        command = [sys.executable, "-m", "bench.page.paced", str(port), "--rate", str(rate)]
+        child = subprocess.Popen(command, env=environ)
+        try:
+            _wait_for_port(port, child)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            child.terminate()
+            child.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def own_stories() -> Iterator[dict[str, str]]:
+    """Yield the environment of a server that keeps its stories in a file of its own, not in the writer's."""
+    with tempfile.TemporaryDirectory(prefix="srb-bench-stories-") as folder:
+        yield os.environ | {"SRB_STORIES": str(Path(folder, "stories.sqlite3"))}
 
 
 def _wait_for_port(port: int, child: subprocess.Popen[bytes]) -> None:
@@ -71,7 +82,7 @@ def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span
     desk.set(n=branches, max_tokens=tokens, stop_at="")
     desk.write(BEGINNING)
     desk.go_on()
-    desk.wait_for_words(min(branches, 8))
+    desk.wait_for_words(1)
     with desk.span() as quiet:
         time.sleep(seconds)
     with desk.span() as typing:
@@ -81,7 +92,7 @@ def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """One request, by the page or by a bare client: ms to its first word or event, and seconds until no branch runs."""
+    """One request, by the page or by a bare client: ms to its first word or event, and seconds from then to the last one."""
 
     first_ms: float
     seconds: float
@@ -89,16 +100,14 @@ class Round:
 
 def by_page(desk: Desk) -> tuple[Round, bytes]:
     """Continue once; return the round and the body that the page sent."""
+    desk.time_next_round()
     with desk.span() as spans:
-        began = time.perf_counter()
         desk.go_on()
-        desk.wait_for_words(1)
         desk.wait_for_end()
-        seconds = time.perf_counter() - began
     first, body = spans[0].first_word_ms, desk.requests[-1].post_data_buffer
     if first is None or body is None:
         raise RuntimeError("no word was shown")
-    return Round(first, seconds), body
+    return Round(first, desk.writing_seconds), body
 
 
 def by_client(url: str, path: str, body: bytes) -> Round:
@@ -113,7 +122,7 @@ def by_client(url: str, path: str, body: bytes) -> Round:
             received += chunk
             if not first and b'"event":"stream"' in received:
                 first = time.perf_counter()
-    return Round(1000 * (first - began), time.perf_counter() - began)
+    return Round(1000 * (first - began), time.perf_counter() - first)
 
 
 def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
@@ -135,6 +144,16 @@ def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
         "more_ms": statistics.median(page.first_ms - client.first_ms for page, client in pairs),
         "rate_ratio": statistics.median(client.seconds / page.seconds for page, client in pairs),
     }
+
+
+def large_story(open_desk: OpenDesk, url: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """Open the page without a story and with a book; then return the costs of the book on an open page."""
+    with open_desk(url) as desk:
+        empty = desk.cpu_seconds
+    story, size = book.bring_in(url)
+    with open_desk(url) as desk:
+        page = {"bytes": size, "cpu_ms_without": 1000 * empty, "cpu_ms": 1000 * desk.cpu_seconds}
+        return {"the page's first opening": page} | book.measure(desk, story, max(1, rounds // 3))
 
 
 def _show(name: str, values: dict[str, Any]) -> None:
@@ -165,7 +184,10 @@ def main() -> None:
             with desk.span() as ended:
                 time.sleep(1)
             _show(f"all ended, {options.tokens} words each", dataclasses.asdict(ended[0]))
-        with server(dict(os.environ)) as url, open_desk(url) as desk:
+        with paced_server(options.rate) as url:
+            for name, values in large_story(open_desk, url, options.rounds).items():
+                _show(f"a story of {book.WORDS:,} words and {book.NODES:,} nodes: {name}", values)
+        with own_stories() as environ, server(environ) as url, open_desk(url) as desk:
             _show("n = 8, bundled model: page and bare client in turns", compare(desk, url, options.rounds))
 
 

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,20 @@ from playwright.sync_api import CDPSession, Page, Request, sync_playwright
 WATCH = Path(__file__).with_name("watch.js")
 TEXTS = "article .text"  # of branches; the same names are in watch.js
 RUNNING = "article[aria-busy=true]"
+STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
 DEADLINE = 120_000  # ms
+POLL = 200  # ms between two questions whether a round has ended, so that asking costs little
+# Between the first words of the next round and its end, in ms: what the server needs to write it.
+CLOCK = """() => {
+    let began = null;
+    globalThis.writingMs = null;
+    desk.addEventListener("text", () => { began ??= performance.now(); }, { once: true });
+    desk.addEventListener("round", function note() {
+        if (began === null || desk.round?.state !== "ended") return;
+        writingMs = performance.now() - began;
+        desk.removeEventListener("round", note);
+    });
+}"""
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
 
@@ -26,7 +39,8 @@ class Span:
     """Work of the page in some seconds: shares of the main thread's time, counts, and milliseconds."""
 
     seconds: float
-    busy: float  # share of the time in which the main thread computed
+    cpu: float  # the main thread's share of one core
+    busy: float  # share of the time in which the main thread had a task: on a loaded machine it also waits for a core
     script: float  # share in scripts
     layouts: int
     frames: int
@@ -48,6 +62,7 @@ class Desk:
     def __init__(self, page: Page, url: str) -> None:
         """Open the page and wait until a text can be written."""
         self.requests: list[Request] = []
+        self.saves: list[int] = []  # bytes of each post of a story
         self._page = page
         page.set_default_timeout(DEADLINE)
         page.add_init_script(path=WATCH)
@@ -56,7 +71,20 @@ class Desk:
         self._cdp.send("Performance.enable")
         page.goto(url)
         self._manuscript = page.get_by_role("textbox", name="Manuscript")
-        self._manuscript.wait_for()
+        page.wait_for_function(STARTED)
+
+    def evaluate(self, script: str, argument: object = None) -> Any:
+        """Return what a function of JavaScript returns."""
+        return self._page.evaluate(script, argument)
+
+    def wait(self, condition: str) -> None:
+        """Wait until a function of JavaScript returns something true."""
+        self._page.wait_for_function(condition)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the main thread has computed since the page was opened."""
+        return self._metrics()["ThreadTime"]
 
     def set(self, **settings: object) -> None:
         """Set settings of the story."""
@@ -69,9 +97,11 @@ class Desk:
         self._page.keyboard.type(text, delay=pause_ms)
 
     def go_on(self) -> None:
-        """Press Ctrl+Enter."""
+        """Press Ctrl+Enter, and wait until the new round's cards are there."""
         self._manuscript.focus()
+        before = self._page.evaluate("desk.round?.id")
         self._page.keyboard.press("Control+Enter")
+        self._page.wait_for_function("(before) => desk.round && desk.round.id !== before", arg=before)
 
     def wait_for_words(self, count: int) -> None:
         """Wait until that many cards have text."""
@@ -82,7 +112,16 @@ class Desk:
 
     def wait_for_end(self) -> None:
         """Wait until no branch runs; the stream of a round that lingers stays open."""
-        self._page.wait_for_function("(running) => !document.querySelector(running)", arg=RUNNING)
+        has_ended = "(running) => !document.querySelector(running)"
+        self._page.wait_for_function(has_ended, arg=RUNNING, polling=POLL)
+
+    def time_next_round(self) -> None:
+        """Begin to note how long the next round is written; ask `writing_seconds` after its end."""
+        self._page.evaluate(CLOCK)
+
+    @property
+    def writing_seconds(self) -> float:
+        return self._page.evaluate("writingMs") / 1000
 
     @contextlib.contextmanager
     def span(self) -> Iterator[list[Span]]:
@@ -99,6 +138,7 @@ class Desk:
         spans.append(
             Span(
                 seconds=seconds,
+                cpu=passed["ThreadTime"] / seconds,
                 busy=passed["TaskDuration"] / seconds,
                 script=passed["ScriptDuration"] / seconds,
                 layouts=int(passed["LayoutCount"]),
@@ -121,12 +161,19 @@ class Desk:
         return {each["name"]: each["value"] for each in found}
 
     def _note_request(self, request: Request) -> None:
-        if request.method == "POST" and request.url.endswith("/completions"):
+        if request.method != "POST":
+            return
+        if request.url.endswith("/completions"):
             self.requests.append(request)
+        elif "/stories/" in request.url:
+            self.saves.append(len(request.post_data_buffer or b""))
+
+
+OpenDesk = Callable[[str], contextlib.AbstractContextManager[Desk]]
 
 
 @contextlib.contextmanager
-def desks() -> Iterator[Any]:
+def desks() -> Iterator[OpenDesk]:
     """Run Chromium, and yield a function that opens a server's desk in a fresh profile: `with open_desk(url) as desk`."""
     path = shutil.which("chromium")
     if path is None:

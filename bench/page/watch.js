@@ -28,6 +28,7 @@
   let inFrame = new Map(); // the frame's writes, by card
   let started = null; // when Ctrl+Enter was pressed, until the first word is painted
   let last = null;
+  let isFrame = false; // the callbacks of a frame are being called
 
   /** Return the element that a node is, or is in. */
   const elementOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement);
@@ -55,15 +56,20 @@
     }
   }
 
-  /** Note the time from `since` to the end of the frame that comes. */
+  /** Do something after the tasks that are waiting: from inside of a frame, that is after its paint. */
+  function afterThis(act) {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = act;
+    port2.postMessage(null);
+  }
+
+  /** Note the time from `since` to the paint of what was written just now: this frame's, or else the next one's. */
   function notePaint(since) {
-    requestAnimationFrame(() => {
-      const { port1, port2 } = new MessageChannel();
-      port1.onmessage = () => {
-        watched.firstWord = performance.now() - since;
-      };
-      port2.postMessage(null);
-    });
+    const note = () => {
+      watched.firstWord = performance.now() - since;
+    };
+    if (isFrame) afterThis(note);
+    else requestAnimationFrame(() => afterThis(note));
   }
 
   const writes = new MutationObserver((records) => records.forEach(noteWrite));
@@ -78,6 +84,10 @@
   };
 
   function frame(now) {
+    isFrame = true;
+    afterThis(() => {
+      isFrame = false;
+    });
     if (last !== null) {
       watched.frames.push(now - last);
     }

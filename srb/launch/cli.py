@@ -1,6 +1,7 @@
 """The command `srb`. Of `srb serve` the options become SRB_* variables, and the process becomes gunicorn by exec.
 
-Each setting has an option of its own name; `flags` adds llama-server's options and LLAMA_ARG_* variables.
+`srb doctor` and `srb bench` take the same options, and look at the server that they mean. Each setting has an option of its
+own name; `flags` adds llama-server's options and LLAMA_ARG_* variables.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic.fields import FieldInfo
 import srb
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG
-from srb.launch import hub, stories
+from srb.launch import bench, doctor, hub, stories
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
@@ -30,6 +31,8 @@ _HELP_BEFORE_START = {
     "model_url": "download the model from this URL",
     "offline": "download nothing, use only files that were downloaded before",
 }
+
+_WITH_SETTINGS = {"doctor": doctor, "bench": bench}  # commands about a server with the options of `srb serve`
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -54,15 +57,51 @@ def main(argv: Sequence[str] | None = None) -> None:
         _serve(arguments[1:])
     if arguments[:1] == ["stories"]:
         stories.main(arguments[1:])
+    for name, command in _WITH_SETTINGS.items():
+        if arguments[:1] == [name]:
+            _run_with_settings(name, command, arguments[1:])
     parser = _Parser(prog="srb", description=srb.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     commands.add_parser("serve", help="start the server", add_help=False)
     commands.add_parser("stories", help="list, export, import, check and back up stories", add_help=False)
+    commands.add_parser(
+        "doctor", help="show what the machine has, what the model needs and what is slow", add_help=False
+    )
+    commands.add_parser("bench", help="measure the server's speed", add_help=False)
     parser.parse_args(arguments)
 
 
 def _serve(arguments: Sequence[str]) -> NoReturn:
+    _, environ = _read(arguments)
+    # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, command, environ)
+
+
+def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoReturn:
+    """Run `srb doctor` or `srb bench`: options of its own, and the options of the server that it is about."""
+    parser = _Parser(
+        prog=f"srb {name}",
+        usage=f"srb {name} [options] [-m MODEL] [options of srb serve]",
+        description=command.DESCRIPTION,
+        epilog="Further options, SRB_* variables and the configuration file mean what they mean to srb serve.",
+        allow_abbrev=False,
+    )
+    command.add_options(parser)
+    asked, others = parser.parse_known_args(arguments)
+    settings, environ = _read(others)
+    command.run(asked, settings, environ)
+    raise AssertionError(f"srb {name} has not ended")
+
+
+def _read(arguments: Sequence[str]) -> tuple[Settings, dict[str, str]]:
+    """Return the settings of `srb serve` with these options, and the environment that hands them on.
+
+    Wrong ones end this process with one line, --help with the help.
+    """
     flags, variables = Options(), Options()
     environ = dict(os.environ)
     try:
@@ -77,16 +116,12 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
             environ[CONFIG_VARIABLE] = os.path.abspath(flags.values["config"])
         if flags.values.get("api_key") == "":  # an unset variable in a shell script must not open the server
             raise ConfigError("--api-key is empty; give a key, or leave the option out")
-        settings = _settings(flags, variables, environ)
-        Settings.load(flags=settings, environ=environ).load_api_keys()
+        given = _settings(flags, variables, environ)
+        settings = Settings.load(flags=given, environ=environ)
+        settings.load_api_keys()
     except ConfigError as error:
         _fail(_with_sources(error.message, flags, variables))
-    environ |= {ENV_PREFIX + name.upper(): value for name, value in settings.items()}
-    # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(sys.executable, command, environ)
+    return settings, environ | {ENV_PREFIX + name.upper(): value for name, value in given.items()}
 
 
 def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) -> dict[str, str]:

@@ -38,6 +38,8 @@ def problems(store: Store) -> Iterator[str]:
 class _Loaded:
     """The nodes of one story in memory."""
 
+    has_pairs = True
+
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.places: dict[str, Place] = {}

@@ -36,6 +36,10 @@ class Children:
 class Places(Protocol):
     """The known nodes of one story."""
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether any text has a character of two units; without one no offset can split a pair."""
+
     def place(self, name: str) -> Place | None:
         """Return a node's place, or None for an unknown node."""
 
@@ -74,7 +78,7 @@ def fit(node: Node, shelf: Places) -> Place | Refusal:
     if node.tail is not None and node.tail > parent.length:
         return Refusal("beyond", f"`tail` is {node.tail}, but the parent's text has {parent.length} units")
     for name, offset in (("keep", node.keep), ("tail", node.tail)):
-        if offset is not None and _splits(node.parent, offset, shelf):
+        if offset is not None and shelf.has_pairs and _splits(node.parent, offset, shelf):
             return Refusal("splits_pair", f"`{name}` is {offset}, between the halves of one character")
     rest = 0 if node.tail is None else parent.length - node.tail
     return Place(node.parent, node.keep, node.tail, own, node.keep + own + rest, node.open)

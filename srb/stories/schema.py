@@ -21,7 +21,7 @@ def _first(connection: Connection) -> None:
         "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
         """CREATE TABLE story (
             number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, changed INTEGER NOT NULL,
-            bytes INTEGER NOT NULL, nodes INTEGER NOT NULL, deleted INTEGER)""",
+            bytes INTEGER NOT NULL, nodes INTEGER NOT NULL, has_pairs INTEGER NOT NULL, deleted INTEGER)""",
         """CREATE TABLE node (
             story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, id TEXT NOT NULL, seq INTEGER NOT NULL,
             parent TEXT, keep INTEGER NOT NULL, tail INTEGER, units INTEGER NOT NULL, length INTEGER NOT NULL,

@@ -78,12 +78,12 @@ class Store:
             for id_, seq, changed, nodes, deleted, title, words in connection.execute(_LIST, (binned,)):
                 found = {
                     "id": id_,
-                    "title": raw(title if title not in (None, "null") else '""'),
+                    "title": raw('""' if title in (None, "null") else title),
                     "changed": changed,
                     "nodes": nodes,
                     "seq": seq,
                 }
-                if words is not None:
+                if words not in (None, "null"):
                     found["words"] = raw(words)
                 if deleted is not None:
                     found["deleted"] = deleted

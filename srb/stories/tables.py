@@ -50,6 +50,7 @@ class StoryRow:
     changed: int
     bytes: int
     nodes: int
+    has_pairs: bool
     deleted: int | None
     is_new: bool = False
     touched: bool = False
@@ -85,8 +86,8 @@ class StoryRow:
             raise StoryTooLarge(message, param="nodes")
         self.seq, self.changed = self.next_seq, changed
         connection.execute(
-            "UPDATE story SET seq = ?, changed = ?, bytes = ?, nodes = ?, deleted = ? WHERE number = ?",
-            (self.seq, self.changed, self.bytes, self.nodes, self.deleted, self.number),
+            "UPDATE story SET seq = ?, changed = ?, bytes = ?, nodes = ?, has_pairs = ?, deleted = ? WHERE number = ?",
+            (self.seq, self.changed, self.bytes, self.nodes, self.has_pairs, self.deleted, self.number),
         )
 
     def discard(self, connection: Connection) -> None:
@@ -97,9 +98,14 @@ class StoryRow:
 class _StoredNodes:
     """The stored nodes of one story, read one by one."""
 
-    def __init__(self, connection: Connection, story: int) -> None:
+    def __init__(self, connection: Connection, row: StoryRow) -> None:
         self._connection = connection
-        self._story = story
+        self._row = row
+        self._story = row.number
+
+    @property
+    def has_pairs(self) -> bool:
+        return self._row.has_pairs
 
     def place(self, name: str) -> Place | None:
         found = self._connection.execute(_GET_PLACE, (self._story, name)).fetchone()
@@ -121,7 +127,7 @@ class _StoredNodes:
 
 
 def find_story(connection: Connection, story: str) -> StoryRow:
-    query = "SELECT number, id, seq, changed, bytes, nodes, deleted FROM story WHERE id = ?"
+    query = "SELECT number, id, seq, changed, bytes, nodes, has_pairs, deleted FROM story WHERE id = ?"
     found = connection.execute(query, (story,)).fetchone()
     if found is None:
         raise NotFound("There is no such story")
@@ -130,7 +136,8 @@ def find_story(connection: Connection, story: str) -> StoryRow:
 
 def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
     made = connection.execute(
-        "INSERT INTO story (id, seq, changed, bytes, nodes) VALUES (?, 0, ?, 0, 0) ON CONFLICT DO NOTHING", (story, now)
+        "INSERT INTO story (id, seq, changed, bytes, nodes, has_pairs) VALUES (?, 0, ?, 0, 0, 0) ON CONFLICT DO NOTHING",
+        (story, now),
     )
     row = find_story(connection, story)
     row.is_new = made.rowcount == 1
@@ -138,7 +145,7 @@ def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
 
 
 def merge(connection: Connection, row: StoryRow, part: Part) -> None:
-    shelf = _StoredNodes(connection, row.number)
+    shelf = _StoredNodes(connection, row)
     for name, node in part.nodes.items():
         match decide(name, node, shelf):
             case Refusal(reason, message):
@@ -171,6 +178,7 @@ def _put_node(connection: Connection, row: StoryRow, name: str, node: Node, plac
     )  # fmt: skip
     row.note(len(node.json.encode()) - (len(old[0].encode()) if old else -_ROW_BYTES))
     row.nodes += old is None
+    row.has_pairs = row.has_pairs or place.units != len(node.text)
 
 
 def _put_entry(connection: Connection, row: StoryRow, table: str, names: dict[str, str], entry: Entry) -> bool:

@@ -283,6 +283,14 @@ def test_a_model_in_several_files_is_loaded_by_the_first(tmp_path: Path, llama: 
         LlamaModel.load(Settings(model=str(first)))
 
 
+def test_loading_reports_each_percentage_once(gguf: Callable[[str], Path]) -> None:
+    percentages: list[int] = []
+    settings = Settings(model=str(gguf("llama")), n_ctx=256, n_batch=64, n_seq_max=16, threads=1)
+    LlamaModel.load(settings, percentages.append).close()
+    assert percentages == sorted(set(percentages))
+    assert percentages[-1] == 100
+
+
 def test_an_impossible_context_is_a_load_failure(gguf: Callable[[str], Path]) -> None:
     settings = Settings(model=str(gguf("llama")), flash_attn="off", cache_type_v="q8_0")
     with pytest.raises(ModelLoadFailed, match="context"):

@@ -10,10 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Page, Request, expect, sync_playwright
 
 from tests.needs import need
-from tests.processes import DEADLINE
+from tests.page.writer import Writer
+from tests.processes import DEADLINE, wait_for
+from tests.servers import Server
 
 FAILED = pytest.StashKey[bool]()
 
@@ -45,6 +47,7 @@ class Troubles:
         self._requested: list[str] = []
 
     def watch(self, page: Page) -> None:
+        page.on("dialog", self._note_dialog)
         page.on("pageerror", lambda error: self._found.append(f"error: {error}"))
         page.on("console", self._note_message)
         page.on("request", self._note_request)
@@ -70,6 +73,10 @@ class Troubles:
     def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self._found.append(f"console: {message.text} ({message.location['url']})")
+
+    def _note_dialog(self, dialog: Dialog) -> None:
+        self._found.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _note_request(self, request: Request) -> None:
         if request.is_navigation_request() and request.frame.parent_frame is None:
@@ -114,6 +121,26 @@ def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureReque
 def page(make_page: MakePage) -> Page:
     """A page as on a desktop, in a profile of its own."""
     return make_page()
+
+
+@pytest.fixture(scope="package")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose branches grow by 25 words a second up to their limit. Many tests share it: kill no part of it."""
+    folder = tmp_path_factory.mktemp("slow")
+    with Server(
+        folder, model="fake:25", ignore_eos="true", stories=folder / "stories.sqlite3", max_client_requests=64
+    ) as server:
+        yield server.start()
+
+
+@pytest.fixture
+def writer(page: Page, slow: Server) -> Iterator[Writer]:
+    """A writer with a new story, whose branches grow for as long as a test looks at them, and then stop."""
+    writer = Writer(page, slow.url).set(max_tokens=400, stop_at="")
+    yield writer
+    for open_page in page.context.pages:
+        open_page.evaluate("globalThis.desk?.stop()")
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
 
 
 @pytest.hookimpl(wrapper=True)

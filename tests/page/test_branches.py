@@ -165,6 +165,13 @@ def test_the_focus_stays_in_the_pane_when_the_next_round_begins(pane: Pane) -> N
     assert pane.calls("take")[-1][2] == " newer"
 
 
+def test_cards_that_were_asked_for_are_scrolled_to_and_the_focus_stays(pane: Pane) -> None:
+    pane.press("g")
+    pane.tell("desk.events([3, 4, 5, 6, 7, 8, 9, 10].map((index) => ({ event: 'branch', index, seed: 1 })))")
+    expect(pane.card(4)).to_be_in_viewport()
+    expect(pane.card(1)).to_be_focused()
+
+
 def test_one_card_is_a_stop_of_the_tab_key_with_its_buttons(pane: Pane) -> None:
     pane.press("Tab")
     expect(pane.card(1).get_by_role("button", name="Take")).to_be_focused()
@@ -176,10 +183,20 @@ def test_one_card_is_a_stop_of_the_tab_key_with_its_buttons(pane: Pane) -> None:
 # ---- Mouse
 
 
-def test_a_click_on_a_word_of_a_running_card_takes_up_to_that_word(pane: Pane) -> None:
+def test_a_click_on_a_word_of_a_running_card_marks_it_and_taking_ends_there(pane: Pane) -> None:
+    pane.page.mouse.move(*pane.word(3, "two"))
+    wait_for(lambda: pane.highlighted("srb-preview") == ["two"], "preview")
     pane.page.mouse.click(*pane.word(1, "lamp"))
+    wait_for(lambda: pane.highlighted("srb-kept") == ["one little lamp"], "mark")
+    assert pane.calls("take") == []
+    pane.card(1).get_by_role("button", name="Take").click()
+    assert pane.calls("take") == [[0, {"at": 16, "go": True}, " one little lamp"]]
+
+
+def test_a_double_click_on_a_word_takes_up_to_it(pane: Pane) -> None:
+    pane.page.mouse.dblclick(*pane.word(1, "lamp"))
     pane.page.keyboard.down("Shift")
-    pane.page.mouse.click(*pane.word(2, "far"))
+    pane.page.mouse.dblclick(*pane.word(2, "far"))
     pane.page.keyboard.up("Shift")
     assert [(call[1]["go"], call[2]) for call in pane.calls("take")] == [
         (True, " one little lamp"),
@@ -202,16 +219,21 @@ def test_text_can_be_selected_with_the_mouse_and_is_not_taken(pane: Pane) -> Non
     pane.page.mouse.up()
     assert "little" in pane.tell("return getSelection().toString()")
     assert pane.calls("take") == []
+    assert pane.tell("return desk.round.slots[0].mark") is None
 
 
-def test_a_click_with_alt_marks_and_pointing_shows_what_a_click_would_take(pane: Pane) -> None:
-    pane.page.mouse.move(*pane.word(3, "two"))
-    wait_for(lambda: pane.highlighted("srb-preview") == ["two"], "preview")
-    pane.page.keyboard.down("Alt")
-    pane.page.mouse.click(*pane.word(3, "gulls"))
-    pane.page.keyboard.up("Alt")
-    wait_for(lambda: pane.highlighted("srb-kept") == ["two gulls"], "mark")
-    assert pane.calls("take") == []
+def test_copied_text_has_the_characters_of_the_branch(page: Page) -> None:
+    pane = Pane(page)
+    pane.begin(" red: \x1b[31m\nend")
+    pane.text(1).locator("p").select_text()
+    copied = pane.text(1).evaluate(
+        """(text) => {
+          const event = new ClipboardEvent("copy", { bubbles: true, cancelable: true, clipboardData: new DataTransfer() });
+          text.dispatchEvent(event);
+          return event.clipboardData.getData("text/plain");
+        }"""
+    )
+    assert copied == "red: \x1b[31m\nend"
 
 
 def test_every_gesture_has_a_button(pane: Pane) -> None:
@@ -326,8 +348,11 @@ def test_cards_are_articles_in_a_list_and_no_live_regions(pane: Pane) -> None:
 
 def test_the_empty_pane_says_what_to_do(page: Page) -> None:
     pane = Pane(page)
-    expect(page.locator(".first-steps p")).to_have_count(4)
-    expect(page.locator(".first-steps")).to_contain_text("Ctrl+Enter")
-    pane.tell("desk.go = () => desk.call('go')")
-    page.get_by_role("button", name="Go on from my text").click()
+    steps = page.locator(".first-steps")
+    expect(steps.get_by_role("listitem")).to_have_count(3)
+    expect(steps).to_contain_text("Ctrl+Enter: 8 continuations")
+    expect(steps.get_by_role("button")).to_have_text(["Open a sample story", "All keys"])
+    pane.tell("desk.go = () => desk.call('go'); desk.text = 'Once'; desk.tell('head')")
+    steps.get_by_role("button", name="Go on from my text").click()
     assert pane.calls("go") == [[]]
+    expect(steps.get_by_role("button", name="Open a sample story")).to_have_count(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage
@@ -310,3 +310,19 @@ def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, width: int, h
     page.keyboard.type("light")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_on_android_a_story_that_is_opened_can_be_written(make_page: MakePage, browser: Browser) -> None:
+    """There the editor types through an EditContext, which must not keep the text of the story before."""
+    phone = make_page(
+        viewport={"width": 412, "height": 839},
+        has_touch=True,
+        is_mobile=True,
+        user_agent=f"Mozilla/5.0 (Linux; Android 14) Chrome/{browser.version} Mobile Safari/537.36",
+    )
+    open_harness(phone, "manuscript")
+    phone.evaluate("manuscript.load('A long story of somebody.', [], {node: 'n0', at: 25})")
+    phone.evaluate("manuscript.load('', [], {node: 'n0', at: 0})")
+    phone.keyboard.type("Once")
+    assert phone.evaluate("manuscript.shadowRoot.querySelector('.cm-content').editContext") is not None
+    assert text(phone) == "Once"

@@ -6,18 +6,23 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.processes import wait_for
+
 START = "Once upon a time,"
 
 
 class Writer:
     """A page with the desk, and what a person does there. Opening it waits until the manuscript has the focus.
 
-    A server keeps stories, and a page opens the one that was changed last, so `is_new` begins another one.
+    A server keeps stories, and a page opens the one that was changed last, so `is_new` begins another one. The first
+    question for an API key is answered by `key`.
     """
 
-    def __init__(self, page: Page, url: str, *, is_new: bool = True) -> None:
+    def __init__(self, page: Page, url: str, *, is_new: bool = True, key: str | None = None) -> None:
         self.page = page
         page.goto(url)
+        if key is not None:
+            self.give_key(key)
         self.wait_until_ready()
         if is_new:
             page.evaluate("desk.newStory()")
@@ -45,10 +50,40 @@ class Writer:
         self.press("Control+Enter")
         return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
 
+    def ask(self) -> Writer:
+        """Ask for a round and wait until its cards are there."""
+        self.press("Control+Enter")
+        return self.wait("desk.round?.slots.length === desk.settings.n")
+
+    def wait_for_end(self) -> Writer:
+        """Wait until every branch has ended."""
+        return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.end) && !desk.isRunning")
+
+    def wait_until_saved(self) -> Writer:
+        return self.wait("desk.saved.state === 'saved' || desk.saved.state === 'browser'")
+
     def to_cards(self) -> Writer:
         """Go to the branches' pane by its key."""
         self.press("F6")
         return self.wait("document.querySelector('srb-branches').contains(document.activeElement)")
+
+    def to_text(self) -> Writer:
+        """Go from the branches to the manuscript by a key."""
+        self.press("i")
+        return self.wait("document.activeElement.localName === 'srb-manuscript'")
+
+    def open_dialog(self, name: str) -> Locator:
+        """Open one of the desk's dialogs, as its button does: stories, settings, formats, help, map, versions."""
+        self.page.evaluate("(name) => desk.openDialog(name, { node: desk.head.node })", name)
+        dialog = self.page.locator(f"srb-{name} dialog[open]")
+        expect(dialog).to_be_visible()
+        return dialog
+
+    def give_key(self, key: str) -> None:
+        dialog = self.page.get_by_role("dialog", name="API key")
+        dialog.get_by_label("Key", exact=True).fill(key)
+        dialog.get_by_role("button", name="Go on").click()
+        expect(dialog).to_be_hidden()
 
     def set(self, **settings: Any) -> Writer:
         for name, value in settings.items():
@@ -74,6 +109,10 @@ class Writer:
     def card(self, number: int) -> Locator:
         """The card that a person counts as `number`."""
         return self.page.get_by_role("article", name=f"Branch {number}", exact=True)
+
+    def expect_text(self, text: str) -> None:
+        """Wait until the manuscript shows exactly this text."""
+        wait_for(lambda: self.text == text, f"the manuscript is\n{text!r}, it is\n{self.text!r}")
 
     def shown(self) -> list[str]:
         """The texts of all cards as they are shown."""

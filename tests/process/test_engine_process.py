@@ -31,7 +31,7 @@ from srb.protocol import (
     Tokenize,
 )
 from tests.process.conftest import ENGINE, Connect, Start
-from tests.processes import PYTHON, brief, endless, engine_with, wait_for
+from tests.processes import PYTHON, brief, endless, engine_with, status, wait_for
 
 
 def test_a_request_crosses_the_socket_and_comes_back_as_events(start: Start, connect: Connect) -> None:
@@ -77,11 +77,14 @@ def test_a_long_tokenization_holds_up_no_cancel_and_no_query(start: Start, conne
     assert worker.stats()["requests_total"] == 1
 
 
-def test_workers_can_connect_before_the_model_is_loaded(start: Start, connect: Connect, tmp_path: Path) -> None:
+def test_workers_can_connect_before_the_model_is_loaded(
+    start: Start, connect: Connect, tmp_path: Path, runtime: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    start(*engine_with(f"open({str(gate)!r}).read(); model = FakeModel()"))
+    start(*engine_with(f"report(42); open({str(gate)!r}).read(); model = FakeModel()"))
     early = connect()
+    wait_for(lambda: status(runtime).get("percent") == 42, "the percentage in status.json")
     early.send(brief("early"), GetStats("stats"))
     assert {early.next(Rejected).code, early.next(Rejected).code} == {"loading"}
     gate.write_text("go")

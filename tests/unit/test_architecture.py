@@ -19,7 +19,15 @@ MAY_IMPORT = {
     "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
     "srb.engine.llama": {"srb", "srb.engine"},  # llama.cpp behind the core's Model
     "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
-    "srb.launch": {"srb", "srb.stories", "srb.web"},  # of the web only the counters that it gives back, see below
+    "srb.bench": {"srb"},  # a client of the server, and the server as a process
+    "srb.doctor": {"srb"},  # of llama.cpp it knows the facts that a child process prints
+    "srb.launch": {
+        "srb",
+        "srb.bench",
+        "srb.doctor",
+        "srb.stories",
+        "srb.web",
+    },  # of the web only the counters that it gives back, see below
     "srb.stories": {"srb"},  # the stories' file, for web workers and the command line
     "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops", "srb.web.stories"},
     "srb.web.bodies": {"srb"},

@@ -41,6 +41,7 @@ from srb.protocol import (
     encode,
 )
 from srb.settings import Settings
+from srb.status import write_status
 from srb.web.calls import engine_client
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.mailbox import Mailbox
@@ -160,6 +161,13 @@ def test_nothing_connects_before_the_first_use(
 def test_without_an_engine_a_request_is_told_that_the_model_loads(client: EngineClient) -> None:
     with pytest.raises(EngineLoading, match=r"^Loading model$"):
         client.submit(generate())
+
+
+def test_a_model_that_is_being_loaded_is_said_with_its_percentage(client: EngineClient, settings: Settings) -> None:
+    write_status(settings.runtime_path, "starting", "the model is being loaded", percent=42)
+    with pytest.raises(EngineLoading, match=r"^Loading model, 42 %$") as loading:
+        client.check_ready()
+    assert loading.value.body()["error"]["percent"] == 42
 
 
 def test_an_engine_that_has_not_loaded_yet_is_loading(client: EngineClient, engine_at: Callable[..., Engine]) -> None:

@@ -21,7 +21,7 @@ class Reports:
 
     said: list[str] = field(default_factory=list)
 
-    def report_state(self, state: str, message: str = "") -> None:
+    def report_state(self, state: str, message: str = "", percent: int | None = None) -> None:
         self.said.append(f"{state}: {message}".removesuffix(": "))
 
     def beat(self) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
+from typing import Any
 
 import llama_cpp as lib
+
+from srb.native_facts import Device
 
 
 class DeviceType(IntEnum):
@@ -39,9 +42,37 @@ def device_types() -> list[int]:
 
     `llama_supports_gpu_offload` is true for any build that could offload; with RPC also without any device.
     """
-    ggml = lib.llama_cpp._lib  # llama.cpp's library, through which the symbols of ggml are found
-    count, get, type_of = ggml.ggml_backend_dev_count, ggml.ggml_backend_dev_get, ggml.ggml_backend_dev_type
+    type_of = _function("type", ctypes.c_int)
+    return [type_of(device) for device in _handles()]
+
+
+def devices() -> list[Device]:
+    """Describe each device that ggml has found."""
+    name, description = _function("name", ctypes.c_char_p), _function("description", ctypes.c_char_p)
+    memory = _ggml().ggml_backend_dev_memory
+    memory.restype, memory.argtypes = None, [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
+    found = []
+    for device, kind in zip(_handles(), device_types(), strict=True):
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        memory(device, ctypes.byref(free), ctypes.byref(total))
+        called, described = (function(device).decode("utf-8", "replace") for function in (name, description))
+        found.append(Device(called, described, DeviceType(kind).name.lower(), free.value, total.value))
+    return found
+
+
+def _handles() -> list[int]:
+    count, get = _ggml().ggml_backend_dev_count, _ggml().ggml_backend_dev_get
     count.restype, count.argtypes = ctypes.c_size_t, []
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    type_of.restype, type_of.argtypes = ctypes.c_int, [ctypes.c_void_p]
-    return [type_of(get(number)) for number in range(count())]
+    return [get(number) for number in range(count())]
+
+
+def _function(name: str, returns: Any) -> Any:
+    """Return ggml's function that tells one thing of a device."""
+    function = getattr(_ggml(), f"ggml_backend_dev_{name}")
+    function.restype, function.argtypes = returns, [ctypes.c_void_p]
+    return function
+
+
+def _ggml() -> Any:
+    return lib.llama_cpp._lib  # llama.cpp's library, through which the symbols of ggml are found

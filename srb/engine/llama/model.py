@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 
 import llama_cpp as lib
 
+from srb.cores import usable_cores
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
@@ -29,7 +30,7 @@ from srb.engine.llama.params import (
     max_sequence_length,
     memory_kind,
     model_params,
-    usable_cores,
+    progress_callback,
     uses_gpu,
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
@@ -102,14 +103,18 @@ class LlamaModel:
         self._pool = ThreadPoolExecutor(MAX_SAMPLING_THREADS, "sampler")  # starts its threads when they are first used
 
     @classmethod
-    def load(cls, settings: Settings) -> LlamaModel:
-        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+    def load(cls, settings: Settings, report: Callable[[int], None] = lambda percent: None) -> LlamaModel:
+        """Load the model that `settings` name. Raise ModelLoadFailed with one line that says why.
+
+        `report` gets the percentage that is loaded, whenever it has grown.
+        """
         check_model_file(settings)
         path = settings.model_path
         lib.llama_backend_init()
         if settings.numa != "off":
             lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
         params, _keep_alive = model_params(settings)
+        params.progress_callback = _keep_callback = progress_callback(report)
         native_log.forget_error()
         model = lib.llama_model_load_from_file(str(path).encode(), params)
         if not model:

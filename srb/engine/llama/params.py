@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import llama_cpp as lib
 
+from srb.cores import usable_cores
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.engine.llama.windows import Windows, small_sequences
 from srb.settings import Settings
@@ -44,15 +44,6 @@ def uses_gpu(settings: Settings) -> bool:
     return has_gpu() and settings.n_gpu_layers != 0
 
 
-def usable_cores() -> int:
-    """Return the number of physical cores this process may use; a core's second thread makes decoding slower."""
-    cores = set()
-    for cpu in os.sched_getaffinity(0):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
-    return len(cores)
-
-
 def model_params(settings: Settings) -> tuple[Any, Any]:
     """Return llama_model_params, and an object that must outlive their use."""
     params = lib.llama_model_default_params()
@@ -67,6 +58,25 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
         shares = (ctypes.c_float * lib.llama_max_devices())(*given[: lib.llama_max_devices()])
         params.tensor_split = shares
     return params, shares
+
+
+def progress_callback(report: Callable[[int], None]) -> Any:
+    """Return llama.cpp's callback while a model loads, which reports each whole percent once; it must outlive the loading.
+
+    llama.cpp gives up loading where the callback does not return true, so a report that fails is left out.
+    """
+    last = -1
+
+    def note(part: float, _: Any) -> bool:
+        nonlocal last
+        percent = min(100, int(100 * part))
+        if percent > last:
+            last = percent
+            with contextlib.suppress(OSError):
+                report(percent)
+        return True
+
+    return lib.llama_progress_callback(note)
 
 
 def context_params(settings: Settings, model: Any, windows: Windows = Windows.NONE) -> Any:

@@ -45,10 +45,11 @@ _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
 
 LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # engine, ModelInfo, and what to call at the end
+Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
 
 
-def load_engine(settings: Settings) -> LoadedEngine:
-    """Load the model and build the engine. Raise ModelLoadFailed or ConfigError."""
+def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngine:
+    """Load the model and build the engine; `report` gets the percentage. Raise ModelLoadFailed or ConfigError."""
     from srb.engine.engine import Engine
     from srb.engine.model import Model
 
@@ -63,7 +64,7 @@ def load_engine(settings: Settings) -> LoadedEngine:
         # Imported here, since importing llama_cpp takes longer than listening, and most tests need no llama_cpp.
         from srb.engine.llama.model import LlamaModel
 
-        model = LlamaModel.load(settings)
+        model = LlamaModel.load(settings, report)
     info = model.info(settings.model_alias)
     states = _open_states(settings, info.memory, model.supports_partial_reuse)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
@@ -117,20 +118,21 @@ def _open_states(settings: Settings, memory: str, cuts: bool) -> StateFolder | N
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
 
 
-def serve(settings: Settings, reporter: Reporter, load: Callable[[Settings], LoadedEngine]) -> int:
+def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
     """Serve web workers until SIGTERM; return the exit status."""
     lock = EngineLock(settings.runtime_path)
     if not lock.acquire(wait=False):
         log.info("another engine runs in %s; waiting for it to exit", settings.runtime_path)
         lock.acquire(wait=True)
     try:
-        reporter.report_state("starting", "the model is being loaded")
+        report_loading = partial(reporter.report_state, "starting", "the model is being loaded")
+        report_loading()
         intake = Intake()
         server_id = os.environ.get(SERVER_ID_VARIABLE, "")
         listener = Listener(settings.socket_path, intake.take, intake.disconnect, server_id)
         listener.start()
         try:
-            engine, info, close = load(settings)
+            engine, info, close = load(settings, report_loading)
         except (ModelLoadFailed, ConfigError) as error:
             reporter.report_state("failed", error.message)
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
@@ -193,7 +195,7 @@ def stop_on_signal(intake: Intake, state_seconds: float) -> threading.Event:
     return decode_ended
 
 
-def main(argv: list[str] | None = None, load: Callable[[Settings], LoadedEngine] = load_engine) -> int:
+def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
     """Run the engine process; return the exit status. `load` is replaced in tests."""
     parser = argparse.ArgumentParser(
         prog="python -m srb.engine.process", description="Run the engine of an SRB server."

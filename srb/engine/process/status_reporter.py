@@ -1,6 +1,7 @@
 """Reports of the engine's state, to the supervisor, or to systemd and status.json.
 
-The states are those of status.json (starting, running, hung, failed) and `stopping`. A beat is one heartbeat.
+The states are those of status.json (starting, running, hung, failed) and `stopping`. `percent` is the part of the model
+that is loaded. A beat is one heartbeat.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from srb.systemd import notify, watchdog_seconds
 
 
 class Reporter(Protocol):
-    def report_state(self, state: str, message: str = "") -> None: ...
+    def report_state(self, state: str, message: str = "", percent: int | None = None) -> None: ...
     def beat(self) -> None: ...
 
 
@@ -28,8 +29,8 @@ class ToSupervisor:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def report_state(self, state: str, message: str = "") -> None:
-        self._write(orjson.dumps({"state": state, "message": message}) + b"\n")
+    def report_state(self, state: str, message: str = "", percent: int | None = None) -> None:
+        self._write(orjson.dumps({"state": state, "message": message, "percent": percent}) + b"\n")
 
     def beat(self) -> None:
         self._write(b"\n")
@@ -47,12 +48,12 @@ class ToSystemd:
         self._watchdog = watchdog_seconds()
         self._next_beat = 0.0
 
-    def report_state(self, state: str, message: str = "") -> None:
+    def report_state(self, state: str, message: str = "", percent: int | None = None) -> None:
         if state == "stopping":
             remove_status(self._runtime_path)
             notify("STOPPING=1")
             return
-        write_status(self._runtime_path, state, message, is_touched=state == "running")
+        write_status(self._runtime_path, state, message, percent=percent, is_touched=state == "running")
         act = {"running": ["READY=1"], "hung": ["WATCHDOG=trigger"]}.get(state, [])
         notify(*act, f"STATUS={message or state}")
 

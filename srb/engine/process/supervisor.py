@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import orjson
 
@@ -68,7 +69,7 @@ class HeartbeatMonitor:
         """Whether the engine counts as hung."""
         return self._silent is not None and self._silent >= min(_STALE_TICKS, self._max_silent)
 
-    def note_reports(self, reports: list[dict[str, str]]) -> None:
+    def note_reports(self, reports: list[dict[str, Any]]) -> None:
         """Note a heartbeat, and the states reported with it."""
         if self._max_silent and not any(report["state"] == "starting" for report in reports):
             self._silent = 0
@@ -104,7 +105,7 @@ class EngineChild:
         os.close(engine_end)
         self._unread = b""
 
-    def read_reports(self) -> list[dict[str, str]] | None:
+    def read_reports(self) -> list[dict[str, Any]] | None:
         """Return the reports that have arrived, which may be none (heartbeats); None if the engine has ended."""
         chunk = os.read(self.reports, 65536)
         if not chunk:
@@ -194,8 +195,8 @@ class Supervisor:
             return child.end(signal.SIGABRT, signal.SIGCONT)  # a stopped process needs SIGCONT to act on SIGABRT
         return child.end()
 
-    def _write_status(self, state: str, message: str = "") -> None:
-        write_status(self._settings.runtime_path, state, message, self._restarts)
+    def _write_status(self, state: str, message: str = "", percent: int | None = None) -> None:
+        write_status(self._settings.runtime_path, state, message, self._restarts, percent=percent)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait for `seconds`, or for ever if None, or until stopped."""

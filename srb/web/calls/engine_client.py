@@ -313,8 +313,8 @@ class EngineClient:
             return ForeignEngine(f"{self._runtime_path} belongs to another server; set runtime_dir to another folder")
         status = self._status()
         if status["state"] == "failed":
-            return ModelLoadFailed(status["message"])
-        return _hung_error(status) or EngineLoading("Loading model")
+            return ModelLoadFailed(status["message"], engine="failed")
+        return _hung_error(status) or _loading_error(status)
 
     def _status(self) -> dict[str, Any]:
         return read_status(self._runtime_path, is_connected=self._connection is not None)
@@ -438,8 +438,19 @@ class EngineClient:
             self._connection.send(encode([command]))
 
 
+def _loading_error(status: dict[str, Any]) -> EngineLoading:
+    """Return the error while no engine is ready, with the percentage of the model that is loaded, once that is known."""
+    state = "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
+    percent = status["percent"]
+    if status["state"] != "starting" or percent is None:
+        return EngineLoading("Loading model", engine=state)
+    return EngineLoading(f"Loading model, {percent} %", engine=state, percent=percent)
+
+
 def _hung_error(status: dict[str, Any]) -> EngineHung | None:
-    return EngineHung(f"The engine is hung: {status['message']}") if status["state"] == "hung" else None
+    if status["state"] != "hung":
+        return None
+    return EngineHung(f"The engine is hung: {status['message']}", engine="hung")
 
 
 def _new_id() -> str:

@@ -37,6 +37,7 @@ export class Api {
     this.askKey = askKey;
     /** @type {Promise<boolean> | null} */
     this.asking = null;
+    this.isDeclined = false;
     this.key = remembered();
   }
 
@@ -92,27 +93,29 @@ export class Api {
     }
     if (response.ok) return response;
     const refusal = await readRefusal(response);
-    if (response.status === 401 && (await this.newKey(usedKey, refusal.message))) {
+    if (response.status === 401 && (await this.newKey(usedKey))) {
       return this.open(method, path, body, options);
     }
     throw refusal;
   }
 
   /**
-   * Whether there is another key than the one that was refused; one question for all requests that wait for it.
-   * @param {string} refused @param {string} message
+   * Whether there is another key than the one that was refused; one question for all requests that wait for it. A person who
+   * has given no answer is asked again only if `isWanted`.
+   * @param {string} refused @param {{isWanted?: boolean}} [options]
    */
-  async newKey(refused, message) {
+  async newKey(refused, { isWanted = false } = {}) {
     if (this.key !== refused) return true;
-    this.asking ??= this.askOnce(message).finally(() => {
+    if (this.isDeclined && !isWanted) return false;
+    this.asking ??= this.askOnce().finally(() => {
       this.asking = null;
     });
     return this.asking;
   }
 
-  /** @param {string} message */
-  async askOnce(message) {
-    const given = await this.askKey(message);
+  async askOnce() {
+    const given = await this.askKey(this.key ? "The server does not accept that key." : "");
+    this.isDeclined = !given?.key;
     if (!given?.key) return false;
     this.key = given.key;
     store(sessionStorage, given.key);
@@ -129,22 +132,34 @@ export class Api {
     const response = await this.open(method, path, body, { signal });
     if (!response.body) return;
     const reader = response.body.getReader();
-    const decoder = new TextDecoder();
-    let rest = "";
-    for (;;) {
-      let part;
-      try {
-        part = await reader.read();
-      } catch (error) {
-        if (signal.aborted) throw error;
-        throw new ApiError("The connection to the server was lost.", 0, "lost");
-      }
-      if (part.done) return;
-      const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
-      rest = blocks.pop() ?? "";
-      const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
-      if (events.length) onevents(events);
+    try {
+      await readEvents(reader, signal, onevents);
+    } finally {
+      reader.cancel().catch(() => {}); // after an error the connection would stay open
     }
+  }
+}
+
+/**
+ * @param {ReadableStreamDefaultReader<Uint8Array>} reader @param {AbortSignal} signal
+ * @param {(events: any[]) => void} onevents
+ */
+async function readEvents(reader, signal, onevents) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    let part;
+    try {
+      part = await reader.read();
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw new ApiError("The connection to the server was lost.", 0, "lost");
+    }
+    if (part.done) return;
+    const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
+    rest = blocks.pop() ?? "";
+    const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
+    if (events.length) onevents(events);
   }
 }
 

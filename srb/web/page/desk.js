@@ -5,8 +5,13 @@
 
 import { Context } from "./desk/context.js";
 import { settingsOf } from "./desk/defaults.js";
+import { Gestures } from "./desk/gestures.js";
 import { Rounds } from "./desk/rounds.js";
+import { sentenceOfRound, sentenceOfSaving } from "./desk/sentences.js";
 import { ServerWatch } from "./desk/server_watch.js";
+import { Typing } from "./desk/typing.js";
+import { WordCount } from "./desk/words.js";
+import { titleOf } from "./keep/describe.js";
 import { Story } from "./story.js";
 
 /** @typedef {import("./story/types.js").Place} Place */
@@ -20,11 +25,9 @@ import { Story } from "./story.js";
  *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
  *   colour: (pieces: any[]) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   undo: () => void, redo: () => void, caret: () => number,
+ *   undo: () => void, redo: () => void, caret: () => number, head: Place,
  * }} Manuscript
  */
-
-const PAUSE = 2000; // ms without a typed key that close the node that is being typed
 
 /** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, dialog. */
 export class Desk extends EventTarget {
@@ -39,15 +42,17 @@ export class Desk extends EventTarget {
     this.settings = settingsOf(this.story);
     this.watch = new ServerWatch(api, () => this.serverChanged());
     this.rounds = new Rounds(this);
+    this.gestures = new Gestures(this.rounds);
+    this.typing = new Typing(this);
     this.prompt = new Context(this);
+    this.wordCount = new WordCount();
     /** @type {Manuscript | null} */
     this.manuscript = null;
     /** @type {{head: Place} | null} where the story was before a place in the outline was opened */
     this.before = null;
-    this.isMoving = false;
-    this.pauseTimer = 0;
     keeper.addEventListener("state", () => this.tell("saved"));
     keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
+    keeper.addEventListener("binned", () => this.offerRestore(this.story.id));
   }
 
   /** Open the story that was open last, or begin one. @param {Manuscript} manuscript */
@@ -82,12 +87,12 @@ export class Desk extends EventTarget {
   }
 
   get title() {
-    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text);
+    return /** @type {string | undefined} */ (this.story.meta("title")) || titleOf(this.text) || "Untitled";
   }
 
   /** The number of words in the manuscript. */
   get words() {
-    return this.prompt.words;
+    return this.wordCount.at(this.story, this.head);
   }
 
   /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent. */
@@ -97,13 +102,7 @@ export class Desk extends EventTarget {
 
   /** One sentence about the round, for those who do not see the cards. */
   statusLine() {
-    const { round } = this;
-    if (!round) return "";
-    if (round.state === "asking") return "The branches are asked for.";
-    if (round.state === "reading") return "The model reads the text.";
-    const running = round.slots.filter((slot) => slot.isLive).length;
-    const ended = round.slots.filter((slot) => slot.state === "ended").length;
-    return `${running} running, ${ended} ended.`;
+    return sentenceOfRound(this.round);
   }
 
   // ---- Events
@@ -125,7 +124,9 @@ export class Desk extends EventTarget {
 
   serverChanged() {
     this.tell("server");
-    if (this.server.state === "ready") this.keeper.wake?.();
+    if (this.server.state !== "ready") return;
+    this.keeper.wake?.();
+    this.rounds.comeBack();
   }
 
   checkServer() {
@@ -133,7 +134,7 @@ export class Desk extends EventTarget {
   }
 
   async askKey() {
-    await this.api.newKey(this.api.key, "");
+    await this.api.newKey(this.api.key, { isWanted: true });
     await this.checkServer();
   }
 
@@ -148,6 +149,7 @@ export class Desk extends EventTarget {
     this.settings = settingsOf(story);
     this.keeper.open(story);
     this.prompt.forget();
+    this.wordCount.forget();
     this.manuscript?.load(this.text, story.pieces(this.head.node, this.head.at), this.head);
     this.tell("story");
     this.tell("head", { why: "load" });
@@ -170,6 +172,12 @@ export class Desk extends EventTarget {
   async removeStory(id) {
     await this.keeper.remove(id);
     if (id === this.story.id) this.newStory();
+  }
+
+  /** Say that the open story was put into the bin elsewhere. @param {string} id */
+  offerRestore(id) {
+    const run = () => this.restoreStory(id);
+    this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
   }
 
   /** @param {string} id */
@@ -233,49 +241,28 @@ export class Desk extends EventTarget {
 
   /**
    * Follow a change of the manuscript: typing, pasting, undo, or a place that the desk itself has set. Return the new head.
-   * @param {{changes: {from: number, to: number, insert: string}[], target: Place | null, doc: () => string}} change
-   *   `changes` in offsets of the text before; `target` is the place that the change leads to, if one was recorded
+   * @param {import("./desk/typing.js").Edit} edit
    * @returns {Place}
    */
-  edited({ changes, target, doc }) {
-    const why = this.isMoving ? "move" : target ? "undo" : "type";
-    if (target && this.isPlace(target) && this.story.text(target.node, target.at) === doc()) {
-      this.head = target;
-    } else {
-      let place = this.head;
-      for (const { from, to, insert } of [...changes].sort((a, b) => b.from - a.from)) {
-        place = this.story.edit(place, from, to, insert);
-      }
+  edited(edit) {
+    return this.typing.edited(edit);
+  }
+
+  /** Let the head be a place whose text nobody changes any more, so that a round can begin there; return it. */
+  settle() {
+    this.closeTyped();
+    const place = this.story.settle(this.head);
+    if (place.node !== this.head.node) {
       this.head = place;
-      this.closeLater();
-    }
-    this.story.head = this.head;
-    this.changed();
-    if (why !== "move") {
-      this.tell("head", { why });
-      if (why === "undo") this.rounds.follow("undo");
-      else this.tell("nodes", { ids: new Set([this.head.node]) });
+      this.story.head = place;
+      if (this.manuscript) this.manuscript.head = place;
+      this.changed();
     }
     return this.head;
   }
 
-  /** @param {Place} place */
-  isPlace({ node, at }) {
-    return (node === "" || this.story.nodes.has(node)) && at <= this.story.length(node);
-  }
-
-  /** Close the node that is being typed after a pause. */
-  closeLater() {
-    clearTimeout(this.pauseTimer);
-    this.pauseTimer = window.setTimeout(() => this.closeTyped(), PAUSE);
-  }
-
   closeTyped() {
-    clearTimeout(this.pauseTimer);
-    const node = this.story.nodes.get(this.head.node);
-    if (!node?.open || node.by !== "person") return;
-    this.story.close(node.id);
-    this.changed();
+    this.typing.close();
   }
 
   /**
@@ -284,12 +271,12 @@ export class Desk extends EventTarget {
    */
   move(place, why) {
     this.closeTyped();
-    this.isMoving = true;
+    this.typing.isPaused = true;
     try {
       const text = this.story.text(place.node, place.at);
       this.manuscript?.apply({ text, head: place, pieces: this.story.pieces(place.node, place.at), why });
     } finally {
-      this.isMoving = false;
+      this.typing.isPaused = false;
     }
     this.head = place;
     this.story.head = place;
@@ -350,14 +337,7 @@ export class Desk extends EventTarget {
 
   async sayWhenSaved() {
     await this.flush();
-    const { state, at, message } = this.saved;
-    const time = at ? new Date(at).toLocaleTimeString() : "";
-    const where = state === "browser" ? "in this browser" : "on the server";
-    this.notice(
-      state === "saved" || state === "browser"
-        ? `Saved ${where}${time ? ` at ${time}` : ""}.`
-        : message || "Not saved yet.",
-    );
+    this.notice(sentenceOfSaving(this.saved));
   }
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
@@ -381,31 +361,31 @@ export class Desk extends EventTarget {
    * @param {number} number @param {{at?: number | null, go?: boolean}} [options]
    */
   take(number, options) {
-    return this.rounds.take(number, options);
+    return this.gestures.take(number, options);
   }
 
   /** @param {number} number */
   prune(number) {
-    return this.rounds.prune(number);
+    return this.gestures.prune(number);
   }
 
   refill() {
-    return this.rounds.refill();
+    return this.gestures.refill();
   }
 
   /** @param {number} number */
   extend(number) {
-    return this.rounds.extend(number);
+    return this.gestures.extend(number);
   }
 
   /** @param {number} number @param {number | null} at @param {number} [count] */
   vary(number, at, count) {
-    return this.rounds.vary(number, at, count);
+    return this.gestures.vary(number, at, count);
   }
 
   /** @param {number} [count] */
   more(count) {
-    return this.rounds.more(count);
+    return this.gestures.more(count);
   }
 
   stop() {
@@ -414,35 +394,29 @@ export class Desk extends EventTarget {
 
   /** @param {number} number @param {number | null} at */
   setMark(number, at) {
-    this.rounds.change((round) => round.setMark(number, at), [number]);
+    this.gestures.change((round) => round.setMark(number, at), [number]);
   }
 
   sort() {
-    this.rounds.sort();
+    this.gestures.sort();
   }
 
   fold() {
-    this.rounds.fold();
+    this.gestures.fold();
   }
 
   /** @param {number} number */
   unfold(number) {
-    this.rounds.change((round) => round.unfold(number));
+    this.gestures.change((round) => round.unfold(number));
   }
 
   /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */
   alternatives(number, at) {
-    return this.rounds.alternatives(number, at);
+    return this.gestures.alternatives(number, at);
   }
 
   /** Begin a branch with a card's words up to `at` and then a rival. @param {number | null} number @param {number} at @param {string} rival */
   choose(number, at, rival) {
-    return this.rounds.choose(number, at, rival);
+    return this.gestures.choose(number, at, rival);
   }
-}
-
-/** The first words of a text, for a story without a title. @param {string} text */
-function titleOf(text) {
-  const words = text.trimStart().slice(0, 60).split(/\s+/u).slice(0, 6).join(" ");
-  return words || "Untitled";
 }

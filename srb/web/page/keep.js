@@ -8,6 +8,7 @@
  * @import {Entry} from "./keep/listing.js"
  * @import {Facts} from "./keep/standing.js"
  * @import {Shelf} from "./keep/shelf.js"
+ * @import {News} from "./story/types.js"
  */
 import { describe } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
@@ -26,8 +27,6 @@ const PAUSE = 1000;
 const POLL = 3000;
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
-
-/** @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News */
 
 /** Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin. */
 export class Keeper extends EventTarget {
@@ -98,7 +97,7 @@ export class Keeper extends EventTarget {
     const saver = this.#saver;
     return {
       isOn: this.server.isOn,
-      keepsHere: this.outbox.shelf.lasts && !saver?.keepFault,
+      keepsHere: this.outbox.shelf.lasts && !saver?.safekeeping.fault,
       isUnsaved:
         this.#isWorthSaving &&
         (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || Boolean(this.story?.changed)),

@@ -35,7 +35,9 @@ function actionOf(event, desk, page) {
     case "F6":
       return control || event.altKey ? null : () => nextPane(page, event.shiftKey ? -1 : 1);
     case "Escape":
-      return control || event.altKey || isField(event) || wantsEscape(event, page) ? null : () => stopOrLeave(desk, page);
+      return control || event.altKey || isField(event) || wantsEscape(event, page)
+        ? null
+        : () => stopOrLeave(desk, page);
     default:
       if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
@@ -78,9 +80,10 @@ function paneOf(page, name) {
   return page.querySelector(name);
 }
 
-/** @param {HTMLElement | null} pane */
+/** Whether a pane can be seen: on a phone the header has no box of its own, but its buttons have. @param {HTMLElement | null} pane */
 function isShown(pane) {
-  return pane !== null && pane.getClientRects().length > 0 && getComputedStyle(pane).visibility !== "hidden";
+  const boxes = pane === null ? [] : [pane, ...pane.querySelectorAll("button")];
+  return boxes.some((each) => each.getClientRects().length > 0 && getComputedStyle(each).visibility !== "hidden");
 }
 
 /** Whether the key goes to a field of a form, which has its own undo. @param {KeyboardEvent} event */

@@ -9,6 +9,7 @@ import "./parts/branches.js";
 import "./parts/formats.js";
 import "./parts/header.js";
 import "./parts/help.js";
+import { divider, sheetHandle } from "./parts/layout.js";
 import "./parts/manuscript.js";
 import "./parts/map.js";
 import "./parts/outline.js";
@@ -18,7 +19,6 @@ import "./parts/stories.js";
 import "./parts/versions.js";
 
 const DIALOGS = ["stories", "settings", "formats", "help", "map", "versions"];
-const SHEETS = ["low", "middle", "high"];
 
 /** @param {HTMLElement} root */
 async function start(root) {
@@ -38,7 +38,8 @@ async function start(root) {
     make("srb-header"),
     make("srb-banner"),
     main,
-    sheetHandle(root),
+    divider(root),
+    sheetHandle(root, desk),
     make("srb-branches"),
     make("srb-outline"),
   );
@@ -57,28 +58,6 @@ async function start(root) {
   /** @type {any} */ (globalThis).desk = desk; // for people who look inside, and for tests
   await desk.start(/** @type {any} */ (manuscript));
   manuscript.focus();
-}
-
-/** On a phone the cards are a sheet; its buttons change its height. @param {HTMLElement} root */
-function sheetHandle(root) {
-  const handle = document.createElement("div");
-  handle.id = "sheet-handle";
-  const change = (/** @type {number} */ step) => {
-    const now = SHEETS.indexOf(root.dataset.sheet ?? "middle");
-    root.dataset.sheet = SHEETS[Math.max(0, Math.min(SHEETS.length - 1, now + step))];
-  };
-  for (const [sign, name, step] of /** @type {const} */ ([
-    ["▴", "Make the branches' sheet higher", 1],
-    ["▾", "Make the branches' sheet lower", -1],
-  ])) {
-    const button = document.createElement("button");
-    button.className = "quiet";
-    button.textContent = sign;
-    button.setAttribute("aria-label", name);
-    button.addEventListener("click", () => change(step));
-    handle.append(button);
-  }
-  return handle;
 }
 
 /** Apply the settings that concern the page's look. @param {Desk} desk */

@@ -94,10 +94,12 @@ export function found(story, words, most = 500) {
 export function labelOf(node, length = 160) {
   const line = node.text
     .slice(0, length)
-    .replace(/\s*\n\s*/g, " ↵ ")
-    .trim();
+    .trim()
+    .replace(/\s*\n\s*/g, " ↵ ");
   if (line) return node.text.length > length ? `${line} …` : line;
-  return node.tail === undefined ? "(nothing yet)" : "(words taken out)";
+  if (node.text.includes("\n")) return "↵";
+  if (node.tail !== undefined || (node.parent !== undefined && !node.open)) return "(words taken out)";
+  return "(nothing yet)";
 }
 
 /** Whether nobody has looked at a branch. @param {Story} story @param {Node} node @param {Set<string>} path */

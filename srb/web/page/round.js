@@ -76,6 +76,7 @@ export class Round extends Requests {
     const wasLive = slot.isLive;
     if (!this.canPrune(slot)) throw new IllegalMove(`card ${number + 1} cannot be pruned`);
     slot.move("prune");
+    this._release(number);
     const request = this.requests.get(slot.request ?? "");
     if (!wasLive || !request) return null;
     return {

@@ -1,7 +1,7 @@
 /**
  * A story in memory: a tree of splices, what is said about it, and the changes that are still to be saved.
  *
- * @import {BareNode, BareRun, End, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
+ * @import {BareNode, BareRun, End, News, Node, Marks, Piece, Place, Run, Wire} from "./story/types.js"
  */
 import { Changes } from "./story/changes.js";
 import { faultOfNode, faultOfRun, isId, isRecord, isStamped } from "./story/check.js";
@@ -258,10 +258,10 @@ export class Story {
   /**
    * Take what the server or another tab sent. What is malformed is left out.
    * @param {Wire} wire
-   * @returns {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} what changed by it
+   * @returns {News} what changed by it
    */
   merge(wire) {
-    /** @type {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} */
+    /** @type {News} */
     const changed = { nodes: new Set(), marks: new Set(), meta: new Set() };
     for (const [key, stamped] of entriesOf(wire.meta).flatMap(settingsApart)) {
       if (isStamped(stamped) && this.#meta.take(key, stamped)) changed.meta.add(key);

@@ -167,6 +167,10 @@ export class CardsDesk extends EventTarget {
     this.call("stop");
   }
 
+  notice(text) {
+    this.call("notice", text);
+  }
+
   choose(number, at, rival) {
     this.call("choose", number, at, rival);
   }

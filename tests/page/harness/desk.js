@@ -1,26 +1,8 @@
-// The manuscript with the real desk and story; the server is away, and nothing is kept.
+// The manuscript with the real desk and story.
 
-import { Desk } from "../page/desk.js";
-import "../page/parts/manuscript.js";
+import { startDesk } from "./real_desk.js";
 
-class NoKeeper extends EventTarget {
-  state = "browser";
-  at = null;
-  message = "";
-  open() {}
-  changed() {}
-  async flush() {}
-  async openLast() {
-    return null;
-  }
-}
-
-const api = { get: () => Promise.reject(Object.assign(new Error("the server is away"), { status: 0 })) };
-const desk = new Desk({ api, keeper: new NoKeeper() });
-const manuscript = document.createElement("srb-manuscript");
-manuscript.desk = desk;
-document.querySelector("main").append(manuscript);
-await desk.start(manuscript);
+const { desk, manuscript } = await startDesk(document.querySelector("main"));
 
 /** Numbers below `most` that are the same in every run. */
 function numbers(seed) {

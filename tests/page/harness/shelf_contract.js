@@ -84,6 +84,28 @@ export const CONTRACT = {
     value.text = "after";
     check(same(await shelf.get([["a", "1"]]), [{ text: "before" }]), "a copy is stored");
   },
+  "the first keys of a story are found without its values": async (shelf) => {
+    await put(shelf, [
+      [["a", "nodes", "1"], 1],
+      [["a", "about"], 2],
+      [["a", "meta", "x"], 3],
+      [["b", "about"], 4],
+    ]);
+    check(
+      same(await shelf.keys("a", 2), [
+        ["a", "about"],
+        ["a", "meta", "x"],
+      ]),
+      "in their order",
+    );
+    check(same(await shelf.keys("c", 2), []), "none");
+  },
+  "many values are changed at once as few are": async (shelf) => {
+    const keys = Array.from({ length: 800 }, (_, n) => ["a", "nodes", `n${n}`]);
+    await shelf.change(keys.slice(0, 700), (key) => key[2]);
+    await shelf.change(keys, (key, stored) => (stored === undefined ? 1 : stored === key[2] ? undefined : "another's"));
+    check((await shelf.read("a")).length === 100, "those that were there are gone, the others are made");
+  },
   "a story is removed whole, and no other one": async (shelf) => {
     await put(shelf, [
       [["a", "nodes", "1"], 1],

@@ -203,6 +203,22 @@ test("a refused round says why, and the text is untouched", async () => {
   assert.equal(it.desk.text, "A");
 });
 
+test("a round begins on a text that no other window rewrites", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const { node } = it.desk.head;
+  const other = { ...it.desk.story.nodes.get(node), open: true };
+  const story = new it.desk.story.constructor(it.desk.story.id);
+  story.merge({ nodes: { [node]: other } });
+  it.desk.setStory(story);
+  it.desk.head = { node, at: 1 };
+  const stream = await round(it, " b");
+  assert.equal(stream.body.prompt, "A");
+  assert.notEqual(it.desk.head.node, node);
+  assert.equal(it.desk.text, "A");
+  assert.deepEqual(it.manuscript.head, it.desk.head);
+});
+
 test("a word changed in the middle is a version of its own, and branches keep their texts", async () => {
   const it = await makeDesk();
   it.manuscript.type("Once upon a time");

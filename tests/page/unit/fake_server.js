@@ -17,8 +17,8 @@ export class FakeServer {
   /** @type {{method: string, path: string, body: any, keepalive: boolean}[]} */
   calls = [];
 
-  get(path) {
-    return this.send("GET", path);
+  get(path, options) {
+    return this.send("GET", path, undefined, options);
   }
 
   post(path, body, options) {
@@ -28,6 +28,7 @@ export class FakeServer {
   async send(method, path, body, { keepalive = false } = {}) {
     this.calls.push({ method, path, body: body === undefined ? undefined : copy(body), keepalive });
     await null;
+    if (this.trouble === "silent") await new Promise(() => {});
     this.#refuse(method);
     const [route, query = ""] = path.split("?");
     const [id, act] = route.slice(ROOT.length + 1).split("/");

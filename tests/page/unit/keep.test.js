@@ -287,6 +287,27 @@ test("a browser that keeps nothing is no trouble while the server saves, and a f
   assert.equal(keeper.state, "saved");
 });
 
+test("words are in the browser soon if the server is silent, and not at all if it saves at once", async () => {
+  const server = new FakeServer();
+  const shelf = new LastingShelf();
+  const keeper = newKeeper(server, { shelf });
+  keeper.open(Story.create());
+  write(keeper, "Once");
+  await pass(2);
+  const change = mock.method(shelf, "change");
+  write(keeper, " upon");
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  assert.equal(change.mock.callCount(), 0);
+  server.trouble = "silent";
+  write(keeper, " a time");
+  await pass(2);
+  assert.equal(keeper.state, "saving");
+  const story = new Story(keeper.story.id);
+  story.merge(await keeper.outbox.read(story.id));
+  assert.ok([...story.nodes.values()].some(({ text }) => text === "Once upon a time"));
+});
+
 test("two tabs of one browser hear of each other at once, and each keeps its own words", async () => {
   const server = new FakeServer();
   const browser = new FakeBrowser();

@@ -79,7 +79,11 @@ test("a search finds texts, names and notes, in any case", () => {
 
 test("a label is one line, and says what has no words", () => {
   assert.equal(labelOf({ text: " one\n\ntwo " }), "one ↵ two");
+  assert.equal(labelOf({ text: "\n\none" }), "one");
+  assert.equal(labelOf({ text: "\n\n" }), "↵");
   assert.equal(labelOf({ text: "", tail: 4 }), "(words taken out)");
+  assert.equal(labelOf({ text: "", parent: "a" }), "(words taken out)");
+  assert.equal(labelOf({ text: "", parent: "a", open: true }), "(nothing yet)");
   assert.equal(labelOf({ text: "abcdef" }, 3), "abc …");
 });
 

@@ -262,6 +262,26 @@ test("duplicates fold only when asked, and nothing changes its place but by sort
   assert.deepEqual([round.order, round.slots[2].foldedUnder], [[0, 1, 2, 3], 0]);
 });
 
+test("folding twice unfolds, and a card that changes lets go of those folded under it", () => {
+  const round = started(4);
+  for (const index of [0, 1, 2, 3]) {
+    round.apply("r", stream(index, " x"));
+    round.apply("r", stop(index));
+  }
+  const folds = () => round.slots.map((slot) => slot.foldedUnder);
+  assert.deepEqual([...round.fold()], [1, 0, 2, 3]);
+  assert.deepEqual(folds(), [null, 0, 0, 0]);
+  round.fold();
+  assert.deepEqual(folds(), [null, null, null, null]);
+  round.fold();
+  round.planPrune(0);
+  assert.deepEqual(folds(), [null, null, null, null]);
+  round.fold();
+  assert.deepEqual(folds(), [null, null, 1, 1]);
+  round.apply("r", { event: "branch", index: 1, seed: 1, resumed: true });
+  assert.deepEqual(folds(), [null, null, null, null]);
+});
+
 test("a snapshot brings lost branches back, and does not bring back what was replaced", () => {
   const round = started(2);
   round.apply("r", stream(0, " a"));

@@ -192,6 +192,20 @@ test("the last writer of a key wins, and a write here is later than all that is 
   assert.equal(here.meta("title"), "mine");
 });
 
+test("a file says also what was taken away, and a copy that still has it loses it", () => {
+  const here = new Story("s", () => 100);
+  const head = here.edit(EMPTY, 0, 0, "Once");
+  here.setMark(head.node, "star", true);
+  here.setMeta("memory", "rain");
+  const copy = new Story("s");
+  copy.merge(plain(here.takeChanges()));
+  here.setMark(head.node, "star", null);
+  here.setMeta("memory", null);
+  copy.merge(Story.fromJSON(JSON.stringify(here)).wire());
+  assert.deepEqual(copy.mark(head.node), {});
+  assert.equal(copy.meta("memory"), null);
+});
+
 test("what is malformed in a wire is left out, and the rest is taken", () => {
   const story = new Story("s");
   const wire =

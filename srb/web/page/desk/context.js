@@ -1,6 +1,6 @@
 /** What is sent of the manuscript: its prompt, made by plan or by the model's chat template, and how much of the context it takes. */
 
-import { FIRST_RATE, learnRate, planPrompt, trimmedLength } from "../prompt.js";
+import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -12,14 +12,14 @@ export class Context {
     this.rate = FIRST_RATE; // characters per token, learned from the server's answers
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
-    /** @type {{text: string, words: number}} the text that was counted last */
-    this.counted = { text: "", words: 0 };
+    /** @type {{basis: unknown[], share: {used: number, limit: number, cut: number}} | null} */
+    this.measured = null;
   }
 
   /** Forget what belongs to the story that was open. */
   forget() {
     this.cut = null;
-    this.counted = { text: "", words: 0 };
+    this.measured = null;
   }
 
   /**
@@ -55,27 +55,35 @@ export class Context {
 
   /** The share of the context that is taken, in tokens, and the characters at the beginning that are not sent. */
   measure() {
+    const basis = this.basis();
+    if (!this.measured || basis.some((each, place) => each !== this.measured?.basis[place]))
+      this.measured = { basis, share: this.share() };
+    return this.measured.share;
+  }
+
+  /** All on which the share depends: while none of it has changed, the text is not looked at. */
+  basis() {
+    const { head, story, settings, server } = this.desk;
+    const own = story.nodes.get(head.node)?.text;
+    return [
+      story,
+      head.node,
+      head.at,
+      own,
+      story.meta("memory"),
+      story.meta("note"),
+      settings,
+      server,
+      this.rate,
+      this.cut,
+    ];
+  }
+
+  share() {
     const { server, text } = this.desk;
     if (!server.n_ctx) return { used: 0, limit: 0, cut: 0 };
     const { parts, cut } = this.plan(text);
     const used = parts.reduce((sum, part) => sum + (part.kind === "room" ? 0 : part.tokens), 0);
     return { used, limit: server.n_ctx, cut: cut?.characters ?? 0 };
   }
-
-  /** The number of words in the manuscript; only what was appended is counted anew. */
-  get words() {
-    const { text } = this.desk;
-    const { counted } = this;
-    if (text === counted.text) return counted.words;
-    const from = text.startsWith(counted.text) ? trimmedLength(counted.text) : 0;
-    const start = from > 0 ? text.lastIndexOf(" ", from - 1) + 1 : 0;
-    const before = from > 0 ? counted.words - countWords(counted.text.slice(start)) : 0;
-    this.counted = { text, words: before + countWords(text.slice(start)) };
-    return this.counted.words;
-  }
-}
-
-/** @param {string} text */
-function countWords(text) {
-  return text.match(/[\p{L}\p{N}][\p{L}\p{N}\p{M}'’-]*/gu)?.length ?? 0;
 }

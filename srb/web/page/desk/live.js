@@ -4,6 +4,7 @@
  */
 
 import { ApiError } from "../api.js";
+import { commonLength } from "../compare.js";
 import { Trail } from "./trail.js";
 
 /** @typedef {import("../api.js").Api} Api */
@@ -16,6 +17,7 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, slots: Set<number> | null) => void} round states of slots have changed; null: of all
  * @property {(live: Live) => void} nodes the story has new nodes or longer texts
  * @property {(live: Live, error: Error) => void} failed
+ * @property {(live: Live) => void} troubled the server ended a request by an error
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
 
@@ -35,6 +37,8 @@ export class Live {
     this.unsaved = new Set();
     /** @type {Set<string>} keys of requests that were stopped here: what still arrives of them changes nothing */
     this.stopped = new Set();
+    /** @type {Promise<unknown>} the call that adds branches: one at a time, since branches come in the order of the calls */
+    this.adding = Promise.resolve();
     this.keys = 0;
   }
 
@@ -62,10 +66,13 @@ export class Live {
     return this.read(key, "POST", ROUTE, body);
   }
 
-  /** Read the events of a request that runs already. @param {string} id @param {{slots: number[]}} options */
-  attach(id, options) {
+  /**
+   * Read the events of a request that runs already.
+   * @param {string} id @param {number[]} filled slot numbers by branch index, as far as the story knows them
+   */
+  attach(id, filled) {
     const key = this.newKey();
-    this.round.join(key, options);
+    this.round.rejoin(key, id, filled);
     return this.read(key, "GET", `${ROUTE}/${encodeURIComponent(id)}/events`, undefined);
   }
 
@@ -98,7 +105,7 @@ export class Live {
 
   /** @param {string} key @param {any[]} events that came together */
   take(key, events) {
-    if (this.stopped.has(key)) return;
+    if (this.stopped.has(key)) return this.endLate(key, events);
     const grown = new Set();
     const changed = new Set();
     for (const event of events) {
@@ -108,6 +115,7 @@ export class Live {
     }
     changed.delete(-1);
     if (events.some(({ event }) => event !== "stream")) this.changed(changed);
+    if (events.some(({ event }) => event === "error")) this.listener.troubled(this);
     for (const number of grown) this.unsaved.add(number);
     if (grown.size) this.listener.text(this, grown);
   }
@@ -115,8 +123,6 @@ export class Live {
   /** @param {string} key @param {any} event @returns {Set<number>} */
   apply(key, event) {
     const before = event.event === "branch" ? this.round.slots.map((slot) => slot.text.length) : [];
-    if (event.event === "snapshot")
-      event.branches = event.branches.filter((/** @type {any} */ each) => this.isShown(key, each.index));
     const slots = this.round.apply(key, event);
     if (event.event === "start" || event.event === "snapshot") this.listener.began(this, event.id, event);
     for (const number of slots) {
@@ -128,18 +134,12 @@ export class Live {
     return slots;
   }
 
-  /** Whether a branch's slot is still its own; a refilled slot belongs to a later branch. @param {string} key @param {number} index */
-  isShown(key, index) {
-    const number = this.round.requests.get(key)?.slots[index];
-    return number === undefined || this.round.slots[number].index === index;
-  }
-
   /** Begin the trail of a branch that was added, or that goes on. @param {string} key @param {number} number @param {any} event @param {number} length */
   follow(key, number, event, length) {
     const slot = this.round.slots[number];
     if (event.resumed) return this.trail(number).resume(length);
     const origin = event.from ? this.round.requests.get(key)?.slots[event.from.branch] : undefined;
-    const shared = origin === undefined ? 0 : sharedLength(slot.text, this.round.slots[origin].text);
+    const shared = origin === undefined ? 0 : commonLength(slot.text, this.round.slots[origin].text);
     const base = new Trail(this.round.base, this.round.keep);
     this.trails.set(number, origin === undefined ? base : this.trail(origin).fork(shared));
   }
@@ -171,12 +171,22 @@ export class Live {
     const ticket = plan.expect ? this.round.expectBranches(plan.request, plan.slots, plan.expect) : null;
     this.listener.round(this, new Set(plan.slots));
     try {
-      await this.api.send(plan.method, plan.path, plan.body);
+      await this.control(plan);
     } catch (error) {
+      if (this.stopped.has(plan.request)) return; // and nobody waits for it any more
       if (ticket !== null)
         this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
       if (plan.method !== "DELETE") throw error; // what is to be stopped has ended already
     }
+  }
+
+  /** @param {import("../round.js").Control} plan */
+  control({ method, path, body, expect }) {
+    const send = () => this.api.send(method, path, body);
+    if (!expect) return send();
+    const sent = this.adding.then(send);
+    this.adding = sent.catch(() => {}); // its own caller hears of it
+    return sent;
   }
 
   /** @param {number[]} slots */
@@ -186,18 +196,58 @@ export class Live {
 
   /** Stop all branches; their texts stay. */
   stop() {
-    const calls = this.round.planStop();
+    for (const key of [...this.streams.keys()]) this.end(key);
+    this.listener.round(this, null);
+  }
+
+  /** Read no more; the branches go on, for this page when it comes back and for others that read them. */
+  leave() {
+    this.save();
     for (const [key, controller] of this.streams) {
       this.stopped.add(key);
-      for (const number of this.round.lost(key, "stopped")) this.round.slots[number].end = { reason: "cancelled" };
       controller.abort();
     }
     this.streams.clear();
-    for (const { method, path } of calls) {
-      this.api.send(method, path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
+  }
+
+  /** End the oldest request that only rests, and free its connection; returns whether there was one. */
+  endResting() {
+    for (const key of this.streams.keys()) {
+      const request = this.round.requests.get(key);
+      if (request?.state !== "resting" || request.expected.length) continue;
+      this.end(key);
+      return true;
     }
-    for (const { number } of this.round.slots) this.finish(number);
-    this.listener.round(this, null);
+    return false;
+  }
+
+  /**
+   * End a request. One that has no id yet lives on at the server without a reader: it is ended as soon as it has one.
+   * @param {string} key
+   */
+  end(key) {
+    const call = this.round.planStop().find(({ request }) => request === key);
+    this.stopped.add(key);
+    for (const number of this.round.lost(key, "stopped")) {
+      const slot = this.round.slots[number];
+      if (!slot) continue; // it was made for a branch that never came
+      if (slot.end?.reason === "lost") slot.end = { reason: "cancelled" };
+      this.finish(number);
+    }
+    if (call) this.hangUp(key, call.path);
+  }
+
+  /** End a request that was stopped before its id was known. @param {string} key @param {any[]} events its first ones */
+  endLate(key, events) {
+    const id = events.find(({ event }) => event === "start" || event === "snapshot")?.id;
+    if (id !== undefined) this.hangUp(key, `${ROUTE}/${encodeURIComponent(id)}`);
+  }
+
+  /** @param {string} key @param {string} path of the request */
+  hangUp(key, path) {
+    this.streams.get(key)?.abort();
+    this.streams.delete(key);
+    this.api.send("DELETE", path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
   }
 
   // ---- Nodes of the story
@@ -220,27 +270,40 @@ export class Live {
     return saved;
   }
 
-  /** Bring the node of a card up to date. @param {number} number */
+  /**
+   * Bring the node of a card up to date. A text that its node cannot take goes on in a new one: the node was ended when the
+   * connection was lost, or another window wrote it.
+   * @param {number} number
+   */
   write(number) {
     const slot = this.round.slots[number];
-    const trail = this.trail(number);
-    const text = slot?.text.slice(trail.last.from);
+    if (!slot) return;
+    const { last } = this.trail(number);
+    const text = slot.text.slice(last.from);
+    if (last.node === null) return this.addNode(slot, text);
+    const node = this.story.nodes.get(last.node);
+    if (node?.text.startsWith(text)) return;
+    if (node?.open && text.startsWith(node.text)) return this.story.grow(node.id, text);
+    const trail = this.trail(number).fork(last.from + commonLength(text, node?.text ?? ""));
+    this.trails.set(number, trail);
+    this.addNode(slot, slot.text.slice(trail.last.from));
+  }
+
+  /** Begin a node of a card. @param {import("../round.js").Slot} slot @param {string} text */
+  addNode(slot, text) {
     if (!text) return;
-    if (trail.last.node === null) {
-      const { index, seed } = slot;
-      trail.last.node = this.story.addModelNode({
-        parent: trail.parent,
-        keep: trail.parentKeep,
-        text,
-        run: this.round.id,
-        slot: number,
-        index: index ?? undefined,
-        seed: seed ?? undefined,
-      });
-      slot.node = trail.last.node;
-    } else if (this.story.nodes.get(trail.last.node)?.open) {
-      this.story.grow(trail.last.node, text);
-    }
+    const trail = this.trail(slot.number);
+    const request = this.round.requests.get(slot.request ?? "")?.id;
+    const isOfRun = request === this.story.runs.get(this.round.id)?.request_id; // only its branches are found again by index
+    slot.node = trail.last.node = this.story.addModelNode({
+      parent: trail.parent,
+      keep: trail.parentKeep,
+      text,
+      run: this.round.id,
+      slot: slot.number,
+      index: isOfRun ? (slot.index ?? undefined) : undefined,
+      seed: slot.seed ?? undefined,
+    });
   }
 
   /** Close the node of a card that has ended. @param {number} number */
@@ -259,11 +322,4 @@ export class Live {
     this.write(number);
     return this.trail(number).place(at);
   }
-}
-
-/** How many characters two texts have in common at their beginning. @param {string} a @param {string} b */
-function sharedLength(a, b) {
-  let length = 0;
-  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
-  return length;
 }

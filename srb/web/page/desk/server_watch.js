@@ -6,6 +6,7 @@
  * @typedef {object} Server
  * @property {ServerState} state
  * @property {string} message the server's own words, where it is not ready
+ * @property {number | null} percent how much of the model is loaded, while it is being loaded
  * @property {string} model
  * @property {number} n_ctx longest text in tokens; 0 while unknown
  * @property {boolean} chat_template
@@ -23,6 +24,7 @@ const LATER = 15000;
 const UNKNOWN = {
   state: "loading",
   message: "",
+  percent: null,
   model: "",
   n_ctx: 0,
   chat_template: false,
@@ -63,19 +65,20 @@ export class ServerWatch {
   async ask() {
     try {
       const said = await this.api.get("v1/srb/server");
-      this.become({ ...said, state: "ready", message: "" });
+      this.become({ ...said, state: "ready", message: "", percent: null });
     } catch (error) {
-      const { status, message } = /** @type {import("../api.js").ApiError} */ (error);
-      this.become({ ...this.server, state: this.stateOf(status), message });
+      const { status, message, body } = /** @type {import("../api.js").ApiError} */ (error);
+      const { engine, percent = null } = body?.error ?? {};
+      this.become({ ...this.server, state: this.stateOf(status, engine), message, percent });
     }
   }
 
-  /** @param {number} status @returns {ServerState} */
-  stateOf(status) {
+  /** @param {number} status @param {string | undefined} engine the engine's state in the server's words @returns {ServerState} */
+  stateOf(status, engine) {
     if (status === 401) return "key";
     if (status === 0 || status === 502 || status === 504) return "gone";
-    if (status === 503) return this.wasReady ? "restarting" : "loading";
-    return "failed";
+    if (status !== 503 || engine === "failed") return "failed";
+    return engine === "loading" && !this.wasReady ? "loading" : "restarting";
   }
 
   /** @param {Server} server */

@@ -36,6 +36,7 @@ export class Outbox {
    * Remove what the server has, unless a later version of it was put meanwhile.
    * @param {string} story
    * @param {Wire} wire  as it was sent
+   * @returns {Promise<boolean>} whether nothing of the story is left
    */
   async forget(story, wire) {
     const items = itemsOf(story, wire);
@@ -46,8 +47,10 @@ export class Outbox {
         return stored === undefined || canonical(later(key, stored, sent)) === canonical(sent) ? undefined : stored;
       },
     );
-    const rest = await this.shelf.read(story);
-    if (rest.every(([[, section]]) => section === ABOUT)) await this.shelf.remove(story);
+    const left = await this.shelf.keys(story, 2);
+    const isGone = left.every(([, section]) => section === ABOUT);
+    if (isGone && left.length > 0) await this.shelf.change(left, () => undefined);
+    return isGone;
   }
 
   /**

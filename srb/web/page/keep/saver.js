@@ -1,6 +1,5 @@
 /**
- * The saving of one story: its parts go into the outbox and to the server, in order and one post at a time, until the server
- * has them. A post that fails is sent again, first after a second, at last every half minute.
+ * The saving of one story: its parts go to the server, in order and one post at a time, until it has them. A post that fails is sent again, first after a second, at last every half minute.
  *
  * @import {BareNode, Wire} from "../story/types.js"
  * @import {Outbox} from "./outbox.js"
@@ -8,6 +7,7 @@
  */
 import { absorb, compareNodes, emptyWire, unionOf } from "../story/merge.js";
 import { bytesOf, isEmpty, MOST_BYTES, postsOf } from "./posts.js";
+import { Safekeeping } from "./safekeeping.js";
 import { Trouble } from "./server.js";
 
 const FIRST_RETRY = 1000;
@@ -31,8 +31,6 @@ export class Saver {
   known = null;
   /** @type {Trouble | null} why the last post failed */
   trouble = null;
-  /** Why this browser cannot keep anything, or "". */
-  keepFault = "";
   savedAt = 0;
   /** @type {Map<string, string>} nodes that the server refuses for good, and its sentences */
   stuck = new Map();
@@ -42,8 +40,6 @@ export class Saver {
   #sending = [];
   /** @type {Promise<void> | null} */
   #saving = null;
-  /** @type {Promise<void>} the changes of the outbox, one after the other */
-  #keeping = Promise.resolve();
   /** @type {Map<string, number>} */
   #tries = new Map();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -60,8 +56,8 @@ export class Saver {
   constructor(id, server, outbox, listener) {
     this.id = id;
     this.server = server;
-    this.outbox = outbox;
     this.listener = listener;
+    this.safekeeping = new Safekeeping(id, outbox, { now: listener.now, told: () => this.#tell() });
   }
 
   /** Whether the server has not confirmed everything yet. */
@@ -69,19 +65,19 @@ export class Saver {
     return this.#sending.length > 0 || !isEmpty(this.#pending);
   }
 
-  /** Resolves when the outbox has all that was added, or has failed. */
+  /** Resolves when the outbox has what it was given, or has failed. */
   get kept() {
-    return this.#keeping;
+    return this.safekeeping.done;
   }
 
   /**
-   * Take a part of the story: into the outbox at once, to the server with the next save.
+   * Take a part of the story, which goes to the server with the next save.
    * @param {Wire} wire
    */
   add(wire) {
-    if (isEmpty(wire)) return;
     absorb(this.#pending, wire);
-    this.#keep(() => this.outbox.put(this.id, wire, this.listener.now()));
+    this.safekeeping.add(wire);
+    if (!this.server.isOn || this.#timer !== undefined) this.safekeeping.put();
   }
 
   /**
@@ -118,6 +114,7 @@ export class Saver {
 
   /** Send what there is by a request that outlives the page; its answer matters to nobody. */
   sendLast() {
+    this.safekeeping.put();
     const wire = this.#sending.reduce(unionOf, this.#pending);
     if (!this.server.isOn || isEmpty(wire) || bytesOf(wire) > MOST_LAST_BYTES) return;
     this.server.post(this.id, wire, null, { keepalive: true }).catch(() => {}); // the outbox has it
@@ -128,13 +125,14 @@ export class Saver {
    * @param {Saver} other
    */
   handTo(other) {
-    absorb(other.#pending, this.#sending.reduce(unionOf, this.#pending));
+    other.add(this.#sending.reduce(unionOf, this.#pending));
     this.stop();
   }
 
   /** Send nothing more; the outbox keeps what is left. */
   stop() {
     this.#isStopped = true;
+    this.safekeeping.put();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#pending = emptyWire();
@@ -143,7 +141,8 @@ export class Saver {
   async #leaveInOutbox() {
     this.#pending = emptyWire();
     this.trouble = null;
-    await this.#keeping;
+    this.safekeeping.put();
+    await this.safekeeping.done;
     this.savedAt = this.listener.now();
     this.#tell();
   }
@@ -152,13 +151,18 @@ export class Saver {
     while (!isEmpty(this.#pending) && this.#timer === undefined && !this.#isStopped) {
       this.#sending = postsOf(this.#pending);
       this.#pending = emptyWire();
+      this.safekeeping.begin();
       this.#tell();
+      const saved = emptyWire();
       try {
-        while (this.#sending.length > 0) await this.#sendFirst();
+        while (this.#sending.length > 0) absorb(saved, await this.#sendFirst());
         this.trouble = null;
         this.#delay = 0;
         this.savedAt = this.listener.now();
+        this.safekeeping.end(saved);
       } catch (error) {
+        this.safekeeping.put();
+        this.safekeeping.forget(saved);
         for (const post of this.#sending.splice(0)) absorb(this.#pending, post);
         this.trouble = Trouble.of(error);
         if (this.trouble.kind === "off") return this.#leaveInOutbox();
@@ -169,6 +173,7 @@ export class Saver {
     this.#tell();
   }
 
+  /** @returns {Promise<Wire>} what the server has now */
   async #sendFirst() {
     const [post] = /** @type {[Required<Wire>]} */ (this.#sending);
     /** @type {Refused[]} */
@@ -184,12 +189,12 @@ export class Saver {
     this.#sending.shift();
     const kept = new Set(refused.map(({ node }) => node));
     const stored = { ...post, nodes: Object.fromEntries(Object.entries(post.nodes).filter(([id]) => !kept.has(id))) };
-    this.#keep(() => this.outbox.forget(this.id, stored));
     for (const id of Object.keys(stored.nodes)) {
       this.stuck.delete(id);
       this.#tries.delete(id);
     }
     this.#sendAgain(refused, post);
+    return stored;
   }
 
   /**
@@ -207,13 +212,15 @@ export class Saver {
       else again.push(node);
       waits ||= tries > 1;
     }
+    if (refused.length > 0)
+      this.safekeeping.put(
+        only(
+          post,
+          refused.map(({ node }) => node),
+        ),
+      );
     if (again.length === 0) return;
-    absorb(
-      this.#pending,
-      this.listener.withParents?.(again) ?? {
-        nodes: Object.fromEntries(again.map((id) => [id, /** @type {BareNode} */ (post.nodes[id])])),
-      },
-    );
+    this.add(this.listener.withParents?.(again) ?? only(post, again));
     if (waits) this.#wait();
   }
 
@@ -223,21 +230,6 @@ export class Saver {
     this.#delay = Math.min(LAST_RETRY, this.#delay === 0 ? FIRST_RETRY : this.#delay * 2);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.wake(), this.#delay);
-  }
-
-  /** @param {() => Promise<void>} change  of the outbox */
-  #keep(change) {
-    this.#keeping = this.#keeping.then(change).then(
-      () => this.#noteKeeping(""),
-      (error) => this.#noteKeeping(/** @type {Error} */ (error).message || "it is full"),
-    );
-  }
-
-  /** @param {string} fault */
-  #noteKeeping(fault) {
-    if (fault === this.keepFault) return;
-    this.keepFault = fault;
-    this.#tell();
   }
 
   #tell() {
@@ -251,3 +243,12 @@ export class Saver {
  * @returns {boolean} whether the server has a version that is at least as late as the one that it refused
  */
 const isSettled = (ours, theirs) => ours !== undefined && theirs !== undefined && compareNodes(ours, theirs) <= 0;
+
+/**
+ * @param {Required<Wire>} post
+ * @param {string[]} ids
+ * @returns {Wire} these nodes of it
+ */
+const only = ({ nodes }, ids) => ({
+  nodes: Object.fromEntries(ids.map((id) => [id, /** @type {BareNode} */ (nodes[id])])),
+});

@@ -6,6 +6,10 @@
  */
 
 const ROOT = "v1/srb/stories";
+/** Milliseconds after which a silent server counts as away. */
+const PATIENCE = 30_000;
+
+const patiently = () => ({ signal: AbortSignal.timeout(PATIENCE) });
 
 /** @typedef {{node: string, reason: string, message: string}} Refused  a node that was not stored, and why */
 /**
@@ -87,7 +91,7 @@ export class StoryServer {
    * @returns {Promise<{stories: Listed[], state: "ok" | "full" | "read_only", server: string}>}
    */
   list(binned = false) {
-    return this.#note(this.api.get(binned ? `${ROOT}?deleted=1` : ROOT));
+    return this.#note(this.api.get(binned ? `${ROOT}?deleted=1` : ROOT, patiently()));
   }
 
   /**
@@ -98,7 +102,7 @@ export class StoryServer {
    */
   read(id, known = null) {
     const query = known?.server ? `?since=${known.seq}&server=${encodeURIComponent(known.server)}` : "";
-    return this.#note(this.api.get(`${path(id)}${query}`));
+    return this.#note(this.api.get(`${path(id)}${query}`, patiently()));
   }
 
   /**
@@ -106,10 +110,10 @@ export class StoryServer {
    * @param {string} id
    * @param {Wire} wire
    * @param {Known | null} known  then the answer has all that is newer
-   * @param {{keepalive?: boolean}} [options]
+   * @param {{keepalive?: boolean, signal?: AbortSignal}} [options]
    * @returns {Promise<Answer>}
    */
-  post(id, wire, known, options) {
+  post(id, wire, known, options = patiently()) {
     const body = known === null ? wire : { ...wire, since: known.seq, server: known.server };
     return this.#note(this.api.post(path(id), body, options));
   }
@@ -125,12 +129,12 @@ export class StoryServer {
 
   /** @param {string} id */
   remove(id) {
-    return this.#note(this.api.send("DELETE", path(id)));
+    return this.#note(this.api.send("DELETE", path(id), undefined, patiently()));
   }
 
   /** @param {string} id */
   restore(id) {
-    return this.#note(this.api.post(`${path(id)}/restore`, {}));
+    return this.#note(this.api.post(`${path(id)}/restore`, {}, patiently()));
   }
 }
 

@@ -9,12 +9,15 @@
  *   undefined removes; all of the changes or none
  * @property {(keys: Key[]) => Promise<any[]>} get
  * @property {(first: string) => Promise<[Key, any][]>} read  all of which the key begins with `first`
+ * @property {(first: string, most: number) => Promise<Key[]>} keys  the first `most` of these keys, in order
  * @property {(first: string) => Promise<void>} remove
  * @property {() => Promise<string[]>} firsts  the first texts of all keys
  */
 import { openDB } from "../vendor/idb.js";
 
 const STORE = "parts";
+/** So many values of a story are read one by one; for more the whole story is read at once. */
+const MANY = 500;
 
 /** @implements {Shelf} */
 export class MemoryShelf {
@@ -44,6 +47,15 @@ export class MemoryShelf {
   async read(first) {
     const found = [...this.#values.values()].filter(([key]) => key[0] === first);
     return found.map(([key, value]) => /** @type {[Key, any]} */ ([key, structuredClone(value)]));
+  }
+
+  /**
+   * @param {string} first
+   * @param {number} most
+   */
+  async keys(first, most) {
+    const found = [...this.#values].filter(([, [key]]) => key[0] === first).sort(([a], [b]) => (a < b ? -1 : 1));
+    return found.slice(0, most).map(([, [key]]) => key);
   }
 
   /** @param {string} first */
@@ -93,9 +105,11 @@ export class IdbShelf {
   async change(keys, change) {
     const transaction = (await this.#database()).transaction(STORE, "readwrite");
     const { store } = transaction;
-    const changes = keys.map(async (key) => {
-      const value = change(key, await store.get(key));
-      await (value === undefined ? store.delete(key) : store.put(value, key));
+    const stored =
+      keys.length < MANY ? await Promise.all(keys.map((key) => store.get(key))) : await manyOf(store, keys);
+    const changes = keys.map((key, n) => {
+      const value = change(key, stored[n]);
+      return value === undefined ? store.delete(key) : store.put(value, key);
     });
     await Promise.all([...changes, transaction.done]);
   }
@@ -111,6 +125,14 @@ export class IdbShelf {
     const { store } = (await this.#database()).transaction(STORE);
     const [keys, values] = await Promise.all([store.getAllKeys(allOf(first)), store.getAll(allOf(first))]);
     return keys.map((key, n) => /** @type {[Key, any]} */ ([key, values[n]]));
+  }
+
+  /**
+   * @param {string} first
+   * @param {number} most
+   */
+  async keys(first, most) {
+    return /** @type {Promise<Key[]>} */ ((await this.#database()).getAllKeys(STORE, allOf(first), most));
   }
 
   /** @param {string} first */
@@ -133,3 +155,15 @@ export class IdbShelf {
 
 /** @param {string} first */
 const allOf = (first) => IDBKeyRange.bound([first], [first, []]);
+
+/**
+ * @param {{getAll: (range: IDBKeyRange) => Promise<any[]>, getAllKeys: (range: IDBKeyRange) => Promise<any[]>}} store
+ * @param {Key[]} keys  of one story
+ * @returns {Promise<any[]>} what is stored under them
+ */
+async function manyOf(store, keys) {
+  const range = allOf(/** @type {string} */ (keys[0]?.[0]));
+  const [found, values] = await Promise.all([store.getAllKeys(range), store.getAll(range)]);
+  const stored = new Map(found.map((key, n) => [JSON.stringify(key), values[n]]));
+  return keys.map((key) => stored.get(JSON.stringify(key)));
+}

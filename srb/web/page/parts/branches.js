@@ -2,13 +2,14 @@
 
 import { html, LitElement, nothing } from "../vendor/lit.js";
 import { Board } from "./branches/board.js";
+import { firstSteps } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
 import { Highlights } from "./branches/highlights.js";
 import { actOf, isTaken } from "./branches/keys.js";
 import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
 import { treeOf } from "./branches/tree.js";
-import { firstSteps, head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Slot} Slot */
@@ -57,8 +58,12 @@ export class Branches extends LitElement {
       this.desk.addEventListener(topic, (/** @type {CustomEvent} */ event) => act(event.detail ?? {}), { signal });
     on("round", () => this.follow());
     on("text", ({ slots }) => this.grow(slots));
-    on("nodes", () => this.board?.refresh());
-    on("story", () => this.board?.repaint());
+    on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
+    on("story", () => {
+      this.board?.repaint();
+      if (!this.round) this.requestUpdate();
+    });
+    on("head", () => this.round === null && this.requestUpdate());
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
@@ -98,7 +103,9 @@ export class Branches extends LitElement {
     const { board, round } = this;
     if (!board) return;
     if (board.round === round) {
+      const known = board.cards.size;
       board.refresh();
+      if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
     } else {
       const hadFocus = board.list.contains(document.activeElement);
       if (this.reader?.isOpen) this.reader.close();
@@ -142,7 +149,7 @@ export class Branches extends LitElement {
     this.counts = this.countWords();
     return html`
       ${head(this)}
-      ${firstSteps()}
+      ${firstSteps(this)}
       <ol class="cards" aria-label="Cards"></ol>
       ${this.isTree && round ? treeOf(round) : nothing}
       ${phoneBar(this)}

@@ -22,6 +22,7 @@ import { BranchText } from "./branches/branch_text.js";
  * @property {{name: string, label: string}|null} offer  the action that the card's end suggests */
 
 const WHILE_RUNNING = 2000; // characters in the document while the branch grows; the box shows some hundred of them
+const NEAR = 60; // characters from which the first own word is known
 const AT_REST = 20_000; // the whole text is in the reader
 const COUNT_EVERY = 500; // ms between two writes of the number of tokens
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
@@ -51,8 +52,9 @@ export class Card {
     this.state = "";
     this.branch = ""; // which branch the text belongs to
     this.text = "";
-    this.shared = 0;
     this.painted = "";
+    /** The first own word, and the text near it. @type {{near: string, shared: number, word: {from: number, to: number}|null}} */
+    this.own = { near: "", shared: 0, word: null };
     this.shaded = 0;
     const id = `branch-${++made}`;
     this.place = element("li", "card-place");
@@ -102,6 +104,7 @@ export class Card {
     set(this.box, "aria-busy", slot.isLive ? "true" : "false");
     set(this.box, "aria-label", `Branch ${view.label}`);
     put(this.words, this._describe(view, said.description));
+    if (this.buttons[0]) put(this.buttons[0], slot.mark === null ? "Take" : "Take to mark");
     this._showOffer(view);
   }
 
@@ -137,7 +140,8 @@ export class Card {
   step(now, highlights) {
     const { slot, content } = this;
     this._follow(highlights);
-    const countIsDue = slot.state === "running" && now - this.lastCount >= COUNT_EVERY;
+    const hasWords = slot.state === "running" && content.written > 0; // the first words come before their number
+    const countIsDue = hasWords && now - this.lastCount >= COUNT_EVERY;
     if (countIsDue && put(this.end, runningWords(slot))) {
       this.lastCount = now;
       return true;
@@ -178,8 +182,9 @@ export class Card {
    * @param {number} now @param {Highlights} highlights @param {{shared: number, logprobs: boolean}} options */
   paint(now, highlights, { shared, logprobs }) {
     const { slot, content } = this;
-    const own = shared > content.lead ? ownWord(slot.text, shared) : null;
-    const dim = own?.from ?? shared;
+    const next = this._ownWord(shared);
+    const dim = Math.min(shared, next?.from ?? shared); // whole words
+    const own = dim > content.lead ? next : null;
     const painted = [
       dim,
       own?.to,
@@ -197,15 +202,25 @@ export class Card {
     this._shade(highlights);
   }
 
+  /** The first own word; looked for again only where the text near it has changed. @param {number} shared */
+  _ownWord(shared) {
+    const { text } = this.slot;
+    if (shared <= this.content.lead) return null;
+    const near = text.slice(shared - 1, shared + NEAR);
+    if (near !== this.own.near || shared !== this.own.shared) this.own = { near, shared, word: ownWord(text, shared) };
+    return this.own.word;
+  }
+
   /** Shade the tokens that have come. @param {Highlights} highlights */
   _shade(highlights) {
     const { slot, content } = this;
     const { tokenEnds, tokenLogprobs } = slot;
     while (this.shaded < tokenEnds.length && tokenEnds.at(this.shaded) <= content.written) {
       const step = probabilityStep(tokenLogprobs.at(this.shaded));
-      const from = this.shaded ? tokenEnds.at(this.shaded - 1) : 0;
+      let from = Math.max(slot.given, this.shaded ? tokenEnds.at(this.shaded - 1) : 0);
+      while (slot.text.charAt(from) === " ") from++;
       while (isShadedAs(slot, this.shaded, step) && tokenEnds.at(this.shaded) <= content.written) this.shaded++;
-      const range = content.range(Math.max(slot.given, from), tokenEnds.at(this.shaded - 1));
+      const range = from < tokenEnds.at(this.shaded - 1) ? content.range(from, tokenEnds.at(this.shaded - 1)) : null;
       highlights.add(`srb-step-${step}`, this, [range]);
     }
   }
@@ -214,6 +229,7 @@ export class Card {
   unpaint(highlights) {
     highlights.clear(this);
     this.painted = "";
+    this.own.near = "";
     this.shaded = 0;
   }
 

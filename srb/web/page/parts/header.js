@@ -5,19 +5,27 @@ import { html, LitElement } from "../vendor/lit.js";
 /** @typedef {import("../desk.js").Desk} Desk */
 
 const STOPS = [
-  ["", "no boundary"],
+  ["", "length only"],
   ["word", "word"],
   ["line", "line"],
   ["sentence", "sentence"],
   ["paragraph", "paragraph"],
 ];
 
+const TYPING = 400; // ms after which the words of a text that is being typed are counted
+const NUMBER = new Intl.NumberFormat("en");
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+
 class Header extends LitElement {
   constructor() {
     super();
     /** @type {Desk} */
     this.desk = /** @type {any} */ (null);
-    this.changed = () => this.requestUpdate();
+    this.timer = 0;
+    this.changed = (/** @type {Event} */ event) => {
+      if (/** @type {CustomEvent} */ (event).detail?.why === "type") this.updateLater();
+      else this.requestUpdate();
+    };
   }
 
   createRenderRoot() {
@@ -34,6 +42,14 @@ class Header extends LitElement {
     for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
   }
 
+  /** Show what was typed: some times a second, since each time costs the length of the text. */
+  updateLater() {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      this.requestUpdate();
+    }, TYPING);
+  }
+
   /** Focus the first control, for F6. */
   focus() {
     this.querySelector("button")?.focus();
@@ -43,17 +59,23 @@ class Header extends LitElement {
     const { desk } = this;
     const { n, stop_at: stopAt } = desk.settings;
     return html`<header>
-      <button class="title quiet" aria-haspopup="dialog" @click=${() => this.open("stories")}>
-        ${desk.title} <span aria-hidden="true">▾</span>
-      </button>
-      <span class="facts">
-        <span class="saved" data-state=${desk.saved.state} title=${desk.saved.message ?? ""}>${savedWords(desk.saved)}</span>
-        <span class="words">${count(desk.words, "word")}</span>
-        ${this.meter()}
-        ${desk.server.model ? html`<span class="model" title="Model">${desk.server.model}</span>` : null}
-      </span>
-      <span class="tools">
-        <label>n <select @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
+      <div class="top">
+        <button class="title quiet" aria-haspopup="dialog" title="Stories" @click=${() => this.open("stories")}>
+          <span>${desk.title}</span> <span aria-hidden="true">▾</span>
+        </button>
+        <div class="facts">
+          <span class="saved" data-state=${desk.saved.state} title=${desk.saved.message ?? ""}>${savedWords(desk.saved)}</span>
+          <span class="words">${count(desk.words, "word")}</span>
+          ${this.meter()}
+          ${desk.server.model ? html`<span class="model" title="Model">${desk.server.model}</span>` : null}
+        </div>
+        <button aria-haspopup="dialog" @click=${() => this.open("map")}>Map</button>
+        <button aria-haspopup="dialog" aria-label="Import and export" title="Import and export" @click=${() => this.open("formats")}>⇅</button>
+        <button aria-haspopup="dialog" aria-label="Settings" title="Settings" @click=${() => this.open("settings")}>⚙</button>
+        <button aria-haspopup="dialog" aria-label="Keys and help" title="Keys and help (?)" @click=${() => this.open("help")}>?</button>
+      </div>
+      <div class="go">
+        <label><span class="wide">branches</span> <select aria-label="Branches" @change=${(/** @type {any} */ event) => desk.setSetting("n", Number(event.target.value))}>
           ${this.counts().map((each) => html`<option value=${each} ?selected=${each === n}>${each}</option>`)}
         </select></label>
         <label><span class="wide">stop at</span>
@@ -61,11 +83,7 @@ class Header extends LitElement {
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
           </select></label>
         <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
-        <button aria-haspopup="dialog" @click=${() => this.open("map")}>Map</button>
-        <button aria-haspopup="dialog" aria-label="Import and export" @click=${() => this.open("formats")}>⇅</button>
-        <button aria-haspopup="dialog" aria-label="Settings" @click=${() => this.open("settings")}>⚙</button>
-        <button aria-haspopup="dialog" aria-label="Keys and help" @click=${() => this.open("help")}>?</button>
-      </span>
+      </div>
     </header>`;
   }
 
@@ -78,6 +96,7 @@ class Header extends LitElement {
       `${used} of ${limit} tokens of the model's context` +
       (cut ? `; ${cut} characters at the beginning are not sent` : "");
     return html`<span class="context" title=${words}>
+      <span class="name">context</span>
       <meter min="0" max="1" high="0.85" .value=${share} aria-label="Context used"></meter> ${percent} %
       ${cut ? html`<span class="cut">beginning cut</span>` : null}
     </span>`;
@@ -100,15 +119,15 @@ const TOPICS = ["story", "head", "saved", "server", "round"];
 
 /** @param {number} number @param {string} word */
 function count(number, word) {
-  return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+  return `${NUMBER.format(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
 /** @param {Desk["saved"]} saved */
 function savedWords({ state, at }) {
-  const time = at ? new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+  const time = at ? CLOCK.format(at) : "";
   switch (state) {
     case "saved":
-      return time ? `saved ${time}` : "saved";
+      return html`saved<span class="time"> ${time}</span>`;
     case "saving":
       return "saving …";
     case "outbox":

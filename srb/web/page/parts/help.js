@@ -7,6 +7,15 @@ import { html, LitElement } from "../vendor/lit.js";
 const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
 const CONTROL = IS_APPLE ? "⌘" : "Ctrl";
 
+/** What fingers do, on devices without a pointer. @type {[string, string][]} */
+const FINGERS = [
+  ["Swipe", "The next branch"],
+  ["Tap", "On a word: mark it; what is taken ends there"],
+  ["Take", "The branch becomes part of the text, and the next round begins"],
+  ["⋯", "All that can be done with a branch"],
+  ["▴ ▾", "More or less room for the branches"],
+];
+
 /** Keys and their meaning; keys of one line have spaces between them. @type {readonly [title: string, keys: [string, string][]][]} */
 const KEYS = [
   [
@@ -100,6 +109,7 @@ class Help extends LitElement {
         Write, let the model continue, read the branches, take the one you like or its beginning, and write on. Nothing
         is lost: every branch stays in the outline.
       </p>
+      <div class="fingers">${group("With a finger", FINGERS)}</div>
       <div class="groups">${KEYS.map(([title, keys]) => group(title, keys))}</div>
     </dialog>`;
   }

@@ -61,13 +61,7 @@ export class Manuscript extends HTMLElement {
     const editor = document.createElement("div");
     editor.className = "editor";
     root.append(style, editor, legend());
-    this.#view = new EditorView({
-      state: this.#stateOf("", 0),
-      parent: editor,
-      root,
-      dispatchTransactions: (transactions) => this.#dispatch(transactions),
-    });
-    this.#view.scrollDOM.addEventListener("mousedown", (event) => this.#clickedBeside(event));
+    this.#view = this.#viewOf(this.#stateOf("", 0), root, editor);
     style.addEventListener("load", () => this.#view.requestMeasure());
   }
 
@@ -104,7 +98,7 @@ export class Manuscript extends HTMLElement {
     this.head = head;
     const { caret, top } = readingPlace(story) ?? { caret: text.length, top: null };
     const within = (/** @type {number} */ at) => Math.min(at, text.length);
-    this.#view.setState(this.#stateOf(text, within(caret)));
+    this.#show(this.#stateOf(text, within(caret)));
     this.#view.dispatch({
       effects: [
         setMarks.of(marksOf(pieces, this.#isInserted)),
@@ -202,6 +196,37 @@ export class Manuscript extends HTMLElement {
    */
   wantsEscape(event) {
     return event.composedPath().some((each) => each instanceof HTMLElement && each.classList.contains("cm-search"));
+  }
+
+  /**
+   * @param {EditorState} state
+   * @param {ShadowRoot} root
+   * @param {Element} parent
+   */
+  #viewOf(state, root, parent) {
+    const dispatchTransactions = (/** @type {readonly Transaction[]} */ all) => this.#dispatch(all);
+    const view = new EditorView({ state, parent, root, dispatchTransactions });
+    view.scrollDOM.addEventListener("mousedown", (event) => this.#clickedBeside(event));
+    return view;
+  }
+
+  /**
+   * Show another state. On Android the view is made anew: its EditContext would keep the text of the state before.
+   *
+   * @param {EditorState} state
+   */
+  #show(state) {
+    const { contentDOM, dom, hasFocus, root } = this.#view;
+    if (!("editContext" in contentDOM) || contentDOM.editContext === null) {
+      this.#view.setState(state);
+      return;
+    }
+    const parent = /** @type {Element} */ (dom.parentElement);
+    this.#view.destroy();
+    this.#view = this.#viewOf(state, /** @type {ShadowRoot} */ (root), parent);
+    if (hasFocus) {
+      this.#view.focus();
+    }
   }
 
   /**

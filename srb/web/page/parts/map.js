@@ -7,10 +7,14 @@ import { html, LitElement } from "../vendor/lit.js";
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../vendor/hierarchy.js").HierarchyPointNode<string>} Point */
 
-const [ACROSS, DOWN] = [110, 18]; // px between generations and between siblings, at scale 1
+const [ACROSS, DOWN] = [190, 24]; // px between generations and between siblings, at scale 1
 const RADIUS = 4;
 const LABELS_FROM = 0.7; // scale from which nodes have their words
+const LABEL = 24; // characters of them, where there is room
+const CHARACTER = 6.5; // px, about
 const [SMALLEST, LARGEST] = [0.05, 3];
+const ROOMY = 1.6; // largest scale at which a small story is shown at first
+const MARGIN = 40; // px around a story that fits
 const NEAR = 14; // px within which a click means a node
 
 export class StoryMap extends LitElement {
@@ -22,6 +26,9 @@ export class StoryMap extends LitElement {
     this.points = new Map();
     /** @type {string[][]} ids by column, each from top to bottom */
     this.columns = [];
+    /** Widths of labels in px, by node. @type {Map<string, number>} */
+    this.widths = new Map();
+    this.length = LABEL;
     this.current = "";
     this.view = { x: 0, y: 0, scale: 1 };
     /** @type {{x: number, y: number, moved: boolean} | null} */
@@ -46,7 +53,7 @@ export class StoryMap extends LitElement {
     this.requestUpdate();
     await this.updateComplete;
     /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).showModal();
-    this.centre();
+    this.fit();
     this.canvas.focus();
   }
 
@@ -60,6 +67,7 @@ export class StoryMap extends LitElement {
     const laid = /** @type {Point} */ (/** @type {any} */ (tree().nodeSize([DOWN, ACROSS])(/** @type {any} */ (root))));
     this.points = new Map();
     this.columns = [];
+    this.widths.clear();
     laid.each((/** @type {Point} */ point) => {
       if (point.depth === 0) return; // stands for all roots
       this.points.set(point.data, point);
@@ -73,8 +81,11 @@ export class StoryMap extends LitElement {
   render() {
     const count = this.points.size;
     return html`<dialog class="map" aria-labelledby="map-title">
-      <h2 id="map-title">Map</h2>
-      <p class="help">${count} ${count === 1 ? "node" : "nodes"}. Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.</p>
+      <header class="dialog-head">
+        <h2 id="map-title">Map</h2>
+        <button class="quiet" aria-label="Close" @click=${() => this.close()}><span aria-hidden="true">×</span></button>
+      </header>
+      <p class="help">${count} ${count === 1 ? "node" : "nodes"}.<span class="keys"> Arrow keys walk, Enter opens, drag to move, wheel or + and − to enlarge.</span></p>
       <canvas tabindex="0" role="application" aria-roledescription="map of the story" aria-label=${this.words()}
         @pointerdown=${(/** @type {PointerEvent} */ event) => this.grab(event)}
         @pointermove=${(/** @type {PointerEvent} */ event) => this.pull(event)}
@@ -83,11 +94,11 @@ export class StoryMap extends LitElement {
         @wheel=${(/** @type {WheelEvent} */ event) => this.wheel(event)}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}></canvas>
       <p class="words" dir="auto" aria-hidden="true">${this.words()}</p>
-      <p><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>Open</button>
+      <p class="tools"><button class="main" ?disabled=${!this.points.has(this.current)} @click=${() => this.choose()}>Open</button>
         <button aria-label="Enlarge" @click=${() => this.zoom(1.3)}>+</button>
         <button aria-label="Make smaller" @click=${() => this.zoom(1 / 1.3)}>−</button>
-        <button @click=${() => this.centre()}>Here I am</button>
-        <button @click=${() => this.close()}>Close</button></p>
+        <button @click=${() => this.fit()}>All of it</button>
+        <button @click=${() => this.centre()}>Where I am</button></p>
     </dialog>`;
   }
 
@@ -138,9 +149,18 @@ export class StoryMap extends LitElement {
     pen.clearRect(0, 0, width, height);
     const path = new Set(this.desk.story.path(this.desk.head.node));
     pen.font = `12px ${style.getPropertyValue("--sans")}`;
+    const isLabelled = view.scale >= LABELS_FROM;
+    this.setLabel(Math.min(LABEL, Math.floor((ACROSS * view.scale - 30) / CHARACTER)));
+    const end = (/** @type {Point} */ point) => {
+      const [x, y] = this.place(point);
+      return /** @type {[number, number]} */ ([
+        isLabelled ? x + Math.min(RADIUS + 8 + this.labelWidth(pen, point.data), ACROSS * view.scale - 20) : x,
+        y,
+      ]);
+    };
     for (const point of this.points.values()) {
       const [x, y] = this.place(point);
-      const from = point.parent && point.parent.depth > 0 ? this.place(point.parent) : null;
+      const from = point.parent && point.parent.depth > 0 ? end(point.parent) : null;
       const isOut =
         x < -ACROSS * view.scale ||
         (from?.[0] ?? x) > width ||
@@ -176,15 +196,57 @@ export class StoryMap extends LitElement {
     }
     if (this.view.scale >= LABELS_FROM || name || node.id === this.current) {
       pen.fillStyle = path.has(node.id) ? colours.model : colours.ink;
-      pen.fillText(name || labelOf(node, 14), x + RADIUS + 4, y + 4);
+      pen.fillText(this.label(node.id), x + RADIUS + 4, y + 4);
     }
     pen.globalAlpha = 1;
+  }
+
+  /** @param {number} length most characters of a label */
+  setLabel(length) {
+    if (length !== this.length) this.widths.clear();
+    this.length = length;
+  }
+
+  /** The words beside a node: its name, or how it begins. @param {string} id */
+  label(id) {
+    const node = this.desk.story.nodes.get(id);
+    if (!node) return "";
+    const { name } = this.desk.story.mark(id);
+    const length = this.view.scale < LABELS_FROM ? LABEL : this.length;
+    return labelOf(name ? { ...node, text: name } : node, length);
+  }
+
+  /** How many px the words beside a node take; lines to its children begin after them. @param {CanvasRenderingContext2D} pen @param {string} id */
+  labelWidth(pen, id) {
+    const known = this.widths.get(id);
+    if (known !== undefined) return known;
+    const { width } = pen.measureText(this.label(id));
+    this.widths.set(id, width);
+    return width;
   }
 
   /** @param {Point} point @returns {[number, number]} */
   place({ x, y }) {
     const { view } = this;
     return [y * view.scale + view.x, x * view.scale + view.y];
+  }
+
+  /** Show the whole story where its words can be read so, else the place of the head. */
+  fit() {
+    const { canvas, view } = this;
+    const points = [...this.points.values()];
+    const [top, bottom] = points.reduce(([low, high], { x }) => [Math.min(low, x), Math.max(high, x)], [0, 0]);
+    const right = points.reduce((most, { y }) => Math.max(most, y), 0) + ACROSS;
+    const width = canvas.clientWidth - 2 * MARGIN;
+    const height = canvas.clientHeight - 2 * MARGIN;
+    view.scale = Math.min(ROOMY, width / (right - ACROSS || 1), height / (bottom - top || 1));
+    if (view.scale < LABELS_FROM) {
+      view.scale = 1;
+      return this.centre();
+    }
+    view.x = MARGIN + width / 2 - ((ACROSS + right) / 2) * view.scale;
+    view.y = MARGIN + height / 2 - ((top + bottom) / 2) * view.scale;
+    this.draw();
   }
 
   /** Put the chosen node into the middle. */

@@ -37,6 +37,8 @@ export class Outline extends LitElement {
     this.toggled = new Map();
     this.current = "";
     this.top = 0;
+    this.counts = { stars: 0, unread: 0 };
+    this.isStale = true; // rows and counts are those of another state of the story
     this.timer = 0;
     this.listeners = new AbortController();
   }
@@ -52,7 +54,14 @@ export class Outline extends LitElement {
     this.setAttribute("role", "region");
     this.setAttribute("aria-label", "Outline");
     for (const topic of ["story", "head", "nodes"])
-      this.desk.addEventListener(topic, () => this.refreshLater(), { signal });
+      this.desk.addEventListener(
+        topic,
+        (event) => {
+          this.isStale ||= !this.isTyping(/** @type {CustomEvent} */ (event));
+          this.refreshLater();
+        },
+        { signal },
+      );
     this.desk.addEventListener("story", () => this.toggled.clear(), { signal });
   }
 
@@ -74,11 +83,27 @@ export class Outline extends LitElement {
     (tree ?? this.querySelector("button"))?.focus();
   }
 
-  willUpdate() {
+  /** Whether an event tells of words that are typed in a node which has its row. @param {CustomEvent} event */
+  isTyping({ type, detail }) {
+    const { node } = this.desk.head;
+    if (this.query || !this.path.has(node)) return false;
+    return type === "head" ? detail.why === "type" : type === "nodes" && detail.ids?.size === 1 && detail.ids.has(node);
+  }
+
+  /** @param {Map<string, unknown>} changed */
+  willUpdate(changed) {
+    if (!this.isOpen || !(this.isStale || changed.has("isOpen") || changed.has("query") || changed.has("hidesPruned")))
+      return;
+    this.isStale = false;
+    this.gather();
+  }
+
+  /** Read rows and counts from the story. */
+  gather() {
     const { story, head } = this.desk;
     const path = story.path(head.node);
     this.path = new Set(path);
-    if (!this.isOpen) return;
+    this.counts = this.counted();
     if (this.query) {
       this.rows = found(story, this.query).map((id) => ({
         id,
@@ -111,15 +136,17 @@ export class Outline extends LitElement {
 
   crumbs() {
     const { story, head, before } = this.desk;
-    const path = story.path(head.node);
-    const shown = path.slice(-CRUMBS);
+    /** @type {string[]} */
+    const shown = [];
+    let id = head.node;
+    for (; id && shown.length < CRUMBS; id = story.nodes.get(id)?.parent ?? "") shown.unshift(id);
     return html`<nav aria-label="Where the text comes from">
-        ${path.length > CRUMBS ? html`<span aria-hidden="true">… ▸</span>` : nothing}
+        ${id ? html`<span aria-hidden="true">… ▸</span>` : nothing}
         ${shown.map((id) => {
           const node = story.nodes.get(id);
           const siblings = node?.parent ? story.children(node.parent).length : 1;
           return html`<button class="quiet crumb" @click=${() => this.desk.openNode(id)}>
-            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 40) : ""}</button>`;
+            ${siblings > 1 ? html`<sup title="${siblings} branches here">${siblings}</sup>` : nothing}${node ? labelOf(node, 60) : ""}</button>`;
         })}
       </nav>
       ${before ? this.backButton() : nothing}`;
@@ -131,11 +158,7 @@ export class Outline extends LitElement {
 
   tools() {
     const { story, before } = this.desk;
-    let [stars, unread] = [0, 0];
-    for (const node of story.nodes.values()) {
-      if (story.mark(node.id).star) stars += 1;
-      if (isUnread(story, node, this.path)) unread += 1;
-    }
+    const { stars, unread } = this.counts;
     return html`<label>Search <input type="search" .value=${this.query}
         @input=${(/** @type {any} */ event) => this.search(event.target.value)}></label>
       <label><input type="checkbox" .checked=${this.hidesPruned}
@@ -143,6 +166,16 @@ export class Outline extends LitElement {
       <span class="counts">${story.nodes.size} nodes, ★ ${stars}, ${unread} unread</span>
       <button @click=${() => this.compare()}>Compare with the text</button>
       ${before ? this.backButton() : nothing}`;
+  }
+
+  counted() {
+    const { story } = this.desk;
+    let [stars, unread] = [0, 0];
+    for (const node of story.nodes.values()) {
+      if (story.mark(node.id).star) stars += 1;
+      if (isUnread(story, node, this.path)) unread += 1;
+    }
+    return { stars, unread };
   }
 
   /** @param {string} words */
@@ -213,7 +246,7 @@ export class Outline extends LitElement {
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
       <span class="sign" @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${others ? (isOpen ? "▾" : "▸") : ""}</span>
       ${others ? html`<sup>${others + 1}</sup>` : nothing}
-      ${unread ? html`<span class="unread" title="unread">●</span>` : nothing}
+      <span class="unread" title=${unread ? "unread" : nothing}>${unread ? "●" : ""}</span>
       ${star ? html`<span class="star">★</span>` : nothing}
       ${name ? html`<b>${name}</b>` : nothing}
       <span class="label" dir="auto">${labelOf(node)}</span>
@@ -237,6 +270,7 @@ export class Outline extends LitElement {
   /** @param {string} id @param {boolean} isOpen */
   setFork(id, isOpen) {
     this.toggled.set(id, isOpen);
+    this.isStale = true;
     this.current = id;
     this.requestUpdate();
   }

@@ -15,14 +15,13 @@ import {
 } from "../vendor/codemirror.js";
 import { proseKeymap } from "./prose_keymap.js";
 
-const HINT = `Write how your story begins.
-Then Continue (Ctrl+Enter): the model goes on, in several versions at once.
-Take the one you like, and write on.`;
+const HINT = "Write how your story begins …";
 
 /** Characters that would change how others are shown, in addition to CodeMirror's: embeddings and isolates of direction. */
 const DIRECTIONS = /[\u202a-\u202c\u2068]/g;
 
 const CONTENT = {
+  tabindex: "0", // a text that scrolls has to be reached by keys
   "aria-label": "Manuscript",
   autocapitalize: "sentences",
   autocorrect: "on",

@@ -15,6 +15,7 @@ class Banner extends LitElement {
     this.desk = /** @type {any} */ (null);
     /** @type {{text: string, kind: string, action?: {label: string, run: () => void}} | null} */
     this.notice = null;
+    this.wasAway = false;
     this.timer = 0;
   }
 
@@ -24,9 +25,17 @@ class Banner extends LitElement {
 
   connectedCallback() {
     super.connectedCallback();
-    this.desk.addEventListener("server", () => this.requestUpdate());
+    this.desk.addEventListener("server", () => this.serverChanged());
     this.desk.addEventListener("saved", () => this.requestUpdate());
     this.desk.addEventListener("notice", (event) => this.show(/** @type {CustomEvent} */ (event).detail));
+  }
+
+  /** What a request could not do while the server was away can be tried again when it is back. */
+  serverChanged() {
+    const isReady = this.desk.server.state === "ready";
+    if (isReady && this.wasAway && this.notice?.action) this.notice = { ...this.notice, text: "The server is back." };
+    this.wasAway = !isReady;
+    this.requestUpdate();
   }
 
   /** @param {{text: string, kind: string, action?: {label: string, run: () => void}}} notice */
@@ -44,23 +53,16 @@ class Banner extends LitElement {
 
   render() {
     const { desk, notice } = this;
-    const state = serverSentence(desk.server);
-    const kept = desk.saved.message && !["saved", "saving"].includes(desk.saved.state) ? desk.saved.message : "";
+    const isGone = desk.server.state === "gone";
+    const isSaid = isGone || desk.server.state === "key" || ["saved", "saving"].includes(desk.saved.state);
+    const kept = isSaid ? "" : desk.saved.message;
+    const isOne = isGone && notice?.action !== undefined; // a request has failed since the server is gone
     return html`
-      ${
-        state
-          ? html`<p class="server" role="alert">${state}
-        ${
-          desk.server.state === "key"
-            ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
-            : html`<button @click=${() => desk.checkServer()}>Try again</button>`
-        }</p>`
-          : null
-      }
+      ${isOne ? null : this.server()}
       ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
       ${
         notice
-          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}>${notice.text}
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${isOne ? serverSentence(desk.server) : notice.text}</span>
         ${
           notice.action
             ? html`<button @click=${() => {
@@ -73,21 +75,40 @@ class Banner extends LitElement {
           : null
       }`;
   }
+
+  /** The sentence about a server that is not ready, and what a person can do. Loading ends by itself. */
+  server() {
+    const { desk } = this;
+    const { state, percent } = desk.server;
+    const sentence = serverSentence(desk.server);
+    if (!sentence) return null;
+    const button =
+      state === "key"
+        ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
+        : html`<button @click=${() => desk.checkServer()}>Try again</button>`;
+    const waits = state === "loading" || state === "restarting";
+    const progress =
+      percent === null
+        ? null
+        : html`<span class="percent" aria-hidden="true">${percent} %</span>
+            <progress max="100" value=${percent} aria-label="Part of the model that is loaded"></progress>`;
+    return html`<p class="server" data-state=${state} role="alert"><span>${sentence}</span>${waits ? progress : button}</p>`;
+  }
 }
 
 /** @param {Desk["server"]} server */
 function serverSentence({ state, message }) {
   switch (state) {
     case "loading":
-      return "The model is still loading. You can write meanwhile; branches can grow when it is there.";
+      return message ? "The model is being loaded. You can write meanwhile." : ""; // without: nothing is known yet
     case "restarting":
-      return `The engine is being started again${message ? ` (${message})` : ""}. Your text is kept.`;
+      return "The engine stopped and is being started again. Your text is kept.";
     case "gone":
-      return "The server cannot be reached. Your text is kept in this browser and sent when the server is back.";
+      return "The server cannot be reached. Write on: this browser keeps your text and sends it when the server is back.";
     case "key":
-      return "The server asks for its API key.";
+      return "This server wants its API key before it continues and saves texts. This browser keeps yours until then.";
     case "failed":
-      return message || "The engine does not answer.";
+      return `No text can be continued until this is mended and the server is started again: ${message || "the engine does not answer"}`;
     default:
       return "";
   }
@@ -155,7 +176,7 @@ class KeyDialog extends LitElement {
     return html`<dialog aria-labelledby="key-title" @close=${() => this.give(null)}>
       <form method="dialog" @submit=${(/** @type {SubmitEvent} */ event) => this.submit(event)}>
         <h2 id="key-title">API key</h2>
-        <p>${this.message || "This server answers only with its API key."} The key stays in this tab, and is sent to this server only.</p>
+        <p>${this.message || "This server answers only with its API key."} It stays in this tab, and is sent to this server only.</p>
         <p><label>Key <input name="key" type="password" autocomplete="current-password" required></label></p>
         <p><label><input name="remember" type="checkbox"> Remember it in this browser</label></p>
         <p><button class="main">Go on</button>

@@ -1,6 +1,6 @@
 /** <srb-stories>: the dialog that lists the stories, to open, begin, rename, bin and restore them. */
 
-import { newId, Story } from "../story.js";
+import { openSample } from "../desk/sample.js";
 import { html, LitElement } from "../vendor/lit.js";
 import { age, daysLeft } from "./stories/age.js";
 
@@ -10,7 +10,6 @@ import { age, daysLeft } from "./stories/age.js";
  * @typedef {{text: string, undo?: () => Promise<unknown>}} Report
  */
 
-const SAMPLE = new URL("../sample.json", import.meta.url);
 const LONGEST_TITLE = 200;
 
 const words = new Intl.NumberFormat("en");
@@ -111,9 +110,7 @@ class Stories extends LitElement {
   /** Open a copy of the sample story. */
   openSample() {
     return this.act(async () => {
-      const answer = await fetch(SAMPLE);
-      if (!answer.ok) throw new Error(`The sample could not be read: the server answered ${answer.status}.`);
-      await this.desk.importStory(Story.fromJSON({ ...(await answer.json()), id: newId() }));
+      await openSample(this.desk);
       this.leave();
     });
   }

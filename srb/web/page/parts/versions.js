@@ -57,9 +57,13 @@ export class Versions extends LitElement {
 
   render() {
     return html`<dialog aria-labelledby="versions-title">
-      <h2 id="versions-title">Two versions</h2>
+      <header class="dialog-head">
+        <h2 id="versions-title">Two versions</h2>
+        <button class="quiet" aria-label="Close" @click=${() => this.querySelector("dialog")?.close()}>
+          <span aria-hidden="true">×</span>
+        </button>
+      </header>
       ${this.node ? this.comparison() : html`<p>There is one version only so far. Continue the text, or change a word in its middle.</p>`}
-      <form method="dialog"><button>Close</button></form>
     </dialog>`;
   }
 

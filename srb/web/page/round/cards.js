@@ -42,8 +42,9 @@ export class Cards {
     return groups.map((group) => ended.filter((_, place) => group.includes(place)).map((slot) => slot.number));
   }
 
-  /** Fold each duplicate under the first slot with its text. @returns {Set<number>} slots that changed */
+  /** Fold each duplicate under the first slot with its text; if all are folded, unfold them. @returns {Set<number>} slots that changed */
   fold() {
+    /** @type {Set<number>} */
     const changed = new Set();
     for (const group of this.duplicates()) {
       const [first, ...others] = group.map((number) => this._slot(number));
@@ -55,7 +56,12 @@ export class Cards {
         changed.add(slot.number).add(under);
       }
     }
-    return changed;
+    return changed.size ? changed : this._unfoldAll();
+  }
+
+  _unfoldAll() {
+    const folded = this.slots.filter((slot) => slot.foldedUnder !== null);
+    return new Set(folded.flatMap((slot) => [...this.unfold(slot.number)]));
   }
 
   /** Unfold a slot, or all that are folded under it. @param {number} number @returns {Set<number>} */
@@ -65,6 +71,13 @@ export class Cards {
     const unfolded = slot.foldedUnder === null ? folded : [slot];
     for (const each of unfolded) each.foldedUnder = null;
     return new Set(unfolded.map((each) => each.number)).add(number);
+  }
+
+  /** Unfold what is folded under a slot whose text is about to change. @param {number} number */
+  _release(number) {
+    for (const slot of this.slots) {
+      if (slot.foldedUnder === number || slot.number === number) slot.foldedUnder = null;
+    }
   }
 
   /** Deal the cards anew: the likeliest first, then those without probabilities, folded, failed and pruned ones. */

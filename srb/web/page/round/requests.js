@@ -51,6 +51,7 @@ export class Requests extends Cards {
     this.requests.set(key, request);
     this._branches += places.length;
     places.forEach((slot, index) => {
+      this._release(slot.number);
       if (kind === "extend") Object.assign(slot, { text: given, end: null, logprob: null });
       else if (kind) slot.begin(given);
       slot.given = given.length;
@@ -58,6 +59,25 @@ export class Requests extends Cards {
       slot.index = index;
       slot.pending = null;
     });
+  }
+
+  /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
+   * slots that other requests have filled stay as they are.
+   * @param {string} key @param {string} id @param {number[]} filled slot numbers by branch index, as far as they are known */
+  rejoin(key, id, filled) {
+    const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
+    const request = newRequest(key, "", "asking");
+    request.slots = [...(before?.slots ?? filled)];
+    for (const slot of this.slots) {
+      if (slot.request !== null && this.requests.get(slot.request)?.id !== id) continue;
+      if (slot.request === null && slot.node === null && request.slots[slot.number] === slot.number)
+        slot.index ??= slot.number; // it has written nothing yet
+      if (slot.index === null) continue;
+      slot.request = key;
+      slot.pending = null;
+      request.slots[slot.index] = slot.number;
+    }
+    this.requests.set(key, request);
   }
 
   /** Restore a request from a story, with its branches in the order of their making: the last one of a slot fills it. A request
@@ -238,6 +258,7 @@ export class Requests extends Cards {
     if (event.resumed) {
       if (!known?.can("resume")) return new Set();
       known.move("resume");
+      this._release(known.number);
       known.end = known.pending = known.logprob = null;
       return new Set([known.number]);
     }
@@ -254,6 +275,7 @@ export class Requests extends Cards {
   _fill(request, slot, branch, kind, origin) {
     const text = request.given + (branch.text ?? "");
     if (slot.state !== "waiting") slot.move("add");
+    this._release(slot.number);
     if (kind === "extend") {
       Object.assign(slot, { text, end: null, pending: null, logprob: null });
     } else {

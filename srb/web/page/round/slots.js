@@ -179,7 +179,7 @@ export function endWord(slot, stopAt = "") {
   const { reason = "", word, message } = slot.end ?? {};
   if (slot.state === "failed") {
     const said = message || reason || "no reason was given";
-    return { sign: "⚠", words: `failed: ${said}`, description: `Failed: ${said}.` };
+    return { sign: "⚠", words: `failed: ${said}`, description: sentence(`Failed: ${said}`) };
   }
   switch (reason) {
     case "eos":
@@ -189,16 +189,29 @@ export function endWord(slot, stopAt = "") {
     case "boundary":
       return { sign: "¶", words: stopAt || "boundary", description: `Ended: the ${stopAt || "boundary"} is complete.` };
     case "limit":
+      if (!slot.length)
+        return { sign: "…", words: "its limit", description: "Ended at its limit; it can be extended." };
       return { sign: "…", words: tokens, description: `Ended at the limit of ${tokens}; it can be extended.` };
     case "truncated":
       return { sign: "▣", words: "context full", description: "Ended: the model's context is full." };
+    case "engine_restarted":
+      return { sign: "⚠", words: "engine restarted", description: "Ended: the engine was restarted." };
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":
-      return { sign: "⚠", words: "connection lost", description: `Connection lost${message ? `: ${message}` : ""}.` };
+      return {
+        sign: "⚠",
+        words: "connection lost",
+        description: sentence(`Connection lost${message ? `: ${message}` : ""}`),
+      };
     default:
-      return { sign: "⚠", words: `ended: ${reason}`, description: `Ended: ${message || reason}.` };
+      return { sign: "⚠", words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
   }
+}
+
+/** @param {string} words the server's may end as a sentence already */
+function sentence(words) {
+  return /[.!?…]$/u.test(words) ? words : `${words}.`;
 }
 
 /** @param {string} [word] */

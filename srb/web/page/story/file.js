@@ -54,9 +54,10 @@ export function writeFile(story) {
   for (const [key, node] of story.nodes) {
     nodes[key] = bareNode(node);
     const stamps = story.stampsOf(key);
-    if (Object.keys(stamps.values).length === 0) continue;
-    marks[key] = { ...stamps.values, changed: Math.max(...Object.values(stamps.times)) };
-    changes.marks[key] = stamps.times;
+    if (Object.keys(stamps.times).length === 0) continue;
+    changes.marks[key] = stamps.times; // also of marks that were taken away
+    const set = Object.keys(stamps.values);
+    if (set.length > 0) marks[key] = { ...stamps.values, changed: Math.max(...set.map((each) => stamps.times[each])) };
   }
   const runs = own();
   for (const [key, run] of story.runs) runs[key] = bareRun(run);

@@ -53,7 +53,7 @@ export function readStory(json) {
 }
 
 /**
- * @param {unknown} changes  the times of values and marks, which a file may have beside them
+ * @param {unknown} changes  the times of values and marks, also of those that were taken away
  * @returns {{meta: Record<string, unknown>, marks: Record<string, unknown>}}
  */
 function timesOf(changes = {}) {
@@ -109,6 +109,9 @@ function readMeta(story, settings, times, changed) {
     const key = `settings.${name}`;
     meta[key] = { value, changed: timeOf(times[key] ?? times.settings, changed) };
   }
+  for (const key of Object.keys(times)) {
+    if (!NOT_META.has(key)) meta[key] ??= { value: null, changed: timeOf(times[key], changed) };
+  }
   return meta;
 }
 
@@ -132,6 +135,11 @@ function readMarks(marks, nodes, times) {
       must(!text || typeof value === "string", `The ${key} of node ${id} is not a text.`);
       read[id][key] = { value, changed: timeOf(ofNode[key], changed) };
     }
+  }
+  for (const [id, ofNode] of Object.entries(times)) {
+    if (!Object.hasOwn(nodes, id) || !isRecord(ofNode)) continue;
+    read[id] ??= own();
+    for (const key of Object.keys(ofNode)) read[id][key] ??= { value: null, changed: timeOf(ofNode[key], 0) };
   }
   return read;
 }

@@ -56,24 +56,15 @@ export class Stamps {
 
   /** @returns {Record<string, unknown>} the values that are set, by key */
   values() {
-    return this.#collect(({ value }) => value);
+    const values = own();
+    for (const [key, { value }] of this.#values) if (value !== null && value !== undefined) values[key] = value;
+    return values;
   }
 
-  /** @returns {Record<string, number>} the times of these values */
+  /** @returns {Record<string, number>} the times of all values, also of those that were taken away */
   times() {
-    return this.#collect(({ changed }) => changed);
-  }
-
-  /**
-   * @template T
-   * @param {(stamped: Stamped) => T} partOf
-   * @returns {Record<string, T>}
-   */
-  #collect(partOf) {
-    /** @type {Record<string, T>} */
-    const parts = own();
-    for (const [key, stamped] of this.#values)
-      if (stamped.value !== null && stamped.value !== undefined) parts[key] = partOf(stamped);
-    return parts;
+    const times = own();
+    for (const [key, { changed }] of this.#values) times[key] = changed;
+    return times;
   }
 }

@@ -44,6 +44,8 @@
  * @property {Record<string, Partial<BareRun>>} [runs]
  * @property {Record<string, Record<string, Stamped>>} [marks]
  *
+ * @typedef {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} News  what a merge has changed
+ *
  * @typedef {{from: number, to: number, node: string, by: Author}} Piece  the node that brought a stretch of a text
  *
  * @typedef {object} Marks

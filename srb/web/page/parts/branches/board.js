@@ -79,6 +79,11 @@ export class Board {
     this._schedule();
   }
 
+  /** Nodes of the story have changed, or their marks. @param {Set<string>|null} ids null: any */
+  refreshNodes(ids) {
+    if (!ids || this.round?.slots.some(({ node }) => node !== null && ids.has(node))) this.refresh();
+  }
+
   /** Settings have changed: show states and highlights anew. */
   repaint() {
     for (const card of this.cards.values()) card.unpaint(this.highlights);
@@ -300,6 +305,12 @@ export class Board {
     }
     if (focus) card.box.focus({ preventScroll: true });
     if (scroll) this._scrollTo(card);
+  }
+
+  /** Scroll to a card, by its slot's number. @param {number} number */
+  reveal(number) {
+    const card = this.cards.get(number);
+    if (card) this._scrollTo(card);
   }
 
   /** @param {Card} card */

@@ -97,6 +97,16 @@ export class BranchText {
     return block ? block.from + offset : null;
   }
 
+  /** The part of the text that a range of the document covers; empty if it covers none. @param {Range} range */
+  offsetsOf(range) {
+    const covered = this.blocks.filter(({ node }) => range.intersectsNode(node));
+    const [first, last] = [covered[0], covered.at(-1)];
+    if (!first || !last) return { from: 0, to: 0 };
+    const start = range.startContainer === first.node ? range.startOffset : 0;
+    const end = range.endContainer === last.node ? range.endOffset : last.node.length;
+    return { from: first.from + start, to: last.from + end };
+  }
+
   /** The document's range of a part of the text, as far as it is written. @param {number} from @param {number} to */
   range(from, to) {
     const [start, end] = [this.place(from), this.place(to)];

@@ -90,7 +90,7 @@ export const CARD_GESTURES = {
 
 /** @type {Record<string, Gesture>} */
 export const PANE_GESTURES = {
-  sort: { label: "Sort: the likeliest first", key: "P", run: (pane) => pane.desk.sort() },
+  sort: { label: "Sort: the likeliest first", key: "P", run: sort },
   fold: { label: "Fold equal texts", key: "F", run: (pane) => pane.desk.fold() },
   refill: {
     label: "Refill empty cards",
@@ -112,6 +112,13 @@ export function mark(pane, slot, at) {
   const cut = trimCut(slot.text, at);
   pane.desk.setMark(slot.number, cut > 0 && slot.text.slice(0, cut).trim() ? cut : null);
   pane.showMark(slot);
+}
+
+/** @param {Pane} pane */
+function sort(pane) {
+  const isKnown = pane.round?.slots.some((slot) => slot.meanLogprob !== null);
+  if (isKnown) return pane.desk.sort();
+  pane.desk.notice("These branches came without probabilities; the settings can ask for them.", "info");
 }
 
 /** @param {Pane} pane @param {Slot} slot */

@@ -1,10 +1,10 @@
-// The pointer over the cards: a click on a word takes up to it, a tap marks it, and pointing shows what a click would take.
+// The pointer over the cards: a click or a tap on a word marks it, a double click takes up to it, and pointing shows the mark
+// that a click would set.
 
 import { wordEndAt } from "../../cuts.js";
 import { mark } from "./gestures.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
-/** @typedef {import("../../round.js").Slot} Slot */
 
 const DRAG = 5; // px; a longer way selects text
 
@@ -23,6 +23,8 @@ export class Pointer {
     const { pane } = this;
     pane.addEventListener("mousedown", (event) => this.onPress(event), { signal });
     pane.addEventListener("click", (event) => this.onClick(event), { signal });
+    pane.addEventListener("dblclick", (event) => this.onDoubleClick(event), { signal });
+    pane.addEventListener("copy", (event) => this.onCopy(event), { signal });
     pane.addEventListener("pointermove", (event) => this.onMove(event), { signal });
     pane.addEventListener("pointerleave", () => this.preview(null), { signal });
   }
@@ -30,7 +32,7 @@ export class Pointer {
   /** @param {MouseEvent} event */
   onPress(event) {
     this.pressed = { x: event.clientX, y: event.clientY };
-    if (event.shiftKey && isInside(event, ".text")) event.preventDefault(); // it would select text
+    if ((event.shiftKey || event.detail > 1) && isInside(event, ".text")) event.preventDefault(); // it would select text
   }
 
   /** Whether the pointer moved since it was pressed, to select text. @param {MouseEvent} event */
@@ -51,30 +53,45 @@ export class Pointer {
       /** @type {HTMLDialogElement|null} */ (button.closest("dialog.menu"))?.close();
       return pane.run({ name: button.dataset.act ?? "" });
     }
-    const slot = card?.slot ?? (isInside(event, ".reader-text") ? pane.reader?.slot : null);
-    const at = slot ? this.wordAt(slot, event) : null;
-    if (!slot || at === null || this.isDrag(event)) return;
-    const isMouse = /** @type {PointerEvent} */ (event).pointerType === "mouse" || !("pointerType" in event);
-    if (event.altKey || !isMouse) mark(pane, slot, at);
-    else pane.desk.take(slot.number, { at, go: !event.shiftKey });
+    const word = this.wordAt(event);
+    if (!word || this.isDrag(event)) return;
+    mark(pane, word.slot, word.end);
     pane.requestUpdate();
   }
 
-  /** The end of the word at a point; null beside the text. @param {Slot} slot @param {MouseEvent} event */
-  wordAt(slot, { clientX, clientY }) {
-    const { pane } = this;
-    const content = pane.reader?.isOpen ? pane.reader.content : pane.board?.cards.get(slot.number)?.content;
-    const offset = content?.offsetAt(clientX, clientY) ?? null;
-    return offset === null ? null : wordEndAt(slot.text, offset);
+  /** @param {MouseEvent} event */
+  onDoubleClick(event) {
+    const word = this.wordAt(event);
+    if (word) this.pane.desk.take(word.slot.number, { at: word.end, go: !event.shiftKey });
   }
 
-  /** Show what a click would take. @param {PointerEvent} event */
+  /** The word at which an event happens: its branch, and its end; null beside the text. @param {MouseEvent} event */
+  wordAt(event) {
+    const { pane } = this;
+    const card = isInside(event, ".body") ? pane.cardOf(event) : null;
+    const place = card ?? (isInside(event, ".reader-text") ? pane.reader : null);
+    const offset = place?.content.offsetAt(event.clientX, event.clientY) ?? null;
+    return place?.slot && offset !== null ? { slot: place.slot, end: wordEndAt(place.slot.text, offset) } : null;
+  }
+
+  /** Copy the branch's own characters, not the signs that stand for hidden ones. @param {ClipboardEvent} event */
+  onCopy(event) {
+    const { pane } = this;
+    const place = isInside(event, ".reader-text") ? pane.reader : pane.cardOf(event);
+    const selection = getSelection();
+    if (!place?.slot || !selection?.rangeCount) return;
+    const { from, to } = place.content.offsetsOf(selection.getRangeAt(0));
+    if (from >= to) return;
+    event.clipboardData?.setData("text/plain", place.slot.text.slice(from, to));
+    event.preventDefault();
+  }
+
+  /** Show the mark that a click would set. @param {PointerEvent} event */
   onMove(event) {
     const { pane } = this;
     if (event.pointerType !== "mouse" || event.buttons) return;
     const card = pane.cardOf(event);
-    const at = card && isInside(event, ".body") ? this.wordAt(card.slot, event) : null;
-    this.preview(card, at);
+    this.preview(card, card ? (this.wordAt(event)?.end ?? null) : null);
   }
 
   /** @param {import("../card.js").Card|null} card @param {number|null} [at] */

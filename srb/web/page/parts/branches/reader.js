@@ -19,6 +19,8 @@ export class Reader {
     this.content = new BranchText(text);
     /** @type {Slot|null} */
     this.slot = null;
+    this.label = "";
+    this.stopAt = "";
     this.frame = 0;
     this.lastWrite = 0;
   }
@@ -32,8 +34,8 @@ export class Reader {
     const { scrollTop } = this.scroller;
     if (this.slot !== slot) this._clear();
     this.slot = slot;
-    const { sign, words } = endWord(slot, stopAt);
-    this.head.textContent = `Branch ${label} · ${sign} ${words}`;
+    this.label = label;
+    this.stopAt = stopAt;
     this._write();
     if (!this.isOpen) this.dialog.showModal();
     this.scroller.scrollTop = scrollTop;
@@ -73,6 +75,9 @@ export class Reader {
     if (!slot) return;
     if (slot.text.length < content.written) content.clear();
     while (content.write(slot.text));
+    const { sign, words } = endWord(slot, this.stopAt);
+    const title = `Branch ${this.label} · ${sign} ${words}`;
+    if (this.head.textContent !== title) this.head.textContent = title;
   }
 
   _schedule() {
@@ -83,7 +88,7 @@ export class Reader {
         this.lastWrite = now;
         this._write();
       }
-      if (this.slot.isLive || this.content.written < this.slot.text.length) this._schedule();
+      this._schedule();
     });
   }
 }

@@ -1,4 +1,4 @@
-// Views of the branches' pane that are not cards: its header, its first steps, the phone's bar, and its dialogs.
+// Views of the branches' pane that are not cards: its header, the phone's bar, and its dialogs.
 
 import { html, nothing } from "../../vendor/lit.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./gestures.js";
@@ -22,15 +22,6 @@ export function head(pane) {
     <p class="counts">${progress(pane) ?? pane.counts}</p>
     <div class="buttons" role="group" aria-label="All branches">${paneButtons(pane)}</div>
   </header>`;
-}
-
-export function firstSteps() {
-  return html`<div class="first-steps" tabindex="-1">
-    <p>Write a beginning in the manuscript, then press <kbd>Ctrl</kbd>+<kbd>Enter</kbd>: several branches go on from it, side by side.</p>
-    <p>Press a card's number, or its button Take, to take its text; click a word to take only as far as that word.</p>
-    <p>Nothing is lost: what you do not take stays in the outline, and <kbd>Ctrl</kbd>+<kbd>Z</kbd> goes back.</p>
-    <p><button class="main" data-act="begin">Go on from my text</button></p>
-  </div>`;
 }
 
 /** @param {() => void} onclose */

@@ -12,11 +12,18 @@ class Work:
     prompt: str
     n: int
     tokens: int
+    cache_prompt: bool = False
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Tokens per second from the request to its last token, and seconds to the first one."""
+    """The tokens of all branches, and seconds from the request to its first token and to its last."""
 
-    tokens_per_second: float
+    tokens: int
+    seconds: float
     first_token: float
+    prompt_tokens: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds

@@ -1,0 +1,69 @@
+"""A server of the benchmark's own: the whole of SRB as a child process, on a free port and in a folder of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from srb.bench.client import BenchFailed
+from srb.status import read_status
+
+START_SECONDS = 600.0  # a large model on a slow disk takes minutes to load
+_END_SECONDS = 60
+
+
+@contextmanager
+def server(environ: Mapping[str, str]) -> Iterator[str]:
+    """Run a server with the settings of `environ`, and yield its base URL. Raise BenchFailed if it does not start."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="srb-bench-") as folder:
+        own = {"SRB_PORT": str(port), "SRB_RUNTIME_DIR": folder, "SRB_LOG_LEVEL": "warning"}
+        command = [sys.executable, "-m", "srb.launch.cli", "serve"]
+        log = Path(folder, "server.log")
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                command, env={**environ, **own}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_ready(url, child, Path(folder))
+            yield url
+        finally:
+            _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()  # its supervisor and engine notice, and end too
+        child.wait()
+
+
+def _wait_until_ready(url: str, child: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and child.poll() is None:
+        try:
+            with urllib.request.urlopen(url + "/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            status = read_status(folder, is_connected=False)
+            if status["state"] == "failed":
+                raise BenchFailed(status["message"]) from None
+            time.sleep(0.05)
+    if child.poll() is None:
+        raise BenchFailed(f"the server was not ready after {START_SECONDS:.0f} seconds")
+    lines = (folder / "server.log").read_text("utf-8", "replace").splitlines()
+    raise BenchFailed(lines[-1].removeprefix("srb: ") if lines else f"the server ended with {child.returncode}")

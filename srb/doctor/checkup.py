@@ -1,0 +1,81 @@
+"""A checkup: all facts that the findings and the report are made of, gathered once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from srb.doctor.activity import Activity, watch
+from srb.doctor.machine import Machine, read_machine
+from srb.doctor.model import cached_part, native_facts
+from srb.errors import ModelLoadFailed
+from srb.gguf import check_model_file, is_fake, model_files
+from srb.native_facts import Build, ModelNeeds
+from srb.settings import Settings
+
+_SPARE = 0.95  # of the free memory that a server may take; the rest is for its web workers and its texts
+_STEP = 1024  # cells, to which recommendations are rounded down
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """The machine, its activity, llama.cpp, and the model with its files."""
+
+    settings: Settings
+    machine: Machine
+    activity: Activity
+    build: Build
+    model: ModelNeeds
+    file_size: int
+    cached: float | None  # part of the files in the page cache
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model's layers are computed on a GPU."""
+        return self.settings.n_gpu_layers != 0 and any(device.is_gpu for device in self.build.devices)
+
+    @property
+    def room(self) -> int:
+        """Bytes for the weights, the KV store and the buffers: free memory of the GPUs, or of the machine."""
+        if self.on_gpu:
+            free = sum(device.free for device in self.build.devices if device.is_gpu)
+        else:
+            free = self.machine.memory_free
+        return int(free * _SPARE)
+
+    def cells(self, bytes_per_cell: float) -> int | None:
+        """Return how many cells fit beside the weights; None for a model whose memory does not grow with them."""
+        model = self.model
+        if not bytes_per_cell:
+            return None
+        fixed = model.weights + model.states + model.compute - model.n_ctx * model.compute_per_cell
+        return max(0, int((self.room - fixed) / (bytes_per_cell + model.compute_per_cell)))
+
+    @property
+    def recommended(self) -> int:
+        """The cells to set: those of the settings if they fit and suffice, else more or fewer.
+
+        They suffice for a text of the trained length with the default number of branches. More are recommended only up to
+        half of what fits, since the store takes its memory at the start.
+        """
+        settings, model, fit = self.settings, self.model, self.cells(self.model.bytes_per_cell)
+        if fit is None:
+            return model.n_ctx
+        if fit < model.n_ctx:
+            return max(_STEP, fit // _STEP * _STEP)
+        longest = model.n_ctx_train + settings.n * max(0, settings.default_max_tokens)
+        return max(model.n_ctx, min(longest, fit // 2) // _STEP * _STEP)
+
+
+def examine(settings: Settings, environ: Mapping[str, str]) -> Checkup:
+    """Gather the facts about a server with these settings; `environ` has them as variables. Raise ModelLoadFailed."""
+    if is_fake(settings):
+        raise ModelLoadFailed(f"{settings.model} is no file; name a GGUF file with -m")
+    check_model_file(settings)
+    files = model_files(settings.model_path)
+    cached = cached_part(files)  # before anything reads them
+    facts = native_facts(environ)
+    if facts.model is None:
+        raise ModelLoadFailed(facts.error)
+    size = sum(path.stat().st_size for path in files)
+    return Checkup(settings, read_machine(), watch(), facts.build, facts.model, size, cached)

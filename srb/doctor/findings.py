@@ -1,0 +1,228 @@
+"""Findings: faults that stop the server and facts that slow it down, each with the setting or the command to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from srb.doctor.checkup import Checkup
+from srb.doctor.units import cores_text, count_text, size_text
+
+_BUSY = 0.15  # cores that others keep busy, above which a thread of llama.cpp has to wait noticeably
+_STOLEN = 0.05  # of the usable cores
+_UNCACHED = 256 << 20  # bytes of the model's files that are not in the page cache; fewer are quickly read
+_SWAPPED = 64  # pages read from swap while the machine was watched
+
+
+class Level(Enum):
+    PROBLEM = "problem"  # the server does not start, or may be killed
+    SLOW = "slow"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: a sentence on the fact and its effect, and the change that helps."""
+
+    level: Level
+    text: str
+    change: str
+
+
+def findings(checkup: Checkup) -> list[Finding]:
+    """Return all findings, problems first."""
+    groups = (_memory, _activity, _threads, _files, _system, _build, _settings)
+    found = [finding for group in groups for finding in group(checkup)]
+    order = list(Level)
+    return sorted(found, key=lambda finding: order.index(finding.level))
+
+
+def _problem(text: str, change: str) -> Finding:
+    return Finding(Level.PROBLEM, text, change)
+
+
+def _slow(text: str, change: str) -> Finding:
+    return Finding(Level.SLOW, text, change)
+
+
+def _note(text: str, change: str) -> Finding:
+    return Finding(Level.NOTE, text, change)
+
+
+def _memory(checkup: Checkup) -> Iterator[Finding]:
+    model, settings, machine = checkup.model, checkup.settings, checkup.machine
+    if model.refused:
+        yield _problem(f"llama.cpp makes no context with these settings: {model.refused}", _refusal_change(checkup))
+        return
+    where = "on the GPU" if checkup.on_gpu else "in memory"
+    room, need = size_text(checkup.room), size_text(model.total)
+    if model.total > checkup.room:
+        text = f"the model needs {need} {where}, and {room} are free{_held(checkup)}"
+        buffers = model.store + model.compute
+        if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
+            yield _problem(text, _smaller(checkup))
+        else:
+            yield _slow(f"{text}: its weights are read from the disk again and again", _smaller(checkup))
+    elif not checkup.on_gpu and model.total + (settings.cache_ram_mib << 20) > machine.memory_free:
+        parked = size_text(settings.cache_ram_mib << 20)
+        left = max(0, machine.memory_free - model.total) >> 20
+        yield _note(
+            f"texts that are kept for reuse may take {parked} beside the model, more than is free",
+            f"cache_ram_mib = {left // 2}",
+        )
+    if machine.swap_used and checkup.activity.swapped_in > _SWAPPED:
+        yield _slow(
+            f"memory is short: {checkup.activity.swapped_in} pages came back from swap within a second",
+            "end programs that hold memory, or use a smaller model; mlock = true keeps the weights in memory",
+        )
+
+
+def _held(checkup: Checkup) -> str:
+    """Return a remark if a running server holds memory: it may well be the one that is asked about."""
+    pids = ", ".join(map(str, checkup.activity.engines))
+    return f" beside the SRB engine that runs (pid {pids})" if pids else ""
+
+
+def _refusal_change(checkup: Checkup) -> str:
+    settings, model = checkup.settings, checkup.model
+    if settings.cache_type_v not in ("f32", "f16", "bf16") and settings.flash_attn == "off":
+        return "flash_attn = auto, or cache_type_v = f16"
+    if any(size.type in (settings.cache_type_k, settings.cache_type_v) and size.refused for size in model.kv_types):
+        return "cache_type_k = f16 and cache_type_v = f16"
+    return "see the reason; the settings of the model and its context are in config/default.toml"
+
+
+def _smaller(checkup: Checkup) -> str:
+    """Return the setting that makes it fit: fewer cells, smaller ones, fewer layers on the GPU, or another model."""
+    model = checkup.model
+    fit = checkup.cells(model.bytes_per_cell)
+    if fit is not None and fit >= min(model.n_ctx_train, 2048):
+        return f"n_ctx = {checkup.recommended}"
+    if checkup.on_gpu:
+        layers = int(model.n_layers * max(0, checkup.room - model.compute) / (model.weights + model.store))
+        return f"n_gpu_layers = {layers}, which leaves the other layers on the CPU"
+    q8 = next((size for size in model.kv_types if size.type == "q8_0" and not size.refused), None)
+    if q8 is not None and (checkup.cells(q8.bytes_per_cell) or 0) >= model.n_ctx:
+        return "cache_type_k = q8_0 and cache_type_v = q8_0"
+    return "a smaller model, or a quantization of it with fewer bits"
+
+
+def _activity(checkup: Checkup) -> Iterator[Finding]:
+    activity, machine = checkup.activity, checkup.machine
+    others = activity.by_others
+    idle = machine.cpus - others
+    if others > _BUSY and not checkup.on_gpu and idle < checkup.model.threads:
+        fewer = max(1, int(idle + _BUSY))
+        change = f"end them, or threads = {fewer}" if fewer < checkup.model.threads else "end them while you write"
+        yield _slow(
+            f"other programs keep {cores_text(others)} of {machine.cpus} busy{_names(checkup)}; each step waits until "
+            "all its threads have had a core",
+            change,
+        )
+    if activity.stolen > _STOLEN * machine.cpus:
+        yield _slow(
+            f"other virtual machines on this hardware took {cores_text(activity.stolen)} from this one",
+            "a machine with cores of its own; until then, fewer threads",
+        )
+    if activity.throttled:
+        yield _slow(
+            f"the control group was stopped {activity.throttled} times within a second, since its CPU quota was used up",
+            f"threads = {machine.usable}, or a higher quota (CPUQuota= of systemd, --cpus of docker)",
+        )
+
+
+def _names(checkup: Checkup) -> str:
+    programs = [program for program in checkup.activity.programs if not program.is_srb][:3]
+    names = ", ".join(f"{each.name} (pid {each.pid}) {each.cores:.0%} of a core" for each in programs)
+    return f" ({names})" if names else " (programs that cannot be seen from here)"
+
+
+def _threads(checkup: Checkup) -> Iterator[Finding]:
+    usable, model = checkup.machine.usable, checkup.model
+    if checkup.on_gpu:
+        return
+    for name, count in (("threads", model.threads), ("threads_batch", model.threads_batch)):
+        if count > usable:
+            yield _slow(
+                f"{name} is {count}, more than the {cores_text(usable)} that this process may use: threads take turns",
+                f"{name} = 0 (one for each usable core)",
+            )
+    if model.threads < usable and model.threads == checkup.settings.threads and not _is_crowded(checkup):
+        yield _note(f"threads is {model.threads} of {cores_text(usable)}", "threads = 0 (one for each usable core)")
+
+
+def _is_crowded(checkup: Checkup) -> bool:
+    return checkup.activity.by_others > _BUSY
+
+
+def _files(checkup: Checkup) -> Iterator[Finding]:
+    missing = checkup.file_size * (1 - checkup.cached) if checkup.cached is not None else 0
+    if missing > _UNCACHED and not checkup.on_gpu:
+        yield _note(
+            f"about {size_text(missing)} of the model's file are not in the page cache: the first text waits for the disk",
+            f"cat {checkup.settings.model_path} > /dev/null reads it now; mlock = true keeps it",
+        )
+
+
+def _system(checkup: Checkup) -> Iterator[Finding]:
+    machine = checkup.machine
+    if machine.governor == "powersave" and (machine.preference == "power" or not machine.preference):
+        yield _slow(
+            "the CPU is set to save power: its frequency is low or rises late",
+            "sudo cpupower frequency-set -g performance, or your desktop's power mode",
+        )
+    elif machine.preference == "power":
+        yield _slow("the CPU's energy preference is to save power", "your desktop's power mode: performance")
+    if machine.huge_pages == "never" and not checkup.on_gpu:
+        yield _note(
+            "transparent huge pages are off: large buffers are made of pages of 4 KiB",
+            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+    if machine.numa_nodes > 1 and checkup.settings.numa == "off":
+        yield _note(f"memory is divided among {machine.numa_nodes} NUMA nodes", "try numa = distribute")
+
+
+# Instructions of x86 CPUs that matter most for speed: /proc/cpuinfo's name, ggml's name.
+_INSTRUCTIONS = {
+    "avx": "AVX",
+    "avx2": "AVX2",
+    "fma": "FMA",
+    "f16c": "F16C",
+    "avx512f": "AVX512",
+    "amx_int8": "AMX_INT8",
+}
+_REBUILD = "build llama.cpp on this machine: make clean, then make install"
+
+
+def _build(checkup: Checkup) -> Iterator[Finding]:
+    build, machine = checkup.build, checkup.machine
+    missing = [
+        name for flag, name in _INSTRUCTIONS.items() if flag in machine.instructions and name not in build.features
+    ]
+    if missing and build.features and not checkup.on_gpu:
+        yield _slow(f"llama.cpp was built without {', '.join(missing)}, which this CPU has", _REBUILD)
+    if build.is_debug:
+        yield _slow("llama.cpp is a debug build", _REBUILD)
+    if machine.card and not any(device.is_gpu for device in build.devices):
+        card = machine.card
+        yield _slow(
+            f"this machine has {card.name}, and llama.cpp was built without it or cannot use it",
+            f"make install GPU={card.build} (docs/usage.md)",
+        )
+    elif checkup.settings.n_gpu_layers == 0 and any(device.is_gpu for device in build.devices):
+        yield _slow("n_gpu_layers is 0: nothing is computed on the GPU", "n_gpu_layers = -1 (all layers)")
+
+
+def _settings(checkup: Checkup) -> Iterator[Finding]:
+    model = checkup.model
+    for remark in model.remarks:
+        yield _note(remark, "the setting, or nothing")
+    if model.refused or model.total > checkup.room:
+        return
+    if model.n_ctx < model.n_ctx_train and checkup.recommended > model.n_ctx:
+        yield _note(
+            f"n_ctx is {count_text(model.n_ctx)}; the model was trained for texts of {count_text(model.n_ctx_train)} "
+            f"tokens, and there is memory for longer ones",
+            f"n_ctx = {checkup.recommended}",
+        )

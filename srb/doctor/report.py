@@ -1,0 +1,155 @@
+"""The report of `srb doctor`: facts in aligned sections, findings last; as text, or as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import srb
+from srb.doctor.checkup import Checkup
+from srb.doctor.findings import Finding, Level
+from srb.doctor.units import cores_text, count_text, size_text
+
+_NAMES = 13  # width of the column of names
+_WIDTH = 110
+_SIGNS = {Level.PROBLEM: "✗", Level.SLOW: "!", Level.NOTE: "·"}
+_MEMORY = {
+    "attention": "attention",
+    "sliding_window": "attention, partly in a sliding window",
+    "recurrent": "recurrent: one state for each sequence",
+    "hybrid": "hybrid: attention, and one state for each sequence",
+}
+
+Line = tuple[str, str]
+
+
+def as_text(checkup: Checkup, found: Sequence[Finding]) -> str:
+    """Return the report for people."""
+    sections = (
+        ("This machine", _machine(checkup)),
+        ("llama.cpp", _build(checkup)),
+        (f"Model {checkup.settings.model_path}", _model(checkup)),
+        ("Memory", _needs(checkup)),
+        ("KV store, for each 1,000 cells", _types(checkup)),
+    )
+    blocks = [_section(title, list(lines)) for title, lines in sections]
+    return "\n\n".join([*blocks, _findings(found)]) + "\n"
+
+
+def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
+    """Return the same facts and findings as an object."""
+    machine = dataclasses.asdict(checkup.machine) | {"instructions": sorted(checkup.machine.instructions)}
+    model = dataclasses.asdict(checkup.model) | {"store": checkup.model.store, "total": checkup.model.total}
+    for size in model["kv_types"]:
+        size["cells_that_fit"] = None if size["refused"] else checkup.cells(size["bytes_per_cell"])
+    return {
+        "srb": srb.__version__,
+        "machine": machine,
+        "activity": dataclasses.asdict(checkup.activity) | {"by_others": checkup.activity.by_others},
+        "build": dataclasses.asdict(checkup.build),
+        "model": {
+            "path": str(checkup.settings.model_path),
+            "file_size": checkup.file_size,
+            "cached": checkup.cached,
+            **model,
+        },
+        "fits": {"room": checkup.room, "on_gpu": checkup.on_gpu, "recommended_n_ctx": checkup.recommended},
+        "findings": [dataclasses.asdict(each) | {"level": each.level.value} for each in found],
+    }
+
+
+def _section(title: str, lines: list[Line]) -> str:
+    return "\n".join([title, *(f"  {name:<{_NAMES}} {text}".rstrip() for name, text in lines)])
+
+
+def _machine(checkup: Checkup) -> Iterator[Line]:
+    machine, activity = checkup.machine, checkup.activity
+    parts = [f"{machine.cores} of {machine.cpus} CPUs" if machine.cores != machine.cpus else f"{machine.cores}"]
+    if machine.quota is not None:
+        parts.append(f"a quota of {cores_text(machine.quota)}")
+    yield "cores", ", ".join(parts) + (f" ({machine.cpu})" if machine.cpu else "")
+    yield "threads", f"{checkup.model.threads}" + ("" if checkup.settings.threads else ", one for each usable core")
+    others = cores_text(activity.by_others)
+    yield "busy", f"{others} by other programs, {cores_text(activity.busy)} in all; load {activity.load:.1f}"
+    limit = f", limited to {size_text(machine.memory_limit)}" if machine.memory_limit else ""
+    yield "memory", f"{size_text(machine.memory_free)} free of {size_text(machine.memory)}{limit}"
+    yield "swap", f"{size_text(machine.swap_used)} used of {size_text(machine.swap)}" if machine.swap else "none"
+
+
+def _build(checkup: Checkup) -> Iterator[Line]:
+    build = checkup.build
+    yield "version", f"llama-cpp-python {build.binding}, ggml {build.ggml}{', debug build' if build.is_debug else ''}"
+    gpus = [device for device in build.devices if device.is_gpu]
+    for device in gpus:
+        free = f"{size_text(device.free)} free of {size_text(device.total)}"
+        yield "GPU", f"{device.name}, {device.description}: {free}"
+    if not gpus:
+        yield "GPU", "none that this build can use"
+    for number, line in enumerate(textwrap.wrap(", ".join(sorted(build.features)), _WIDTH - _NAMES)):
+        yield "" if number else "features", line
+
+
+def _model(checkup: Checkup) -> Iterator[Line]:
+    model = checkup.model
+    yield "kind", f"{model.description}, {count_text(model.n_params)} parameters in {model.n_layers} layers"
+    yield "memory", _MEMORY[model.memory]
+    yield "trained for", f"texts of {count_text(model.n_ctx_train)} tokens"
+    cached = "page cache unknown" if checkup.cached is None else f"{checkup.cached:.0%} of it in the page cache"
+    yield "file", f"{size_text(checkup.file_size)}, {cached}"
+
+
+def _needs(checkup: Checkup) -> Iterator[Line]:
+    model = checkup.model
+    yield "weights", f"{size_text(model.weights):>10}"
+    if not model.refused:
+        types = sorted({checkup.settings.cache_type_k, checkup.settings.cache_type_v})
+        cells = f"n_ctx {count_text(model.n_ctx)} cells, {' and '.join(types)}"
+        yield "KV store", f"{size_text(model.store):>10}  {cells}, {model.n_seq_max} sequences{_states(checkup)}"
+        yield "computing", f"{size_text(model.compute):>10}"
+        where = "GPU memory" if checkup.on_gpu else "memory"
+        yield (
+            "together",
+            f"{size_text(model.total):>10}  of {size_text(checkup.room)} of {where} that a server may take",
+        )
+        fit = checkup.cells(model.bytes_per_cell)
+        fits = "any number of cells" if fit is None else f"{count_text(fit)} cells"
+        yield "fits", f"{fits} beside the weights; recommended: n_ctx = {checkup.recommended}"
+    parked = checkup.settings.cache_ram_mib << 20
+    yield "kept texts", f"{size_text(parked):>10}  at most, as they come (cache_ram_mib)" if parked else "none"
+
+
+def _states(checkup: Checkup) -> str:
+    states = checkup.model.states
+    return f" (their states: {size_text(states)})" if states else ""
+
+
+def _types(checkup: Checkup) -> Iterator[Line]:
+    if not any(size.bytes_per_cell or size.refused for size in checkup.model.kv_types):
+        yield "none", "its memory is one state for each sequence, however long the text"
+        return
+    for size in checkup.model.kv_types:
+        if size.refused:
+            yield size.type, f"not with this model: {size.refused.partition(': ')[2] or size.refused}"
+            continue
+        fit = checkup.cells(size.bytes_per_cell)
+        assert fit is not None, "a type that takes no memory beside types that do"
+        yield size.type, f"{size_text(1000 * size.bytes_per_cell):>10} {count_text(fit):>13} cells fit"
+
+
+def _findings(found: Sequence[Finding]) -> str:
+    if not found:
+        return "✓ Nothing stops the server, and nothing slows it down."
+    blocks = []
+    for each in found:
+        text = textwrap.wrap(f"{_SIGNS[each.level]} {_capital(each.text)}.", _WIDTH, subsequent_indent="  ")
+        change = textwrap.wrap(f"change: {each.change}", _WIDTH - 2, break_on_hyphens=False, break_long_words=False)
+        blocks.append("\n".join([*text, *(f"  {line}" for line in change)]))
+    return "\n".join(blocks)
+
+
+def _capital(text: str) -> str:
+    """Return a sentence with a capital, unless it begins with a name such as n_ctx or llama.cpp."""
+    first = text.split()[0]
+    return text if "_" in first or "." in first or first == "threads" else text[0].upper() + text[1:]

@@ -1,0 +1,206 @@
+"""Memory that a model needs, told by llama.cpp itself: `python -m srb.engine.llama.needs` prints NativeFacts as JSON.
+
+llama.cpp plans all its buffers without allocating them (`no_alloc`), which takes milliseconds for a model of any size and
+any architecture. This is a process of its own, since llama.cpp may abort on a damaged file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import orjson
+
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger and hangs
+
+import llama_cpp as lib
+
+from srb.engine.llama.devices import devices
+from srb.engine.llama.log import native_log
+from srb.engine.llama.params import (
+    changed_settings,
+    context_params,
+    max_sequence_length,
+    memory_kind,
+    model_params,
+    uses_gpu,
+)
+from srb.engine.llama.strings import string_of
+from srb.engine.llama.windows import Windows, usable_sequences, windows_of
+from srb.errors import ModelLoadFailed
+from srb.gguf import check_model_file
+from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
+from srb.settings import CacheType, Settings
+
+_MIB = 1 << 20
+_CELLS = 1 << 16  # llama.cpp tells sizes in hundredths of a MiB, so two sizes far apart give the bytes of one cell
+_STORE = re.compile(r"^llama_(?:kv_cache|memory_recurrent)\w*: size = +([\d.]+) MiB")
+_COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
+
+
+@dataclass
+class _Sizes:
+    """Bytes of a context that was planned, and its numbers of cells and sequences."""
+
+    store: float = 0
+    compute: float = 0
+    n_ctx: int = 0
+    n_seq_max: int = 0
+    n_batch: int = 0
+
+
+class _SizeLines(logging.Handler):
+    """Gathers the sizes that llama.cpp logs while it plans a context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = _Sizes()
+        self.found_store = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if match := _STORE.search(line):
+            self.sizes.store += float(match[1]) * _MIB
+            self.found_store = True
+        elif match := _COMPUTE.search(line):
+            self.sizes.compute += float(match[1]) * _MIB
+
+
+def build() -> Build:
+    """Return how llama.cpp was built."""
+    ggml = lib.llama_cpp._lib
+    texts = []
+    for name in ("ggml_version", "ggml_commit"):
+        function = getattr(ggml, name)
+        function.restype = ctypes.c_char_p
+        texts.append(function().decode())
+    info = lib.llama_print_system_info().decode().strip(" |")
+    return Build(lib.__version__, f"{texts[0]} ({texts[1]})", info, _is_debug(), tuple(devices()))
+
+
+def _is_debug() -> bool:
+    """Return whether llama.cpp's library calls C's assertions, as only a build without optimization does."""
+    folder = Path(lib.llama_cpp.__file__).parent / "lib"
+    return any(b"__assert_fail" in path.read_bytes() for path in folder.glob("libggml-cpu*.so"))
+
+
+def needs(settings: Settings) -> ModelNeeds:
+    """Return the needs of the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+    check_model_file(settings)
+    params, _keep_alive = model_params(settings)
+    params.no_alloc = True
+    params.load_mode = 0  # mmap and mlock would touch the weights
+    native_log.forget_error()
+    model = lib.llama_model_load_from_file(str(settings.model_path).encode(), params)
+    if not model:
+        raise ModelLoadFailed(f"model: {settings.model_path} cannot be loaded: {native_log.first_error}")
+    try:
+        return _needs(model, settings)
+    finally:
+        lib.llama_model_free(model)
+
+
+def _needs(model: Any, settings: Settings) -> ModelNeeds:
+    refused, windows = "", windows_of(settings, model, uses_gpu(settings))
+    planned, beyond = _Sizes(n_ctx=settings.n_ctx), _Sizes(n_ctx=settings.n_ctx + _CELLS)
+    try:
+        planned = _plan(model, settings, windows)
+        beyond = _plan(model, settings.model_copy(update={"n_ctx": planned.n_ctx + _CELLS}), windows)
+    except ModelLoadFailed as error:
+        refused = error.message
+    per_cell = _slope(planned.store, beyond.store, planned, beyond)
+    params = context_params(settings, model, windows)
+    n_ctx_train = lib.llama_model_n_ctx_train(model)
+    longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
+    return ModelNeeds(
+        description=string_of(lib.llama_model_desc, model),
+        memory=memory_kind(model),
+        n_params=lib.llama_model_n_params(model),
+        n_layers=lib.llama_model_n_layer(model),
+        n_ctx_train=n_ctx_train,
+        weights=lib.llama_model_size(model),
+        n_ctx=planned.n_ctx,
+        n_seq_max=usable_sequences(params.n_seq_max, windows),
+        threads=params.n_threads,
+        threads_batch=params.n_threads_batch,
+        kv_types=tuple(_kv_size(model, settings, name, windows) for name in get_args(CacheType)),
+        bytes_per_cell=per_cell,
+        states=max(0, round(planned.store - planned.n_ctx * per_cell)),
+        compute=round(planned.compute),
+        compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
+        refused=refused,
+        remarks=tuple(changed_settings(settings, planned.n_batch or settings.n_batch, longest)),
+    )
+
+
+def _kv_size(model: Any, settings: Settings, name: CacheType, windows: Windows) -> KVSize:
+    types = {"cache_type_k": name, "cache_type_v": name}
+    try:
+        less, more = (
+            _plan(model, settings.model_copy(update={**types, "n_ctx": cells}), windows)
+            for cells in (_CELLS, 2 * _CELLS)
+        )
+    except ModelLoadFailed as error:
+        return KVSize(name, 0, error.message)
+    return KVSize(name, _slope(less.store, more.store, less, more))
+
+
+def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
+    return max(0.0, round((high - low) / (more.n_ctx - less.n_ctx), 1))
+
+
+def _plan(model: Any, settings: Settings, windows: Windows) -> _Sizes:
+    """Return the sizes of a context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
+    with _size_lines() as lines:
+        native_log.forget_error()
+        context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+    if not context:
+        raise ModelLoadFailed(native_log.last_error)
+    try:
+        if lib.llama_get_memory(context) and not lines.found_store:
+            raise AssertionError("llama.cpp has not told the size of its KV store")
+        lines.sizes.n_ctx = lib.llama_n_ctx(context)
+        lines.sizes.n_seq_max = lib.llama_n_seq_max(context)
+        lines.sizes.n_batch = lib.llama_n_batch(context)
+    finally:
+        lib.llama_free(context)
+    return lines.sizes
+
+
+@contextmanager
+def _size_lines() -> Iterator[_SizeLines]:
+    """Read llama.cpp's log lines inside, and show none of them."""
+    log, lines = logging.getLogger("srb.llama"), _SizeLines()
+    level, propagate = log.level, log.propagate
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    log.addHandler(lines)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+def main() -> None:
+    logging.getLogger("srb.llama").addHandler(logging.NullHandler())
+    lib.llama_backend_init()
+    settings = Settings.load()
+    try:
+        facts = NativeFacts(build(), needs(settings))
+    except ModelLoadFailed as error:
+        facts = NativeFacts(build(), error=error.message)
+    sys.stdout.buffer.write(orjson.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

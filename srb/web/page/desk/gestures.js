@@ -1,0 +1,188 @@
+/** Gestures on the shown round: what a person does with its cards. */
+
+import { commonLength } from "../compare.js";
+import { likelyTokens } from "./rivals.js";
+
+/** @typedef {import("../round.js").Round} Round */
+/** @typedef {import("../round.js").Plan} Plan */
+/** @typedef {import("./live.js").Live} Live */
+
+const VARIED = 2; // branches that vary a card
+
+export class Gestures {
+  /** @param {import("./rounds.js").Rounds} rounds */
+  constructor(rounds) {
+    this.rounds = rounds;
+    this.desk = rounds.desk;
+  }
+
+  /** @param {number} number @param {{at?: number | null, go?: boolean}} [options] */
+  async take(number, { at = null, go = true } = {}) {
+    const { desk } = this;
+    const { shown } = this.rounds;
+    if (!shown) return;
+    const text = shown.round.taken(number, at);
+    if (!text) return desk.notice("This card has no text yet.");
+    const place = shown.place(number, text.length);
+    this.rounds.endShown();
+    desk.move(place, "take");
+    desk.flush();
+    if (go) await this.rounds.go();
+    else this.rounds.follow("take");
+  }
+
+  /** @param {number} number */
+  prune(number) {
+    return this.withShown((live) => {
+      const slot = live.round.slots[number];
+      const plan = live.round.planPrune(number);
+      live.write(number);
+      const trail = live.trail(number); // a refill of the slot has another one
+      const mark = (/** @type {true | null} */ value) => {
+        if (trail.last.node === null) return;
+        this.desk.story.setMark(trail.last.node, "pruned", value);
+        this.rounds.nodes();
+      };
+      mark(true);
+      this.desk.manuscript?.record(
+        () => {
+          if (slot.state === "pruned") live.round.unprune(number);
+          mark(null);
+          this.rounds.round(live, new Set([number]));
+        },
+        () => {
+          if (live.round.canPrune(slot)) live.round.planPrune(number);
+          mark(true);
+          this.rounds.round(live, new Set([number]));
+        },
+      );
+      this.rounds.round(live, new Set([number]));
+      return live.carryOut(plan, this.bodyOf(live));
+    });
+  }
+
+  refill() {
+    return this.withShown((live) => {
+      const plan = live.round.planRefill();
+      return plan ? this.carryOut(live, plan) : this.desk.notice("No card is empty: prune one first.");
+    });
+  }
+
+  /** @param {number} number */
+  extend(number) {
+    return this.withShown((live) => {
+      live.write(number);
+      const plan = live.round.planExtend(number, this.desk.settings.max_tokens);
+      const trails =
+        plan.kind === "request" ? new Map([[number, live.trail(number).fork(plan.given.length)]]) : undefined;
+      return this.carryOut(live, plan, trails);
+    });
+  }
+
+  /** @param {number} number @param {number | null} [at] @param {number} [count] */
+  vary(number, at, count = VARIED) {
+    return this.withShown((live) =>
+      this.fork(live, number, live.round.planVary(number, at ?? live.round.slots[number].mark, count)),
+    );
+  }
+
+  /** @param {number} [count] */
+  more(count = this.desk.settings.n) {
+    return this.withShown((live) => this.carryOut(live, live.round.planMore(count)));
+  }
+
+  /** @param {number | null} number @param {number} at @param {string} rival */
+  choose(number, at, rival) {
+    if (number === null) return this.chooseInText(at, rival);
+    return this.withShown((live) => this.fork(live, number, live.round.planChoose(number, at, rival)));
+  }
+
+  /** Go on from the manuscript's first `at` characters and another word. @param {number} at @param {string} rival */
+  async chooseInText(at, rival) {
+    const { desk } = this;
+    this.rounds.endShown();
+    desk.move(desk.story.edit(desk.head, at, desk.text.length, rival), "take");
+    await this.rounds.go();
+  }
+
+  /** @param {number | null} number @param {number} at */
+  async alternatives(number, at) {
+    const { desk } = this;
+    const { shown } = this.rounds;
+    if (number === null || !shown)
+      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
+    await this.makeReady(shown);
+    return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
+  }
+
+  /** Carry out a plan whose branches begin with a part of a card. @param {Live} live @param {number} number @param {Plan} plan */
+  fork(live, number, plan) {
+    live.write(number);
+    if (plan.kind !== "request") return this.carryOut(live, plan);
+    const shared = commonLength(plan.given, live.round.slots[number].text);
+    return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(number).fork(shared)])));
+  }
+
+  sort() {
+    this.arrange((round) => round.sort());
+  }
+
+  fold() {
+    this.arrange((round) => round.fold());
+  }
+
+  /** Change order or folds; undo puts them back. @param {(round: Round) => unknown} change */
+  arrange(change) {
+    const live = this.rounds.shown;
+    if (!live) return;
+    const before = live.round.arrangement();
+    change(live.round);
+    const after = live.round.arrangement();
+    const put = (/** @type {typeof before} */ arrangement) => {
+      live.round.rearrange(arrangement);
+      this.rounds.round(live, null);
+    };
+    this.desk.manuscript?.record(
+      () => put(before),
+      () => put(after),
+    );
+    this.rounds.round(live, null);
+  }
+
+  /** Change what a card shows. @param {(round: Round) => unknown} change @param {number[]} [numbers] */
+  change(change, numbers) {
+    if (!this.rounds.shown) return;
+    change(this.rounds.shown.round);
+    this.rounds.round(this.rounds.shown, numbers ? new Set(numbers) : null);
+  }
+
+  /** @param {(live: Live) => unknown} act */
+  withShown(act) {
+    const live = this.rounds.shown;
+    if (!live) return;
+    return this.rounds.guard(async () => {
+      await this.makeReady(live);
+      return live === this.rounds.shown ? act(live) : undefined; // the person may have gone on meanwhile
+    });
+  }
+
+  /** Make the prompt of a round that was made again from the story. @param {Live} live */
+  async makeReady({ round }) {
+    if (round.prompt === null)
+      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+  }
+
+  /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
+  async carryOut(live, plan, trails) {
+    if (plan.kind === "request" && !this.rounds.makeRoom(live))
+      throw new Error("This round writes with as many requests as the browser can read: stop them, or wait for one.");
+    const done = live.carryOut(plan, this.bodyOf(live), trails);
+    this.rounds.saveWhileOpen();
+    await done;
+  }
+
+  /** @param {Live} live @returns {(given: string, n: number, seedOffset: number) => object} */
+  bodyOf(live) {
+    return (given, n, seedOffset) => this.rounds.body(live.round.prompt + given, n, seedOffset);
+  }
+}

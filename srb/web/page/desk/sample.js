@@ -1,0 +1,14 @@
+/** The sample story: a copy of it becomes a story of the person's own. */
+
+import { newId, Story } from "../story.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const SAMPLE = new URL("../sample.json", import.meta.url);
+
+/** @param {Desk} desk */
+export async function openSample(desk) {
+  const answer = await fetch(SAMPLE);
+  if (!answer.ok) throw new Error(`The sample could not be read: the server answered ${answer.status}.`);
+  await desk.importStory(Story.fromJSON({ ...(await answer.json()), id: newId() }));
+}

@@ -1,0 +1,58 @@
+/** The manuscript's changes, followed into the story: typed words extend an open node, which a pause closes. */
+
+/** @typedef {import("../story/types.js").Place} Place */
+/**
+ * @typedef {object} Edit
+ * @property {{from: number, to: number, insert: string}[]} changes in offsets of the text before
+ * @property {Place | null} target the place that the change leads to, if one was recorded
+ * @property {() => string} doc the text after it
+ */
+
+const PAUSE = 2000; // ms without a typed key that close the node that is being typed
+
+export class Typing {
+  /** @param {import("../desk.js").Desk} desk */
+  constructor(desk) {
+    this.desk = desk;
+    this.isPaused = false; // the desk itself changes the manuscript
+    this.timer = 0;
+  }
+
+  /** @param {Edit} edit @returns {Place} the new head */
+  edited({ changes, target, doc }) {
+    const { desk } = this;
+    const { story } = desk;
+    const why = this.isPaused ? "move" : target ? "undo" : "type";
+    if (target && story.isPlace(target) && story.text(target.node, target.at) === doc()) {
+      desk.head = target;
+    } else {
+      desk.head = [...changes]
+        .sort((a, b) => b.from - a.from)
+        .reduce((place, { from, to, insert }) => story.edit(place, from, to, insert), desk.head);
+      this.closeLater();
+    }
+    story.head = desk.head;
+    desk.changed();
+    if (why !== "move") {
+      desk.tell("head", { why });
+      if (why === "undo") desk.rounds.follow("undo");
+      else desk.tell("nodes", { ids: new Set([desk.head.node]) });
+    }
+    return desk.head;
+  }
+
+  closeLater() {
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.close(), PAUSE);
+  }
+
+  /** Close the node that is being typed. */
+  close() {
+    const { head, story } = this.desk;
+    clearTimeout(this.timer);
+    const node = story.nodes.get(head.node);
+    if (!node?.open || node.by !== "person") return;
+    story.close(node.id);
+    this.desk.changed();
+  }
+}

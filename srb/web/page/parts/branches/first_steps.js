@@ -1,0 +1,28 @@
+// Words in the place of the cards while there is no round: how one begins, and a story to look at.
+
+import { openSample } from "../../desk/sample.js";
+import { html, nothing } from "../../vendor/lit.js";
+
+/** @typedef {import("../branches.js").Branches} Pane */
+
+/** @param {Pane} pane */
+export function firstSteps({ desk }) {
+  const isEmpty = !desk.text?.trim();
+  const sample = () =>
+    openSample(desk).catch((/** @type {Error} */ error) =>
+      desk.notice(error.message, "error", { label: "Try again", run: sample }),
+    );
+  return html`<div class="first-steps" tabindex="-1">
+    <ol>
+      <li>Write how a story begins: “Once upon a time,” will do.</li>
+      <li>Press Continue or <kbd>Ctrl</kbd>+<kbd>Enter</kbd>: ${desk.settings?.n ?? "several"} continuations grow here, side by side.</li>
+      <li>Take one: its button, or <kbd>F6</kbd> and its digit; click a word first to take it only so far. The others stay in the
+        outline, and <kbd>Ctrl</kbd>+<kbd>Z</kbd> goes back.</li>
+    </ol>
+    <p class="buttons">
+      ${isEmpty ? nothing : html`<button class="main" data-act="begin">Go on from my text</button>`}
+      ${isEmpty ? html`<button @click=${sample}>Open a sample story</button>` : nothing}
+      <button @click=${() => desk.openDialog("help")}>All keys</button>
+    </p>
+  </div>`;
+}

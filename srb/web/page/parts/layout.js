@@ -1,0 +1,97 @@
+/** What a person moves between the panes: the bar beside the manuscript, and on a phone the handle of the branches' sheet. */
+
+/** @typedef {import("../desk.js").Desk} Desk */
+
+const SHEETS = ["low", "middle", "high"];
+const [NARROWEST, USUAL, WIDEST] = [25, 46, 75]; // share of the manuscript in percent
+const STEP = 2;
+const KEPT = "srb.share";
+
+/** The bar between manuscript and branches: dragged, or moved with the arrow keys. @param {HTMLElement} root */
+export function divider(root) {
+  const bar = document.createElement("div");
+  bar.id = "divider";
+  bar.tabIndex = 0;
+  bar.setAttribute("role", "separator");
+  bar.setAttribute("aria-orientation", "vertical");
+  bar.setAttribute("aria-label", "Width of the manuscript");
+  bar.setAttribute("aria-valuemin", String(NARROWEST));
+  bar.setAttribute("aria-valuemax", String(WIDEST));
+  let share = USUAL;
+  const move = (/** @type {number} */ wanted) => {
+    share = Math.round(Math.max(NARROWEST, Math.min(WIDEST, wanted)));
+    root.style.setProperty("--text-share", `${share}%`);
+    bar.setAttribute("aria-valuenow", String(share));
+    dispatchEvent(new Event("resize")); // for parts that lay themselves out by their width
+  };
+  move(keptShare());
+  bar.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    bar.setPointerCapture(event.pointerId);
+  });
+  bar.addEventListener("pointermove", (event) => {
+    if (bar.hasPointerCapture(event.pointerId)) move((100 * event.clientX) / root.clientWidth);
+  });
+  bar.addEventListener("pointerup", () => keepShare(share));
+  bar.addEventListener("dblclick", () => {
+    move(USUAL);
+    keepShare(share);
+  });
+  bar.addEventListener("keydown", ({ code }) => {
+    const step = { ArrowLeft: -STEP, ArrowRight: STEP }[code];
+    if (step === undefined) return;
+    move(share + step);
+    keepShare(share);
+  });
+  return bar;
+}
+
+function keptShare() {
+  try {
+    return Number(localStorage.getItem(KEPT)) || USUAL;
+  } catch {
+    return USUAL; // storage is switched off in this browser
+  }
+}
+
+/** @param {number} share */
+function keepShare(share) {
+  try {
+    localStorage.setItem(KEPT, String(share));
+  } catch {
+    // full or switched off: the width is kept until the page is closed
+  }
+}
+
+/**
+ * On a phone the branches are a sheet, whose buttons change its height; a round that begins brings it up.
+ * @param {HTMLElement} root @param {Desk} desk
+ */
+export function sheetHandle(root, desk) {
+  const handle = document.createElement("div");
+  handle.id = "sheet-handle";
+  /** @type {[HTMLButtonElement, number][]} */
+  const buttons = [];
+  const show = (/** @type {number} */ height) => {
+    root.dataset.sheet = SHEETS[height];
+    for (const [button, step] of buttons) button.disabled = SHEETS[height + step] === undefined;
+  };
+  const height = () => SHEETS.indexOf(root.dataset.sheet ?? "middle");
+  for (const [sign, name, step] of /** @type {const} */ ([
+    ["▴", "Make the branches' sheet higher", 1],
+    ["▾", "Make the branches' sheet lower", -1],
+  ])) {
+    const button = document.createElement("button");
+    button.className = "quiet";
+    button.textContent = sign;
+    button.setAttribute("aria-label", name);
+    button.addEventListener("click", () => show(height() + step));
+    buttons.push([button, step]);
+    handle.append(button);
+  }
+  show(SHEETS.indexOf("middle"));
+  desk.addEventListener("round", () => {
+    if (desk.round?.state === "asking" && height() === 0) show(1);
+  });
+  return handle;
+}

@@ -1,0 +1,97 @@
+"""`srb doctor` and `srb bench` as commands: their output, their exit status, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.processes import DEADLINE, PYTHON, ROOT, clean_environ
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+
+def srb(*arguments: object, **settings: object) -> subprocess.CompletedProcess[str]:
+    words = [PYTHON, "-m", "srb.launch.cli", *map(str, arguments)]
+    environ = clean_environ(**settings)
+    return subprocess.run(
+        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=2 * DEADLINE, check=False
+    )
+
+
+def test_the_doctor_reports_on_the_bundled_model() -> None:
+    done = srb("doctor")
+    assert (done.returncode, done.stderr) == (0, "")
+    for title in ("This machine", "llama.cpp", "Model ", "Memory", "KV store, for each 1,000 cells"):
+        assert f"\n{title}" in f"\n{done.stdout}"
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("  q8_0")]
+    assert row.split()[1:3] == ["1.04", "MiB"]  # 4 layers of 256 keys and 256 values, 34 bytes for 32 of them
+
+
+def test_the_doctor_takes_the_options_of_the_server_and_prints_an_object() -> None:
+    done = srb("doctor", "--json", "-c", 4096, "--cache-type-k", "q8_0", "-t", 1)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = orjson.loads(done.stdout)
+    assert (said["model"]["n_ctx"], said["model"]["threads"]) == (4096, 1)
+    assert said["model"]["bytes_per_cell"] == 1024 + 544
+    assert said["machine"]["usable"] >= 1
+
+
+def test_settings_with_which_no_server_starts_are_a_problem() -> None:
+    done = srb("doctor", "--json", cache_type_v="q8_0", flash_attn="off")
+    assert done.returncode == 1
+    problem = orjson.loads(done.stdout)["findings"][0]
+    assert (problem["level"], problem["change"]) == ("problem", "flash_attn = auto, or cache_type_v = f16")
+
+
+@pytest.mark.parametrize("command", ["doctor", "bench"])
+def test_a_wrong_file_is_one_line(command: str, tmp_path: Path) -> None:
+    text, junk = tmp_path / "text.gguf", tmp_path / "junk.gguf"
+    text.write_text("once upon a time")
+    junk.write_bytes(b"GGUF" + bytes(range(256)) * 8)
+    for path, words in (
+        (tmp_path / "nowhere.gguf", "No such file or directory"),
+        (text, "is not a GGUF file"),
+        (junk, "cannot be loaded"),
+    ):
+        done = srb(command, "-m", path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("srb: ")
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("doctor", "--nothing"), ("bench", "--branches", "0"), ("bench", "--url")])
+def test_a_wrong_argument_is_one_line_and_exit_status_2(arguments: tuple[str, ...]) -> None:
+    done = srb(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_the_bench_starts_a_server_of_its_own_whatever_the_users_settings_ask_of_clients() -> None:
+    done = srb("bench", "--quick", "--branches", "2", "--json", "-t", 1, api_key="secret", api_prefix="/llm", port=1)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = orjson.loads(done.stdout)
+    assert said["model"] == "storyteller"
+    assert [row["n"] for row in said["rows"]] == [1, 2]
+    assert all(
+        row["tokens_per_second"] > 0 and 0 < row["first_token_cold"] < row["seconds_cold"] for row in said["rows"]
+    )
+
+
+def test_the_bench_measures_a_running_server_with_its_key_and_prefix(tmp_path: Path) -> None:
+    with Server(tmp_path, api_key="secret", api_prefix="/llm", n=4, max_n=4).start() as running:
+        refused = srb("bench", "--url", f"{running.url}/llm")
+        done = srb("bench", "--quick", "--url", f"{running.url}/llm", api_key="secret")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "401" in refused.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()[-1:]]
+    assert [row[0] for row in rows] == ["1"]  # max_n is less than 8
+
+
+def test_nothing_listens_is_one_line() -> None:
+    done = srb("bench", "--url", "http://127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (1, "srb: http://127.0.0.1:1: Connection refused\n")

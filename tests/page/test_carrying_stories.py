@@ -1,0 +1,109 @@
+"""A story that was written with the desk is carried elsewhere in a file, and stories of other programs come in whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import MakePage
+from tests.page.writer import START, Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+STORIES = Path(__file__).parent / "stories"
+
+
+@pytest.fixture
+def written(writer: Writer) -> Writer:
+    """A story with two rounds, an edit in its middle, a star, a name, a note and a pruned branch."""
+    writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end().to_cards()
+    writer.press("b", "ArrowRight", "x", "Shift+Digit1").to_text()
+    writer.press("Control+Home", "Control+Shift+ArrowRight").write("Twice")
+    writer.press("Control+End", "Enter").write("Then – “quiet” 🌕.").press("Control+Enter").wait_for_end()
+    writer.page.evaluate(
+        "desk.setNodeMark(desk.head.node, 'name', 'Two'); desk.setMemory('A lamp.'); desk.setTitle('Fog')"
+    )
+    return writer.wait_until_saved()
+
+
+def export(writer: Writer, name: str) -> Path:
+    """Return the file that a button of the export dialog downloads."""
+    dialog = writer.open_dialog("formats")
+    with writer.page.expect_download() as download:
+        dialog.get_by_role("button", name=name, exact=True).click()
+    writer.press("Escape")
+    expect(dialog).to_be_hidden()
+    return Path(download.value.path())
+
+
+def import_file(page: Page, server: Server, file: Path) -> Writer:
+    writer = Writer(page, server.url)
+    before = writer.story()["id"]
+    dialog = writer.open_dialog("formats")
+    dialog.get_by_label("Choose files").set_input_files(
+        {"name": "story.json", "mimeType": "", "buffer": file.read_bytes()}
+    )
+    return writer.wait("desk.story.id !== argument", before)
+
+
+def content(story: dict[str, Any]) -> dict[str, Any]:
+    """All of a story but the times of its marks, and which cards were in view."""
+    kept = {
+        name: {key: mark[key] for key in mark.keys() - {"changed", "seen"}} for name, mark in story["marks"].items()
+    }
+    marks = {name: mark for name, mark in kept.items() if mark}
+    return {**{key: story.get(key) for key in ("title", "memory", "nodes", "runs", "head")}, "marks": marks}
+
+
+def test_the_exported_text_is_the_manuscript(written: Writer) -> None:
+    file = export(written, "Plain text")
+    assert file.read_bytes().decode() == written.page.evaluate("desk.text")
+    assert written.text == written.page.evaluate("desk.text")
+
+
+def test_an_exported_story_is_the_same_in_another_browser_and_server(
+    written: Writer, make_page: MakePage, server: Server
+) -> None:
+    there = import_file(make_page(), server, export(written, "SRB story"))
+    assert there.text == written.text
+    assert content(there.story()) == content(written.story())
+    pieces = "desk.story.pieces(desk.head.node, desk.head.at).map(({ from, to, by }) => [from, to, by])"
+    assert there.page.evaluate(pieces) == written.page.evaluate(pieces)
+    there.wait_until_saved().reload()
+    assert content(there.story()) == content(written.story())
+
+
+def socketteer(node: dict[str, Any]) -> Iterator[str]:
+    yield node["text"]
+    for child in node.get("children", []):
+        yield from socketteer(child)
+
+
+def texts_of(name: str) -> list[str]:
+    """The texts of a fixture's nodes, read without the page's code."""
+    file = json.loads((STORIES / name).read_text())
+    if name.startswith("obsidian"):
+        return [node["text"] for node in file["nodes"].values()]
+    if name.startswith("socketteer"):
+        return list(socketteer(file.get("root", file)))
+    chunks = groupby(json.loads(file["prompt"]), key=lambda chunk: chunk.get("type"))  # a chunk is a token of the model
+    return ["".join(chunk["content"] for chunk in of_one_author) for _, of_one_author in chunks]
+
+
+@pytest.mark.parametrize(
+    "name", ["obsidian_loom_note.json", "socketteer_loom.json", "socketteer_simple.json", "mikupad_session.json"]
+)
+def test_a_story_of_another_program_comes_in_whole_and_is_saved(page: Page, server: Server, name: str) -> None:
+    writer = import_file(page, server, STORIES / name)
+    texts = sorted(texts_of(name))
+    assert sorted(node["text"] for node in writer.story()["nodes"].values()) == texts
+    writer.wait_until_saved()
+    saved = server.get(f"/v1/srb/stories/{writer.story()['id']}").json()["nodes"].values()
+    assert sorted(node["text"] for node in saved) == texts

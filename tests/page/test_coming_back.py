@@ -1,0 +1,106 @@
+"""A story that is opened again: after a reload, in another tab and in another browser; with its round still running."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.page.conftest import MakePage
+from tests.page.writer import START, Writer
+from tests.processes import wait_for
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+
+def saved_texts(server: Server, writer: Writer) -> list[str]:
+    """The texts that models wrote in this story, as the server has them."""
+    answer = server.get(f"/v1/srb/stories/{writer.story()['id']}")
+    nodes = answer.json()["nodes"].values() if answer.status_code == 200 else []
+    return [node["text"] for node in nodes if node["by"] == "model"]
+
+
+def expect_saved(server: Server, writer: Writer, texts: list[str]) -> None:
+    """Wait until the server has nodes that begin with these texts: branches are saved while they grow."""
+    wait_for(
+        lambda: all(any(saved.startswith(text) for saved in saved_texts(server, writer)) for text in texts),
+        "the server has the texts",
+    )
+
+
+@pytest.mark.parametrize("where", ["reload", "other profile"])
+def test_a_running_round_is_shown_again_and_goes_on(
+    writer: Writer, slow: Server, make_page: MakePage, where: str
+) -> None:
+    writer.write(START).go()
+    texts = [slot["text"] for slot in writer.slots()]
+    expect_saved(slow, writer, texts)
+    story, round_id = writer.story()["id"], writer.page.evaluate("desk.round.id")
+    if where == "reload":
+        writer.reload()
+    else:
+        writer = Writer(make_page(), slow.url, is_new=False)
+        writer.page.evaluate("(id) => desk.openStory(id)", story)
+    writer.wait("desk.round?.id === argument", round_id)
+    assert (writer.story()["id"], writer.text) == (story, START)
+    again = [slot["text"] for slot in writer.slots()]
+    assert all(now.startswith(text) for now, text in zip(again, texts, strict=True))
+    writer.wait("desk.round.slots.every((slot, i) => slot.text.length > argument[i].length + 20)", again)
+    assert writer.page.evaluate("desk.isRunning")
+    whole = [slot["text"] for slot in writer.slots()]
+    assert all(now.startswith(text) for now, text in zip(whole, again, strict=True))
+    wait_for(lambda: all(text.strip() for text in writer.shown()), "the cards show the texts")
+    writer.to_cards().press("Shift+Digit3").wait("!desk.isRunning")
+    assert writer.text.startswith(START + texts[2])
+
+
+def test_a_branch_that_was_pruned_stays_pruned_after_a_reload(writer: Writer, slow: Server) -> None:
+    writer.write(START).go().to_cards().press("x").wait("desk.round.slots[0].state === 'pruned'")
+    expect_saved(slow, writer, [slot["text"] for slot in writer.slots()])
+    writer.page.evaluate("desk.flush()")
+    writer.reload()
+    writer.wait("desk.round?.slots.length === 8 && desk.round.slots[7].state === 'running'")
+    assert [slot["state"] for slot in writer.slots()] == ["pruned"] + 7 * ["running"]
+
+
+def test_the_place_in_the_middle_of_a_text_is_kept(writer: Writer) -> None:
+    writer.write(START).go().press("Escape").wait_for_end().to_cards()
+    writer.press("Control+ArrowRight", "Control+ArrowRight", "Shift+Digit4").wait(
+        "desk.text.length > argument", len(START)
+    )
+    text = writer.text
+    writer.wait_until_saved().reload()
+    assert writer.text == text
+
+
+@pytest.mark.parametrize("profile", ["same", "other"])
+def test_of_two_tabs_that_write_in_one_story_nothing_is_lost(make_page: MakePage, slow: Server, profile: str) -> None:
+    one = Writer(make_page(), slow.url).write("Once")
+    one.page.evaluate("desk.flush()")
+    second = one.page.context.new_page() if profile == "same" else make_page()
+    two = Writer(second, slow.url, is_new=False)
+    two.page.evaluate("(id) => desk.openStory(id)", one.story()["id"])
+    two.wait("desk.text === 'Once'")
+    for each in (one, two):
+        each.page.locator("srb-manuscript").focus()
+        each.press("Control+End")
+    for left, right in zip(" a fox ran", " the sea was", strict=False):
+        one.write(left)
+        two.write(right)
+    one.write("; it ran home.")
+    two.write("; nobody saw it.")
+    mine, other = one.text, two.text
+    for writer in (one, two):
+        writer.wait("[...desk.story.nodes.keys()].some((id) => desk.story.text(id) === argument)", mine)
+        writer.wait("[...desk.story.nodes.keys()].some((id) => desk.story.text(id) === argument)", other)
+        writer.page.get_by_role("button", name="Outline").click()
+        for words in ("it ran home", "nobody saw it"):
+            writer.page.get_by_role("treeitem").filter(has_text=words).first.wait_for()
+    assert (one.text, two.text) == (mine, other)
+    for writer in (one, two):
+        writer.wait_until_saved()
+    three = Writer(make_page(), slow.url, is_new=False)
+    three.page.evaluate("(id) => desk.openStory(id)", one.story()["id"])
+    three.wait(
+        "argument.every((text) => [...desk.story.nodes.keys()].some((id) => desk.story.text(id) === text))",
+        [mine, other],
+    )

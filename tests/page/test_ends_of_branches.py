@@ -1,0 +1,69 @@
+"""Each end of a branch is told in words: those of the card, and those that a screen reader says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import Troubles
+from tests.page.scripted import Event, answer_rounds, start, stop, text
+from tests.page.writer import START, Writer
+from tests.servers import Server
+
+pytestmark = pytest.mark.e2e
+
+DONE: Event = {"event": "done", "count": 1}
+FAILED: Event = {"event": "error", "index": 0, "message": "the sampler failed", "code": "engine_error"}
+
+
+@pytest.mark.parametrize(
+    ("end", "words", "description"),
+    [
+        ([stop(0, "eos", stop=1), DONE], "■ the end", "Ended: the model ended the text here."),
+        ([stop(0, "word", stop=1, stopping_word=";"), DONE], "¶ at “;”", "Ended at the stop word “;”."),
+        ([stop(0, "boundary", stop=1), DONE], "¶ sentence", "Ended: the sentence is complete."),
+        ([stop(0, "limit"), DONE], "… 12 tokens", "Ended at the limit of 12 tokens; it can be extended."),
+        ([stop(0, "limit", truncated=True), DONE], "▣ context full", "Ended: the model's context is full."),
+        ([stop(0, "cancelled"), DONE], "✕ stopped", "Stopped."),
+        ([FAILED, DONE], "⚠ failed: the sampler failed", "Failed: the sampler failed."),
+        ([], "⚠ connection lost", "Connection lost: the connection ended."),
+    ],
+    ids=["eos", "stop word", "boundary", "limit", "context", "stopped", "failed", "lost"],
+)
+def test_an_end_is_told_in_words(page: Page, slow: Server, end: list[Event], words: str, description: str) -> None:
+    answer_rounds(page, start(1), text(0, " there lived a keeper"), *end)
+    writer = Writer(page, slow.url).set(n=1, stop_at="sentence").write(START)
+    writer.press("Control+Enter").wait_for_end()
+    expect(writer.card(1).locator(".end")).to_have_text(words)
+    expect(writer.card(1)).to_have_accessible_description(f"{description} Key 1 takes it.")
+    expect(writer.card(1).locator(".text")).to_contain_text("there lived a keeper")
+
+
+def test_a_refused_round_says_why_on_its_cards_and_offers_another_try(
+    page: Page, slow: Server, troubles: Troubles
+) -> None:
+    troubles.expect("status of 503")
+    refusal: dict[str, Any] = {"error": {"message": "The queue is full.", "type": "overloaded", "code": 503}}
+    page.route("**/v1/srb/completions", lambda route: route.fulfill(status=503, json=refusal))
+    writer = Writer(page, slow.url).set(n=2).write(START)
+    writer.press("Control+Enter").wait_for_end()
+    expect(writer.card(2)).to_have_accessible_description("Failed: The queue is full. Key 2 takes it.")
+    page.unroute("**/v1/srb/completions")
+    page.get_by_role("alert").get_by_role("button", name="Try again").click()
+    writer.wait("desk.round.slots.every((slot) => slot.text)")
+
+
+def test_a_stopped_round_says_so_on_each_card(writer: Writer) -> None:
+    writer.write(START).go().press("Escape").wait_for_end()
+    for number in (1, 8):
+        expect(writer.card(number)).to_have_accessible_description(
+            re.compile(rf"^Stopped\. .*Key {number} takes it\.$")
+        )
+
+
+def test_a_pruned_branch_says_so(writer: Writer) -> None:
+    writer.write(START).go().to_cards().press("x")
+    expect(writer.card(1)).to_have_accessible_description("Pruned. Key 1 takes it.")

@@ -1,0 +1,168 @@
+"""The first minute at the page: an empty one, a server that is not ready, and the room that panes have."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import Writer
+from tests.servers import Server
+
+SERVER = re.compile("/v1/srb/server$")
+PHONE: dict[str, Any] = {"viewport": {"width": 412, "height": 839}, "has_touch": True, "is_mobile": True}
+
+
+def refuse(page: Page, status: int, **error: Any) -> None:
+    """Let the server's description be refused, until `page.unroute(SERVER)`."""
+    body = json.dumps({"error": {"code": status, "message": "no", "type": "unavailable_error", **error}})
+    page.route(SERVER, lambda route: answer(route, status, body))
+
+
+def answer(route: Route, status: int, body: str) -> None:
+    route.fulfill(status=status, content_type="application/json", body=body)
+
+
+@pytest.fixture
+def phone(make_page: MakePage, slow: Server) -> Writer:
+    return Writer(make_page(**PHONE), slow.url).set(max_tokens=400, stop_at="")
+
+
+def box(locator: Locator) -> dict[str, float]:
+    found = locator.bounding_box()
+    assert found is not None
+    return dict(found)
+
+
+# ---- The empty page
+
+
+def test_an_empty_page_says_in_three_lines_what_to_do(writer: Writer) -> None:
+    steps = writer.page.locator(".first-steps")
+    expect(steps.get_by_role("listitem")).to_have_count(3)
+    steps.get_by_role("button", name="All keys").click()
+    expect(writer.page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_the_sample_is_a_story_of_ones_own_with_a_tree(writer: Writer) -> None:
+    before = writer.story()["id"]
+    writer.page.get_by_role("button", name="Open a sample story").click()
+    writer.wait("desk.story.nodes.size > 20")
+    sample = writer.story()
+    assert sample["id"] not in (before, "sample-the-last-ferry")
+    assert sample["title"] == "The last ferry"
+    expect(writer.cards).not_to_have_count(0)
+    writer.page.get_by_role("button", name="Outline").click()
+    expect(writer.page.get_by_role("treeitem")).not_to_have_count(0)
+
+
+# ---- A server that is not ready
+
+
+def test_a_model_that_is_being_loaded_shows_how_much_of_it_is_there(
+    page: Page, slow: Server, troubles: Troubles
+) -> None:
+    troubles.allow("status of 503")
+    refuse(page, 503, message="Loading model, 42 %", engine="loading", percent=42)
+    Writer(page, slow.url)
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The model is being loaded.")
+    expect(alert.get_by_role("progressbar")).to_have_js_property("value", 42)
+    page.unroute(SERVER)
+    expect(alert).to_have_count(0)
+
+
+def test_an_engine_that_starts_again_is_not_told_as_a_model_that_is_loaded(
+    page: Page, slow: Server, troubles: Troubles
+) -> None:
+    troubles.allow("status of 503")
+    refuse(page, 503, engine="restarting")
+    Writer(page, slow.url)
+    expect(page.get_by_role("alert")).to_contain_text("is being started again. Your text is kept.")
+
+
+def test_a_model_that_cannot_be_loaded_is_told_with_its_reason(page: Page, slow: Server, troubles: Troubles) -> None:
+    troubles.allow("status of 503")
+    refuse(page, 503, message="model: tale.gguf is not a GGUF file", engine="failed")
+    Writer(page, slow.url)
+    expect(page.get_by_role("alert")).to_contain_text("tale.gguf is not a GGUF file")
+    page.unroute(SERVER)
+    page.get_by_role("alert").get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_who_gives_no_key_is_not_asked_again_and_again(page: Page, slow: Server, troubles: Troubles) -> None:
+    troubles.allow("status of 401")
+    refuse(page, 401, type="authentication_error")
+    page.goto(slow.url)
+    dialog = page.get_by_role("dialog", name="API key")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name="Cancel").click()
+    enter = page.get_by_role("alert").get_by_role("button", name="Enter the key")
+    expect(enter).to_be_visible()
+    page.evaluate("desk.checkServer()")
+    expect(dialog).to_be_hidden()
+    enter.click()
+    expect(dialog).to_be_visible()
+
+
+# ---- Room
+
+
+def test_a_message_moves_no_card(writer: Writer) -> None:
+    writer.write("Once").go()
+    before = box(writer.card(8))
+    writer.page.evaluate("desk.notice('The disk is full.', 'error', {label: 'Try again', run: () => {}})")
+    expect(writer.page.get_by_role("alert")).to_contain_text("The disk is full.")
+    assert box(writer.card(8)) == before
+
+
+def test_the_bar_beside_the_manuscript_moves_by_mouse_and_keys_and_stays_there(writer: Writer) -> None:
+    page = writer.page
+    bar = page.get_by_role("separator", name="Width of the manuscript")
+    at = box(bar)
+    page.mouse.move(at["x"] + 3, 400)
+    page.mouse.down()
+    page.mouse.move(504, 400)
+    page.mouse.up()
+    expect(bar).to_have_attribute("aria-valuenow", "35")
+    bar.press("ArrowRight")
+    expect(bar).to_have_attribute("aria-valuenow", "37")
+    writer.reload()
+    expect(bar).to_have_attribute("aria-valuenow", "37")
+    assert abs(box(page.locator("main"))["width"] - 0.37 * 1440) < 2
+
+
+def test_on_a_phone_a_round_is_begun_and_taken_by_thumb(phone: Writer) -> None:
+    page = phone.page
+    phone.write("Once upon a time,")
+    page.get_by_role("button", name="Make the branches' sheet lower").tap()
+    expect(page.locator("srb-branches")).to_be_hidden()
+    go = page.get_by_role("button", name="Continue", exact=True)
+    assert box(go)["y"] > 600
+    go.tap()
+    expect(page.locator("srb-branches")).to_be_visible()
+    phone.wait("desk.round?.slots.every((slot) => slot.text)")
+    page.locator(".phone-bar").get_by_role("button", name="Take", exact=True).tap()
+    phone.wait("desk.text.length > 17")
+    assert page.evaluate("document.documentElement.scrollWidth") == 412
+
+
+def test_on_a_phone_the_outline_takes_the_place_of_the_branches(phone: Writer) -> None:
+    page = phone.page
+    phone.write("Once")
+    page.get_by_role("button", name="Outline").tap()
+    expect(page.locator("srb-branches")).to_be_hidden()
+    expect(page.get_by_role("treeitem")).to_have_count(1)
+    assert box(page.locator("main"))["height"] > 200
+
+
+def test_with_a_phones_keyboard_the_room_belongs_to_the_text(phone: Writer) -> None:
+    phone.page.set_viewport_size({"width": 412, "height": 450})
+    phone.write("Once")
+    expect(phone.page.locator("srb-branches")).to_be_hidden()
+    assert box(phone.page.locator("main"))["height"] > 300

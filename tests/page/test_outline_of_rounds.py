@@ -1,0 +1,60 @@
+"""The outline of a story that was written with the desk: every branch of every round is in it and can be opened."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.writer import START, Writer
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def written(writer: Writer) -> Writer:
+    """A story of three rounds, of which the second, third and fourth card were taken."""
+    writer.set(max_tokens=6).write(START)
+    for digit in (2, 3, 4):
+        writer.press("Control+Enter").wait_for_end().to_cards()
+        writer.press(f"Shift+Digit{digit}").wait("desk.head.at > argument", len(START)).to_text()
+    return writer
+
+
+def test_every_branch_of_every_round_is_in_the_outline(written: Writer) -> None:
+    page = written.page
+    page.get_by_role("button", name="Outline").click()
+    page.get_by_role("tree").wait_for()
+    model = {name for name, node in written.story()["nodes"].items() if node["by"] == "model"}
+    assert len(model) == 24
+    seen: set[str] = set()
+    page.get_by_role("tree").focus()
+    written.press("Home")
+    for _ in range(len(written.story()["nodes"])):
+        seen |= {str(item.get_attribute("id")).removeprefix("outline-") for item in page.get_by_role("treeitem").all()}
+        written.press("PageDown")
+        if model <= seen:
+            break
+    assert model <= seen
+
+
+def test_an_unpicked_branch_of_three_rounds_ago_is_opened_and_the_present_restored(written: Writer) -> None:
+    page, present = written.page, written.text
+    first = [node for node in written.story()["nodes"].values() if node["by"] == "model"][:8]
+    unpicked = next(node["text"] for node in first if node["slot"] == 6)
+    page.get_by_role("button", name="Outline").click()
+    page.get_by_role("searchbox", name="Search").fill(unpicked.strip())
+    row = page.get_by_role("treeitem").filter(has_text=unpicked.strip()[:30]).first
+    row.click()
+    row.get_by_role("button", name="Open").click()
+    written.expect_text(START + unpicked)
+    expect(written.card(7)).to_contain_text(unpicked.strip()[:30])
+    page.get_by_role("button", name="Back to where I was").click()
+    written.expect_text(present)
+
+
+def test_undo_leads_back_from_an_opened_branch(written: Writer) -> None:
+    present = written.text
+    first = next(name for name, node in written.story()["nodes"].items() if node["by"] == "model")
+    written.page.evaluate("(id) => desk.openNode(id)", first)
+    written.wait("desk.text !== argument", present)
+    written.press("Control+z").expect_text(present)

@@ -1,0 +1,115 @@
+"""A server that dies in the middle of a round: the page says so, keeps all texts, and goes on when it is back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import START, Writer
+from tests.processes import is_alive, wait_for
+from tests.servers import MakeServer, Server
+
+pytestmark = pytest.mark.e2e
+
+GONE = "The server cannot be reached."
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "stories.sqlite3"
+
+
+@pytest.fixture
+def server(make_server: MakeServer, file: Path) -> Server:
+    """A server that is killed by its test."""
+    return make_server(model="fake:25", ignore_eos="true", stories=file).start()
+
+
+@pytest.fixture
+def writer(server: Server, page: Page, troubles: Troubles) -> Writer:
+    """A writer with a round that runs."""
+    troubles.allow("net::ERR|status of 50[234]")
+    writer = Writer(page, server.url).set(max_tokens=400, stop_at="").write(START).go()
+    return writer.wait_until_saved()
+
+
+def kill(server: Server) -> None:
+    """Kill all processes of a server, as a power cut does."""
+    pids = server.all_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    server.wait()
+    wait_for(lambda: not any(map(is_alive, pids)), "all processes of the server have ended")
+
+
+def texts(server: Server, writer: Writer) -> list[str]:
+    """The texts of the story's nodes as the server has them."""
+    story = server.get(f"/v1/srb/stories/{writer.story()['id']}").json()
+    return sorted(node["text"] for node in story["nodes"].values())
+
+
+def own_texts(writer: Writer) -> list[str]:
+    return sorted(node["text"] for node in writer.story()["nodes"].values())
+
+
+def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
+    writer: Writer, server: Server, make_server: MakeServer, file: Path
+) -> None:
+    page = writer.page
+    before = [slot["text"] for slot in writer.slots()]
+    kill(server)
+    expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible()
+    writer.wait_for_end()
+    kept = [slot["text"] for slot in writer.slots()]
+    assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))
+    expect(writer.card(1)).to_have_accessible_description(
+        "Connection lost: The connection to the server was lost. Key 1 takes it."
+    )
+    writer.write(" he said")
+    expect(page.locator("srb-header .saved")).to_have_text("kept in this browser until the server is back")
+    writer.to_cards().press("Shift+Digit2").wait("desk.text.startsWith(argument)", START + kept[1].rstrip())
+
+    again = make_server(model="fake:25", ignore_eos="true", stories=file, port=server.port).start()
+    page.locator("srb-banner .server").get_by_role("button", name="Try again").click()
+    expect(page.locator("srb-banner .server")).to_have_count(0)
+    writer.wait_until_saved()
+    assert texts(again, writer) == own_texts(writer)
+    assert " he said" in texts(again, writer)
+    writer.press("Control+Enter").wait("desk.round.slots.every((slot) => slot.state === 'running')")
+
+
+def test_the_round_itself_can_be_tried_again(
+    writer: Writer, server: Server, make_server: MakeServer, file: Path
+) -> None:
+    kill(server)
+    writer.wait_for_end()
+    failed = writer.page.evaluate("desk.round.id")
+    make_server(model="fake:25", ignore_eos="true", stories=file, port=server.port).start()
+    writer.page.locator("srb-banner .error").get_by_role("button", name="Try again").click()
+    writer.wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", failed)
+    assert writer.text == START
+
+
+def test_typing_without_a_server_outlives_the_page(
+    writer: Writer, server: Server, make_server: MakeServer, make_page: MakePage, file: Path
+) -> None:
+    kill(server)
+    writer.press("Escape").write(" and more")
+    expect(writer.page.locator("srb-header .saved")).to_have_text("kept in this browser until the server is back")
+    writer.page.evaluate("desk.flush()")
+    mine = own_texts(writer)
+    context = writer.page.context
+    writer.page.close()
+
+    again = make_server(model="fake:25", ignore_eos="true", stories=file, port=server.port).start()
+    later = Writer(context.new_page(), again.url, is_new=False)
+    assert later.text == START + " and more"
+    later.wait_until_saved()
+    assert texts(again, later) == own_texts(later) == mine
+    elsewhere = Writer(make_page(), again.url, is_new=False)
+    assert elsewhere.text == START + " and more"

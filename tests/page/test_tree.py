@@ -1,0 +1,198 @@
+"""The tree of a story: the outline with its keys, the map, and two versions side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage
+from tests.page.parts_alone import open_harness
+
+
+@pytest.fixture
+def page(make_page: MakePage) -> Page:
+    page = make_page()
+    open_harness(page, "tree")
+    return page
+
+
+def opened(page: Page) -> Locator:
+    """Open the outline; return its tree."""
+    page.get_by_role("button", name="Outline").click()
+    tree = page.get_by_role("tree")
+    expect(tree).to_be_visible()
+    tree.focus()
+    return tree
+
+
+def current(page: Page) -> str:
+    """Return the node that is chosen in the outline."""
+    chosen: str = page.locator("srb-outline [aria-selected=true]").get_attribute("id") or ""
+    return chosen.removeprefix("outline-")
+
+
+def head(page: Page) -> Any:
+    return page.evaluate("desk.head.node")
+
+
+def test_the_outline_has_a_row_for_each_node_when_every_fork_is_open(page: Page) -> None:
+    tree = opened(page)
+    page.evaluate("""() => {
+      const outline = document.querySelector("srb-outline");
+      for (const id of desk.story.nodes.keys()) outline.setFork(id, true);
+    }""")
+    expect(tree.get_by_role("treeitem")).to_have_count(page.evaluate("desk.story.nodes.size"))
+
+
+def test_arrows_walk_the_outline_and_enter_opens_a_branch_and_going_back_restores(page: Page) -> None:
+    opened(page)
+    before, text = head(page), page.evaluate("desk.text")
+    assert current(page) == before
+    page.keyboard.press("ArrowLeft")
+    parent = page.evaluate("(id) => desk.story.nodes.get(id).parent", before)
+    expect(page.locator(f"#outline-{parent}")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowDown")
+    other = current(page)
+    assert other not in (before, parent)
+    page.keyboard.press("Enter")
+    assert head(page) == other
+    assert page.evaluate("desk.text === desk.story.text(desk.head.node)")
+    page.get_by_role("button", name="Back to where I was").click()
+    assert head(page) == before
+    assert page.evaluate("desk.text") == text
+
+
+def test_a_fork_is_closed_and_opened_by_arrows(page: Page) -> None:
+    tree = opened(page)
+    fork = page.evaluate("desk.story.path(desk.head.node).findLast((id) => desk.story.children(id).length > 1)")
+    page.evaluate("(id) => document.querySelector('srb-outline').show(id)", fork)
+    row = page.locator(f"#outline-{fork}")
+    expect(row).to_have_attribute("aria-expanded", "true")
+    count = tree.get_by_role("treeitem").count()
+    page.keyboard.press("ArrowLeft")
+    expect(row).to_have_attribute("aria-expanded", "false")
+    assert tree.get_by_role("treeitem").count() < count
+    page.keyboard.press("ArrowRight")
+    expect(row).to_have_attribute("aria-expanded", "true")
+    expect(tree.get_by_role("treeitem")).to_have_count(count)
+
+
+def test_a_node_gets_a_star_a_name_a_note_and_is_pruned_and_all_is_undone(page: Page) -> None:
+    opened(page)
+    node = current(page)
+    marks = "(id) => desk.story.mark(id)"
+    had = page.evaluate(marks, node)
+    page.keyboard.press("b")
+    assert page.evaluate(marks, node).get("star") is (None if had.get("star") else True)
+    page.keyboard.press("F2")
+    page.keyboard.type("The end")
+    page.keyboard.press("Enter")
+    expect(page.locator(f"#outline-{node} b")).to_have_text("The end")
+    page.keyboard.press("n")
+    page.locator("srb-outline form input").fill("too short?")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Delete")
+    expect(page.locator(f"#outline-{node}")).to_have_class("row on-path pruned")
+    named = page.evaluate(marks, node)
+    assert (named["name"], named["note"], named["pruned"]) == ("The end", "too short?", True)
+    for _ in range(4):
+        page.evaluate("desk.undo()")
+    assert page.evaluate(marks, node) == had
+
+
+def test_a_search_lists_what_has_the_words_and_hiding_pruned_leaves_them_out(page: Page) -> None:
+    tree = opened(page)
+    page.get_by_label("Search").fill("FERRY")
+    page.wait_for_function("document.querySelectorAll('srb-outline .row').length < desk.story.nodes.size")
+    labels = tree.get_by_role("treeitem").all()
+    assert labels
+    texts = page.evaluate("[...desk.story.nodes.values()].filter(({id, text}) => `${text} ${desk.story.mark(id).name ?? ''} "
+                          "${desk.story.mark(id).note ?? ''}`.toLowerCase().includes('ferry')).length")  # fmt: skip
+    assert len(labels) == texts
+    page.get_by_label("Search").fill("no such words")
+    expect(page.get_by_text("Nothing has these words.")).to_be_visible()
+
+
+def test_of_a_story_of_thousands_of_nodes_only_the_rows_in_view_are_in_the_document(page: Page) -> None:
+    page.evaluate("openLarge(625)")
+    tree = opened(page)
+    assert page.evaluate("document.querySelector('srb-outline').rows.length") > 600
+    assert tree.get_by_role("treeitem").count() < 60
+    page.keyboard.press("Home")
+    expect(tree.get_by_role("treeitem").first).to_contain_text("Once upon a time,")
+    page.keyboard.press("End")
+    page.wait_for_function("document.querySelector('srb-outline').current === desk.head.node")
+    assert page.evaluate("document.querySelectorAll('*').length") < 1500
+
+
+def test_the_map_is_walked_by_arrows_and_opens_a_branch(page: Page) -> None:
+    before = head(page)
+    page.evaluate("desk.openDialog('map')")
+    canvas = page.get_by_role("application")
+    expect(canvas).to_be_focused()
+    expect(page.get_by_text(f"{page.evaluate('desk.story.nodes.size')} nodes")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    parent = page.evaluate("(id) => desk.story.nodes.get(id).parent", before)
+    page.wait_for_function("(id) => document.querySelector('srb-map').current === id", arg=parent)
+    page.wait_for_function("""() => {
+      const canvas = document.querySelector("srb-map canvas");
+      return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte);
+    }""")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert head(page) == parent
+
+
+def test_a_click_on_the_map_chooses_a_node_and_a_drag_moves_it(page: Page) -> None:
+    page.evaluate("desk.openDialog('map')")
+    canvas = page.locator("srb-map canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    other = page.evaluate("""() => {
+      const map = document.querySelector("srb-map");
+      const point = [...map.points.values()].find(({ data }) => {
+        const [x, y] = map.place(map.points.get(data));
+        const isInView = x > 50 && y > 30 && x < map.canvas.clientWidth - 150 && y < map.canvas.clientHeight - 30;
+        return data !== map.current && isInView;
+      });
+      return [point.data, ...map.place(point)];
+    }""")
+    page.mouse.click(box["x"] + other[1], box["y"] + other[2])
+    page.wait_for_function("(id) => document.querySelector('srb-map').current === id", arg=other[0])
+    before = page.evaluate("document.querySelector('srb-map').view.x")
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 80, box["y"] + 40)
+    page.mouse.up()
+    assert page.evaluate("document.querySelector('srb-map').view.x") == pytest.approx(before + 60)
+
+
+def test_two_versions_stand_side_by_side_with_the_words_marked_that_differ(page: Page) -> None:
+    page.evaluate("""() => {
+      desk.head = desk.story.edit(desk.head, desk.text.length, desk.text.length, " The lamp was red.");
+      desk.closeTyped();
+      const from = desk.text.length - 4;
+      const changed = desk.story.edit(desk.head, from, from + 3, "blue");
+      desk.openDialog("versions", { node: changed.node });
+    }""")
+    dialog = page.get_by_role("dialog", name="Two versions")
+    expect(dialog.locator("mark.removed")).to_have_text("red")
+    expect(dialog.locator("mark.added")).to_have_text("blue")
+    dialog.get_by_role("button", name="Make it the manuscript").click()
+    assert page.evaluate("desk.text").endswith(" The lamp was blue.")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("state", ["outline", "map", "versions"])
+def test_axe_finds_nothing_wrong(make_page: MakePage, scheme: str, state: str) -> None:
+    page = make_page(color_scheme=scheme, bypass_csp=True)
+    open_harness(page, "tree")
+    if state == "outline":
+        opened(page)
+    else:
+        page.evaluate("(name) => desk.openDialog(name)", state)
+        expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page) == []

@@ -1,0 +1,83 @@
+"""The cores that a server uses by default: affinity, second threads of cores, and the quota of its control groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srb.cgroups import cpu_quota, memory_limit, throttled_times
+from srb.cores import usable_cores
+from tests.machines import GIB, FakeRoot
+
+
+def test_without_a_quota_every_core_that_the_process_may_use_counts(tmp_path: Path) -> None:
+    root = FakeRoot(tmp_path, cpus=8).path
+    assert usable_cores(root, range(8)) == 8
+    assert usable_cores(root, [1, 5]) == 2
+
+
+def test_the_second_thread_of_a_core_does_not_count(tmp_path: Path) -> None:
+    root = FakeRoot(tmp_path, cpus=8, siblings=True).path
+    assert usable_cores(root, range(8)) == 4
+    assert usable_cores(root, [0, 1, 2]) == 2
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 8), ("200000 100000", 2), ("350000 100000", 3), ("50000 100000", 1), ("1600000 100000", 8)],
+)
+def test_a_quota_of_version_2_limits_the_threads_to_whole_cores(tmp_path: Path, quota: str, expected: int) -> None:
+    fake = FakeRoot(tmp_path, cpus=8)
+    fake.write("sys/fs/cgroup/cpu.max", f"{quota}\n")
+    assert usable_cores(tmp_path, range(8)) == expected
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("-1", 8), ("150000", 1), ("300000", 3)])
+def test_a_quota_of_version_1_limits_the_threads_to_whole_cores(tmp_path: Path, quota: str, expected: int) -> None:
+    fake = FakeRoot(tmp_path, cpus=8)
+    fake.write("proc/self/cgroup", "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n0::/\n")
+    fake.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", f"{quota}\n")
+    fake.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
+    assert usable_cores(tmp_path, range(8)) == expected
+
+
+def test_the_lowest_quota_of_the_groups_above_holds(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path, cpus=8)
+    fake.write("proc/self/cgroup", "0::/user.slice/srb.service\n")
+    fake.write("sys/fs/cgroup/user.slice/cpu.max", "250000 100000\n")
+    fake.write("sys/fs/cgroup/user.slice/srb.service/cpu.max", "400000 100000\n")
+    assert cpu_quota(tmp_path) == 2.5
+    assert usable_cores(tmp_path, range(8)) == 2
+
+
+def test_the_memory_limit_is_that_of_the_group_with_the_least_room_and_cached_files_are_room(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path)
+    assert memory_limit(tmp_path) is None
+    fake.write("proc/self/cgroup", "0::/a/b\n")
+    fake.write("sys/fs/cgroup/a/memory.max", f"{4 * GIB}\n")
+    fake.write("sys/fs/cgroup/a/memory.current", f"{3 * GIB}\n")
+    fake.write("sys/fs/cgroup/a/memory.stat", f"anon 5\ninactive_file {2 * GIB}\n")
+    fake.write("sys/fs/cgroup/a/b/memory.max", "max\n")
+    limit = memory_limit(tmp_path)
+    assert limit is not None
+    assert (limit.limit, limit.free) == (4 * GIB, 3 * GIB)
+
+
+def test_version_1_has_no_word_for_no_memory_limit(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path)
+    fake.write("proc/self/cgroup", "4:memory:/\n")
+    fake.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
+    assert memory_limit(tmp_path) is None
+    fake.write("sys/fs/cgroup/memory/memory.limit_in_bytes", f"{GIB}\n")
+    fake.write("sys/fs/cgroup/memory/memory.usage_in_bytes", f"{GIB // 4}\n")
+    limit = memory_limit(tmp_path)
+    assert limit is not None
+    assert limit.free == GIB * 3 // 4
+
+
+def test_the_times_that_a_group_was_stopped_are_counted(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path)
+    assert throttled_times(tmp_path) == 0
+    fake.write("sys/fs/cgroup/cpu.stat", "usage_usec 5\nnr_periods 9\nnr_throttled 7\n")
+    assert throttled_times(tmp_path) == 7

@@ -1,0 +1,302 @@
+"""`srb doctor`: facts from /proc and /sys, what fits, and findings that name the setting to change."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from srb.doctor.activity import Activity, Program, watch
+from srb.doctor.checkup import Checkup
+from srb.doctor.findings import Finding, Level, findings
+from srb.doctor.machine import Card, Machine, read_machine
+from srb.doctor.report import as_json, as_text
+from srb.doctor.units import cores_text, size_text
+from srb.gguf import model_files
+from srb.native_facts import Build, Device, KVSize, ModelNeeds
+from srb.settings import Settings
+from tests.machines import GIB, FakeRoot
+
+MIB = 1 << 20
+GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
+
+QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0, engines=())
+BUILD = Build("0.3", "0.25", "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1", is_debug=False, devices=())
+MODEL = ModelNeeds(
+    description="llama 1B Q8_0", memory="attention", n_params=10**9, n_layers=16, n_ctx_train=8192, weights=GIB,
+    n_ctx=8192, n_seq_max=96, threads=4, threads_batch=4,
+    kv_types=(KVSize("f16", 65536.0), KVSize("q8_0", 34816.0), KVSize("q4_0", 0, "it does not divide")),
+    bytes_per_cell=65536.0, states=0, compute=100 * MIB, compute_per_cell=0.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A quiet machine with four cores, 8 GiB of memory and 6 GiB free."""
+    return read_machine(FakeRoot(tmp_path).path, range(4))
+
+
+def checkup(machine: Machine, **changed: Any) -> Checkup:
+    facts: dict[str, Any] = {
+        "settings": Settings(model="/models/one.gguf"), "machine": machine, "activity": QUIET, "build": BUILD,
+        "model": MODEL, "file_size": GIB, "cached": 1.0,
+    }  # fmt: skip
+    return Checkup(**{**facts, **changed})
+
+
+def only(found: list[Finding], level: Level) -> Finding:
+    [finding] = found
+    assert finding.level is level
+    return finding
+
+
+# The machine ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_read_from_its_files(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path, cpus=4, siblings=True)
+    fake.write("sys/fs/cgroup/cpu.max", "150000 100000\n")
+    fake.write("sys/fs/cgroup/memory.max", f"{2 * GIB}\n")
+    fake.write("sys/fs/cgroup/memory.current", f"{GIB}\n")
+    fake.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    fake.write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
+    fake.write("sys/class/drm/card0/device/vendor", "0x1002\n")
+    found = read_machine(tmp_path, [0, 1, 2])
+    assert (found.cpu, found.cpus, found.allowed, found.cores, found.quota, found.usable) == (
+        "Test CPU",
+        4,
+        3,
+        2,
+        1.5,
+        1,
+    )
+    assert (found.memory, found.memory_limit, found.memory_free) == (8 * GIB, 2 * GIB, GIB)
+    assert (found.governor, found.huge_pages, found.swap) == ("powersave", "never", 0)
+    assert "avx2" in found.instructions
+    assert found.card == Card("a graphics chip", "vulkan")
+
+
+def test_a_folder_without_any_facts_is_no_error(tmp_path: Path) -> None:
+    found = read_machine(tmp_path, [0])
+    assert (found.cpu, found.usable, found.memory, found.card) == ("", 1, 0, None)
+
+
+def test_programs_are_named_by_the_cores_that_they_used_and_the_server_is_not_another_program(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path)
+    hertz = os.sysconf("SC_CLK_TCK")
+    for pid, name, command in ((10, "browser", "browser --tab"), (11, "python", "python -m srb.engine.process --x")):
+        fake.write_process(pid, name, 100, command)
+    fake.write_process(12, "idle one", 500)
+
+    def a_busy_moment(_seconds: float) -> None:
+        fake.write_ticks(user=300 * hertz, steal=50 * hertz)
+        fake.write_process(10, "browser", 100 + 100 * hertz, "browser --tab")
+        fake.write_process(11, "python", 100 + 200 * hertz, "python -m srb.engine.process --x")
+        fake.write_process(13, "new", 900 * hertz)  # was not there before: its time is unknown
+        fake.write("proc/vmstat", "pswpin 70\n")
+
+    found = watch(tmp_path, 0, a_busy_moment)
+    assert [(each.pid, each.name, each.is_srb) for each in found.programs] == [
+        (11, "SRB", True),
+        (10, "browser", False),
+    ]
+    ours, theirs = (each.cores * found.seconds for each in found.programs)
+    assert ours == pytest.approx(200)
+    assert theirs == pytest.approx(100)
+    assert found.by_others * found.seconds == pytest.approx(100)
+    assert found.stolen * found.seconds == pytest.approx(50)
+    assert (found.swapped_in, found.load, found.engines) == (70, 1.5, (11,))
+
+
+def test_all_parts_of_a_split_model_are_its_files(tmp_path: Path) -> None:
+    names = [
+        "m[1]-00001-of-00002.gguf",
+        "m[1]-00002-of-00002.gguf",
+        "m[1]-00001-of-00003.gguf",
+        "m1-00002-of-00002.gguf",
+    ]
+    for name in names:
+        (tmp_path / name).touch()
+    assert model_files(tmp_path / names[0]) == [tmp_path / name for name in names[:2]]
+    assert model_files(tmp_path / "whole.gguf") == [tmp_path / "whole.gguf"]
+
+
+# What fits -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_cells_that_fit_are_those_beside_the_weights_and_buffers(machine: Machine) -> None:
+    found = checkup(machine)
+    rest = found.room - MODEL.weights - MODEL.compute
+    assert found.room == int(6 * GIB * 0.95)
+    assert found.cells(65536.0) == rest // 65536
+    assert found.cells(0.0) is None
+
+
+def test_more_cells_are_recommended_only_up_to_half_of_what_fits(machine: Machine) -> None:
+    long = dataclasses.replace(MODEL, n_ctx_train=131072)
+    found = checkup(machine, model=long)
+    fit = found.cells(MODEL.bytes_per_cell)
+    assert fit is not None
+    assert found.recommended == fit // 2 // 1024 * 1024 > MODEL.n_ctx
+    assert only(findings(found), Level.NOTE).change == f"n_ctx = {found.recommended}"
+    assert checkup(machine, model=dataclasses.replace(MODEL, n_ctx_train=2048)).recommended == MODEL.n_ctx
+
+
+# Findings ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_found_on_a_quiet_machine_with_room(machine: Machine) -> None:
+    assert findings(checkup(machine)) == []
+    assert "✓ Nothing stops the server" in as_text(checkup(machine), [])
+
+
+def test_a_kv_store_that_does_not_fit_is_a_problem_with_the_cells_that_do(machine: Machine) -> None:
+    found = checkup(machine, model=dataclasses.replace(MODEL, n_ctx=200_000))
+    finding = only(findings(found), Level.PROBLEM)
+    assert finding.change == f"n_ctx = {found.recommended}"
+    assert found.recommended * MODEL.bytes_per_cell + MODEL.weights + MODEL.compute <= found.room
+    beside = dataclasses.replace(found, activity=dataclasses.replace(QUIET, engines=(12,)))
+    assert "are free beside the SRB engine that runs (pid 12)" in only(findings(beside), Level.PROBLEM).text
+
+
+def test_weights_that_do_not_fit_are_slow_if_they_are_mapped_and_else_a_problem(machine: Machine) -> None:
+    large = dataclasses.replace(MODEL, weights=7 * GIB)
+    assert "a smaller model" in only(findings(checkup(machine, model=large)), Level.SLOW).change
+    settings = Settings(model="/models/one.gguf", mmap=False)
+    assert only(findings(checkup(machine, model=large, settings=settings)), Level.PROBLEM)
+
+
+def test_a_model_that_does_not_fit_on_the_gpu_is_told_how_many_layers_do(machine: Machine) -> None:
+    build = dataclasses.replace(BUILD, devices=(GPU,))
+    large = dataclasses.replace(MODEL, weights=12 * GIB)
+    change = only(findings(checkup(machine, model=large, build=build)), Level.PROBLEM).change
+    layers = int(change.split()[2].rstrip(","))
+    assert change.startswith("n_gpu_layers = ")
+    assert 0 < layers < MODEL.n_layers
+
+
+def test_a_data_type_that_llama_cpp_refuses_is_a_problem_in_its_words(machine: Machine) -> None:
+    settings = Settings(model="/models/one.gguf", cache_type_k="q4_0", cache_type_v="q4_0")
+    refused = dataclasses.replace(MODEL, refused="K cache type q4_0 does not divide")
+    finding = only(findings(checkup(machine, settings=settings, model=refused)), Level.PROBLEM)
+    assert "K cache type q4_0 does not divide" in finding.text
+    assert finding.change == "cache_type_k = f16 and cache_type_v = f16"
+
+
+def test_a_program_on_a_core_is_named_with_the_threads_that_are_left(machine: Machine) -> None:
+    program = Program(77, "browser", 1.0, is_srb=False)
+    busy = dataclasses.replace(QUIET, busy=1.0, programs=(program,))
+    finding = only(findings(checkup(machine, activity=busy)), Level.SLOW)
+    assert "browser (pid 77) 100% of a core" in finding.text
+    assert "threads = 3" in finding.change
+    ours = dataclasses.replace(program, is_srb=True)
+    assert findings(checkup(machine, activity=dataclasses.replace(busy, programs=(ours,)))) == []
+    idle = dataclasses.replace(MODEL, threads=2, threads_batch=2)
+    assert findings(checkup(machine, activity=busy, model=idle)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "change"),
+    [
+        ({"governor": "powersave"}, "save power", "performance"),
+        ({"governor": "powersave", "preference": "power"}, "save power", "performance"),
+        ({"card": Card("an NVIDIA card", "cuda")}, "an NVIDIA card", "make install GPU=cuda"),
+        ({"instructions": frozenset({"avx", "avx2", "avx512f"})}, "without AVX512", "make install"),
+        ({"huge_pages": "never"}, "huge pages", "transparent_hugepage"),
+        ({"numa_nodes": 2}, "NUMA", "numa = distribute"),
+    ],
+)
+def test_a_fact_of_the_machine_that_slows_the_server_comes_with_its_change(
+    machine: Machine, changed: dict[str, Any], words: str, change: str
+) -> None:
+    [finding] = findings(checkup(dataclasses.replace(machine, **changed)))
+    assert words in finding.text
+    assert change in finding.change
+
+
+def test_a_driver_that_chooses_the_frequency_by_itself_may_be_called_powersave(machine: Machine) -> None:
+    changed = dataclasses.replace(machine, governor="powersave", preference="balance_performance")
+    assert findings(checkup(changed)) == []
+
+
+@pytest.mark.parametrize(
+    ("activity", "words", "change"),
+    [
+        ({"throttled": 8}, "stopped 8 times", "threads = 4"),
+        ({"stolen": 1.0}, "other virtual machines", "fewer threads"),
+    ],
+)
+def test_time_that_the_system_takes_away_is_found(
+    machine: Machine, activity: dict[str, Any], words: str, change: str
+) -> None:
+    [finding] = findings(checkup(machine, activity=dataclasses.replace(QUIET, **activity)))
+    assert words in finding.text
+    assert change in finding.change
+
+
+def test_swap_in_use_is_slow_only_while_pages_come_back(machine: Machine) -> None:
+    swapping = dataclasses.replace(machine, swap=GIB, swap_used=GIB // 2)
+    assert findings(checkup(swapping)) == []
+    active = dataclasses.replace(QUIET, swapped_in=5000)
+    assert "mlock" in only(findings(checkup(swapping, activity=active)), Level.SLOW).change
+
+
+def test_more_threads_than_cores_are_slow_and_fewer_are_noted(machine: Machine) -> None:
+    settings = Settings(model="/models/one.gguf", threads=8)
+    many = dataclasses.replace(MODEL, threads=8)
+    assert only(findings(checkup(machine, settings=settings, model=many)), Level.SLOW).change.startswith("threads = 0")
+    settings = Settings(model="/models/one.gguf", threads=2)
+    few = dataclasses.replace(MODEL, threads=2, threads_batch=2)
+    assert only(findings(checkup(machine, settings=settings, model=few)), Level.NOTE).change.startswith("threads = 0")
+
+
+def test_a_debug_build_and_a_file_outside_of_the_page_cache_are_found(machine: Machine) -> None:
+    debug = dataclasses.replace(BUILD, is_debug=True)
+    assert "debug build" in only(findings(checkup(machine, build=debug)), Level.SLOW).text
+    assert "mlock" in only(findings(checkup(machine, cached=0.5)), Level.NOTE).change
+    assert findings(checkup(machine, cached=None)) == []
+
+
+def test_problems_come_first(machine: Machine) -> None:
+    found = checkup(
+        dataclasses.replace(machine, huge_pages="never", governor="powersave"),
+        model=dataclasses.replace(MODEL, n_ctx=200_000),
+    )
+    assert [each.level for each in findings(found)] == [Level.PROBLEM, Level.SLOW, Level.NOTE]
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_names_every_type_with_its_size_and_the_cells_that_fit(machine: Machine) -> None:
+    lines = as_text(checkup(machine), []).splitlines()
+    rows = {line.split()[0]: line for line in lines if line.startswith(("  f16", "  q8_0", "  q4_0"))}
+    assert "62.5 MiB" in rows["f16"]
+    assert f"{checkup(machine).cells(34816.0):,} cells fit" in rows["q8_0"]
+    assert "not with this model: it does not divide" in rows["q4_0"]
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_object_for_programs_has_the_same_facts(machine: Machine) -> None:
+    found = checkup(machine, model=dataclasses.replace(MODEL, n_ctx=200_000))
+    said = orjson.loads(orjson.dumps(as_json(found, findings(found))))
+    assert said["machine"]["usable"] == 4
+    assert [each["cells_that_fit"] is None for each in said["model"]["kv_types"]] == [False, False, True]
+    assert said["findings"][0]["level"] == "problem"
+    assert said["fits"]["recommended_n_ctx"] == found.recommended
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "0.98 KiB"), (16 * MIB, "16.0 MiB"), (GIB, "1.00 GiB")],
+)
+def test_sizes_have_three_digits(count: int, text: str) -> None:
+    assert size_text(count) == text
+
+
+def test_one_core_is_a_core() -> None:
+    assert [cores_text(count) for count in (1.0, 1.5, 2.0)] == ["1 core", "1.5 cores", "2 cores"]

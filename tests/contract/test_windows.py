@@ -319,11 +319,13 @@ def test_the_small_cache_is_no_larger_than_llama_servers() -> None:
 
 
 def test_the_memory_that_is_free_is_the_control_groups_if_that_is_less(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  4000 kB\nHugePages_Total:  0\n")
-    assert available_memory(tmp_path, tmp_path) == 4000 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path, tmp_path) == 4000 * 1024
-    (tmp_path / "memory.max").write_text("1000000\n")
-    (tmp_path / "memory.current").write_text("700000\n")
-    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 200000\n")
-    assert available_memory(tmp_path, tmp_path) == 500000
+    group = tmp_path / "sys/fs/cgroup/app"
+    for folder in (group, tmp_path / "proc/self"):
+        folder.mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  4000 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("0::/app\n")
+    assert available_memory(tmp_path) == 4000 * 1024
+    (group / "memory.max").write_text("1000000\n")
+    (group / "memory.current").write_text("700000\n")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 200000\n")
+    assert available_memory(tmp_path) == 500000

@@ -12,7 +12,7 @@ import llama_cpp as lib
 import numpy as np
 
 from srb.engine.llama.memory import bytes_pointer
-from srb.engine.llama.windows import Windows
+from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 
 _WINDOWS_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
@@ -197,10 +197,10 @@ class NewestWindows(Sequences):
 
 def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
     """Return the sequences of a context that was made for these `windows`."""
-    count = int(lib.llama_n_seq_max(context))
+    count = usable_sequences(int(lib.llama_n_seq_max(context)), windows)
     if windows is Windows.FULL:
-        return GuardedSequences(context, count // 2 - 1, lib.llama_model_n_swa(model))
+        return GuardedSequences(context, count, lib.llama_model_n_swa(model))
     if windows is Windows.SMALL:
         return NewestWindows(context, count)
     has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
-    return Sequences(context, count - 1, cuts=not has_states and lib.llama_model_n_swa(model) <= 0)
+    return Sequences(context, count, cuts=not has_states and lib.llama_model_n_swa(model) <= 0)

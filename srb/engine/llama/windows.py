@@ -12,6 +12,7 @@ from typing import Any
 
 import llama_cpp as lib
 
+from srb.cgroups import ROOT, memory_limit
 from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
 from srb.settings import Settings
@@ -51,6 +52,11 @@ def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
 def small_sequences(settings: Settings) -> int:
     """Return the number of sequences that have windows in the small cache."""
     return max(2, settings.n_seq_max or SMALL_SEQUENCES)
+
+
+def usable_sequences(ids: int, windows: Windows) -> int:
+    """Return how many of a context's sequence ids hold texts; the others are guards, and the scratch for spans."""
+    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids, Windows.NONE: ids - 1}[windows]
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:
@@ -97,18 +103,12 @@ def _free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
     return max(0, available_memory() - mapped)
 
 
-def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+def available_memory(root: Path = ROOT) -> int:
     """Return the bytes of memory that this process may still take: the machine's, or its control group's if fewer."""
-    lines = (proc / "meminfo").read_text().splitlines()
-    fields = {name: int(rest.split()[0]) * 1024 for name, rest in (line.split(":", 1) for line in lines)}
-    available = fields["MemAvailable"]
-    limit, used, stat = groups / "memory.max", groups / "memory.current", groups / "memory.stat"
-    if limit.exists() and limit.read_text().strip().isdigit():
-        cached = sum(
-            int(line.split()[1]) for line in stat.read_text().splitlines() if line.startswith("inactive_file ")
-        )
-        available = min(available, int(limit.read_text()) - int(used.read_text()) + cached)
-    return available
+    lines = (line.split(":", 1) for line in (root / "proc/meminfo").read_text().splitlines())
+    available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
+    limit = memory_limit(root)
+    return min(available, limit.free) if limit else available
 
 
 def _metadata(model: Any, key: str) -> str:

@@ -68,6 +68,25 @@ def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> No
     wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
 
 
+def test_a_round_that_is_asked_for_twice_at_once_runs_once_on_the_server(writer: Writer, slow: Server) -> None:
+    writer.write(START).press("Control+Enter", "Control+Enter")
+    writer.wait("desk.round?.slots.every((slot) => slot.text)")
+    wait_for(lambda: slow.metric("branches_running") == 8, "the branches of one round run")
+
+
+def test_a_reload_in_the_middle_of_a_round_goes_on_in_the_same_cards(writer: Writer) -> None:
+    writer.write(START).go().wait("desk.round.slots.every((slot) => slot.node)").wait_until_saved()
+    before = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
+    writer.reload()
+    grown = "desk.isRunning && desk.round.slots.every((slot, number) => slot.text.length > argument[number].length)"
+    writer.wait(grown, before)
+    after = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
+    assert all(text.startswith(part) for text, part in zip(after, before, strict=True))
+    writer.to_cards().press("Shift+Digit2").wait("!desk.isRunning")
+    assert writer.text.startswith(START + after[1])
+    assert writer.page.evaluate("desk.story.length(desk.head.node) >= desk.head.at")
+
+
 def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
     asked = completions(writer.page)
     writer.write(START).go().write(" 3 1 4")

@@ -20,9 +20,6 @@ import { IllegalMove } from "./slots.js";
  * @property {number[]} seeds
  * @property {Progress|null} progress */
 
-/** A branch as a story keeps it. @typedef {{slot: number, index: number, node: string, text: string, seed?: number,
- *   end?: import("./slots.js").End, logprob?: number, length?: number, pruned?: boolean}} StoredBranch */
-
 /** An event of the srb dialect, or the description of a branch in one (docs/api.md).
  * @typedef {{event?: string, [key: string]: any}} ServerEvent */
 
@@ -78,29 +75,6 @@ export class Requests extends Cards {
       request.slots[slot.index] = slot.number;
     }
     this.requests.set(key, request);
-  }
-
-  /** Restore a request from a story, with its branches in the order of their making: the last one of a slot fills it. A request
-   * with an `id` may still run: its branches count as lost until a snapshot comes.
-   * @param {string} key @param {string|null} id @param {StoredBranch[]} branches @param {{given?: string}} [options] */
-  restore(key, id, branches, { given = "" } = {}) {
-    if (this.requests.has(key)) throw new IllegalMove(`the round has a request ${key} already`);
-    const state = id === null ? "over" : "lost";
-    const request = newRequest(key, given, state);
-    this.requests.set(key, Object.assign(request, { id }));
-    for (const branch of branches) {
-      while (this.slots.length <= branch.slot) this._addSlot();
-      const slot = this._slot(branch.slot);
-      if (slot.state !== "waiting") slot.move("add");
-      slot.begin(branch.text);
-      request.slots[branch.index] = slot.number;
-      Object.assign(slot, { request: key, index: branch.index, node: branch.node, given: given.length });
-      Object.assign(slot, { seed: branch.seed ?? null, logprob: branch.logprob ?? null, length: branch.length ?? 0 });
-      slot.move("lose");
-      slot.end = branch.end ?? { reason: "lost" };
-      if (branch.pruned) slot.move("prune");
-    }
-    this._branches += branches.length;
   }
 
   /** Note that a request was refused, or that its connection ended without `done`; its live slots end.

@@ -10,6 +10,7 @@ import { Rounds } from "./desk/rounds.js";
 import { sentenceOfRound, sentenceOfSaving } from "./desk/sentences.js";
 import { ServerWatch } from "./desk/server_watch.js";
 import { Typing } from "./desk/typing.js";
+import { endVisit, visit } from "./desk/visits.js";
 import { WordCount } from "./desk/words.js";
 import { titleOf } from "./keep/describe.js";
 import { Story } from "./story.js";
@@ -19,15 +20,7 @@ import { Story } from "./story.js";
 /** @typedef {import("./keep.js").Keeper} Keeper */
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
-/**
- * @typedef {HTMLElement & {
- *   load: (text: string, pieces: any[], head: Place) => void,
- *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
- *   colour: (pieces: any[]) => void,
- *   record: (undo: () => void, redo: () => void) => void,
- *   undo: () => void, redo: () => void, caret: () => number, head: Place,
- * }} Manuscript
- */
+/** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
 
 /** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, dialog. */
 export class Desk extends EventTarget {
@@ -250,15 +243,7 @@ export class Desk extends EventTarget {
 
   /** Let the head be a place whose text nobody changes any more, so that a round can begin there; return it. */
   settle() {
-    this.closeTyped();
-    const place = this.story.settle(this.head);
-    if (place.node !== this.head.node) {
-      this.head = place;
-      this.story.head = place;
-      if (this.manuscript) this.manuscript.head = place;
-      this.changed();
-    }
-    return this.head;
+    return this.typing.settle();
   }
 
   closeTyped() {
@@ -286,19 +271,12 @@ export class Desk extends EventTarget {
 
   /** Make the text up to a node the manuscript. @param {string} id @param {number} [at] */
   openNode(id, at = this.story.length(id)) {
-    this.before ??= { head: this.head };
-    this.rounds.save();
-    this.move({ node: id, at }, "open");
-    this.rounds.follow("open");
+    visit(this, { node: id, at });
   }
 
   /** Go back to where the story was before `openNode`. */
   goBack() {
-    const { before } = this;
-    this.before = null;
-    if (!before) return;
-    this.move(before.head, "open");
-    this.rounds.follow("open");
+    endVisit(this);
   }
 
   undo() {

@@ -7,6 +7,15 @@
  * @property {Place | null} target the place that the change leads to, if one was recorded
  * @property {() => string} doc the text after it
  */
+/**
+ * @typedef {HTMLElement & {
+ *   load: (text: string, pieces: any[], head: Place) => void,
+ *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
+ *   colour: (pieces: any[]) => void,
+ *   record: (undo: () => void, redo: () => void) => void,
+ *   undo: () => void, redo: () => void, caret: () => number, head: Place,
+ * }} Manuscript
+ */
 
 const PAUSE = 2000; // ms without a typed key that close the node that is being typed
 
@@ -54,5 +63,19 @@ export class Typing {
     if (!node?.open || node.by !== "person") return;
     story.close(node.id);
     this.desk.changed();
+  }
+
+  /** Let the head be a place whose text nobody changes any more; return it. */
+  settle() {
+    const { desk } = this;
+    this.close();
+    const place = desk.story.settle(desk.head);
+    if (place.node !== desk.head.node) {
+      desk.head = place;
+      desk.story.head = place;
+      if (desk.manuscript) desk.manuscript.head = place;
+      desk.changed();
+    }
+    return desk.head;
   }
 }

@@ -29,7 +29,7 @@ export class BranchText {
   /** Milliseconds that should pass between two writes. */
   get interval() {
     const length = this.blocks.at(-1)?.node.length ?? 0;
-    return length < LONG ? 33 : length < HUGE ? 100 : 500;
+    return length < LONG ? 50 : length < HUGE ? 100 : 500;
   }
 
   /** Write what is new, by one change of the document; returns whether there is more to write.

@@ -199,7 +199,11 @@ export function endWord(slot, stopAt = "") {
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":
-      return { sign: "⚠", words: "connection lost", description: sentence(`Connection lost${message ? `: ${message}` : ""}`) };
+      return {
+        sign: "⚠",
+        words: "connection lost",
+        description: sentence(`Connection lost${message ? `: ${message}` : ""}`),
+      };
     default:
       return { sign: "⚠", words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
   }

@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from srb.errors import ConfigError
 from srb.profiles import PROFILES, ProfileName
@@ -42,6 +51,15 @@ HEADINGS = {
 }
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+
+
+def _on_or_off(value: object) -> object:
+    """Return "on" or "off" for a boolean, in TOML or as a word; anything else as it is."""
+    words = {"true": "on", "1": "on", "false": "off", "0": "off"}
+    return words.get(str(value).lower(), value)
+
+
+SwitchOrAuto = Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)]
 
 
 def _proportions(text: str) -> str:
@@ -353,7 +371,7 @@ class Settings(_SamplingSettings):
         ge=0,
         le=256,
         description="number of sequence ids; 0: 256 on a GPU, 96 on a CPU, 32 for recurrent models, whose sequences take "
-        "memory",
+        "memory, half as many for models with sliding windows (swa_full)",
     )
     n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
     threads: int = Field(0, ge=0, description="threads for steps of one token; 0: one per usable core")
@@ -365,6 +383,12 @@ class Settings(_SamplingSettings):
     cache_type_k: CacheType = Field("f16", description="data type of the keys in the KV store")
     cache_type_v: CacheType = Field(
         "f16", description="data type of the values in the KV store; quantized types need flash attention"
+    )
+    swa_full: SwitchOrAuto = Field(
+        "auto",
+        description="for models with sliding windows, a KV cache of full size, so that texts are reused up to any place; "
+        "off: the small cache of the newest windows, from which texts are reused at their ends only and by few sequences "
+        "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model",
     )
     mmap: bool = Field(True, description="map the model file into memory instead of reading it")
     mlock: bool = Field(False, description="lock the model in memory")

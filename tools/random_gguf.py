@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gguf
@@ -162,6 +162,31 @@ def write_gemma2(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_gemma3(path: Path, shape: Shape = TINY) -> Path:
+    """Write a gemma3: of six layers five attend within a sliding window, and the sixth to everything."""
+    shape = replace(shape, layers=max(shape.layers, 6))
+    out = _Writer(path, "gemma3", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    out.gguf.add_sliding_window(shape.window)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=shape.dim**-0.5)
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=2 * shape.dim**-0.5)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        _add_feed_forward(out, prefix)
+        out.ones(prefix + "attn_q_norm", head_dim)
+        out.ones(prefix + "attn_k_norm", head_dim)
+        out.ones(prefix + "post_attention_norm", shape.dim)
+        # llama.cpp rounds GELU to f16, which six whole layers would make a difference between equal texts.
+        out.vector(prefix + "post_ffw_norm", np.full(shape.dim, 0.1))
+    out.close()
+    return path
+
+
 def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     """Write a mamba: no attention, one state for each sequence."""
     out = _Writer(path, "mamba", shape)
@@ -273,6 +298,7 @@ def write_lora(path: Path, shape: Shape = TINY, rank: int = 4, seed: int = 0, ta
 WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "llama": write_llama,
     "gemma2": write_gemma2,
+    "gemma3": write_gemma3,
     "mamba": write_mamba,
     "lfm2": write_lfm2,
 }

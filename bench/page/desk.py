@@ -83,7 +83,7 @@ class Desk:
 
     @property
     def cpu_seconds(self) -> float:
-        """What the main thread has computed since the page was opened."""
+        """CPU seconds of the main thread since the page was opened."""
         return self._metrics()["ThreadTime"]
 
     def set(self, **settings: object) -> None:

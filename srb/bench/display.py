@@ -13,23 +13,23 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressBar:
-    """A bar on one line of a terminal; on anything else nothing is shown."""
+    """A bar on one line of a terminal, of `total` steps; on anything else nothing is shown."""
 
-    def __init__(self, stream: TextIO, total: int) -> None:
+    def __init__(self, stream: TextIO, total: int = 1) -> None:
         self._stream = stream
-        self._total = max(1, total)
+        self.total = total
         self._shown = stream.isatty()
 
     def show(self, done: int, text: str) -> None:
         """Draw the bar after `done` steps, with the name of the next one."""
         if self._shown:
-            full = _BAR * done // self._total
+            full = _BAR * done // self.total
             bar = "█" * full + "·" * (_BAR - full)
-            self._stream.write(f"{_CLEAR}{bar} {100 * done // self._total:3d} %  {text}")
+            self._stream.write(f"{_CLEAR}{bar} {100 * done // self.total:3d} %  {text}")
             self._stream.flush()
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the bar; may be called again."""
         if self._shown:
             self._stream.write(_CLEAR)
             self._stream.flush()

@@ -62,8 +62,8 @@ _WORDS = [
     "their",
     "nets",
 ]
-_PROMPT_WORDS = 200
-_LEAST_WORDS = 8
+_PROMPT_TOKENS = 256
+_FIRST_WORDS = 64  # of the first prompt, which tells how many tokens a word has
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ def plan_for(description: dict[str, Any], ns: Sequence[int], tokens: int, rounds
 
 def measure(server: Server, plan: Plan, n_ctx: int, progress: Callable[[int, str], None]) -> Speed:
     """Measure a server whose longest text has `n_ctx` tokens; `progress` gets the requests done, and the next one's name."""
-    words = max(_LEAST_WORDS, min(_PROMPT_WORDS, n_ctx // 8))
-    prompts = _Prompts(words)
+    prompts = _Prompts(max(1, min(_FIRST_WORDS, n_ctx // 16)))
     progress(0, "first request")
-    server.run(Work(prompts.new(), 1, min(plan.tokens, 8)))
+    first = server.run(Work(prompts.new(), 1, min(plan.tokens, 8)))
+    prompts.words = max(1, prompts.words * min(_PROMPT_TOKENS, n_ctx // 4) // max(1, first.prompt_tokens))
     cold: dict[int, list[Measure]] = {n: [] for n in plan.ns}
     warm: dict[int, list[Measure]] = {n: [] for n in plan.ns}
     done = 0
@@ -151,13 +151,13 @@ def _rows(plan: Plan, cold: dict[int, list[Measure]], warm: dict[int, list[Measu
 
 
 class _Prompts:
-    """Prompts that the server has not seen before: each begins with a number of its own."""
+    """Prompts of `words` words that the server has not seen before: each begins with a number of its own."""
 
     def __init__(self, words: int) -> None:
-        self._words = words
+        self.words = words
         self._random = random.Random()
         self._number = time.time_ns() // 1000 % 10**9
 
     def new(self) -> str:
         self._number += 1
-        return f"{self._number} " + " ".join(self._random.choices(_WORDS, k=self._words))
+        return f"{self._number} " + " ".join(self._random.choices(_WORDS, k=self.words))

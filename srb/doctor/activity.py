@@ -13,6 +13,7 @@ from srb.cgroups import ROOT, throttled_times
 SECONDS = 1.0
 _LEAST = 0.05  # cores; programs that use less are not named
 _MOST_PROGRAMS = 5
+_ENGINE = "srb.engine.process"  # the module that an engine runs
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Activity:
     programs: tuple[Program, ...]  # the busiest first
     throttled: int  # times that the control group was stopped for its quota
     swapped_in: int  # pages read from swap
+    engines: tuple[int, ...]  # pids of this package's engines, which hold memory for a model of their own
 
     @property
     def by_others(self) -> float:
@@ -73,6 +75,7 @@ def watch(root: Path = ROOT, seconds: float = SECONDS, sleep: Callable[[float], 
         programs=tuple(_program(root, pid, used[pid]) for pid in busiest[:_MOST_PROGRAMS]),
         throttled=after.throttled - before.throttled,
         swapped_in=after.swapped_in - before.swapped_in,
+        engines=tuple(sorted(pid for pid in after.ticks if _ENGINE in _words(root, pid))),
     )
 
 
@@ -97,11 +100,14 @@ def _ticks(process: Path) -> int | None:
 
 
 def _program(root: Path, pid: int, cores: float) -> Program:
-    folder = root / "proc" / str(pid)
-    words = [word for word in "".join(_lines(folder / "cmdline")).split("\0") if word]
-    name = "".join(_lines(folder / "comm")).strip() or "a process that has ended"
-    is_srb = any(word.startswith(("srb.engine.process", "python:srb.launch")) for word in words)
+    name = "".join(_lines(root / "proc" / str(pid) / "comm")).strip() or "a process that has ended"
+    is_srb = any(word.startswith((_ENGINE, "python:srb.launch")) for word in _words(root, pid))
     return Program(pid, "SRB" if is_srb else name, cores, is_srb)
+
+
+def _words(root: Path, pid: int) -> list[str]:
+    """Return a process's command line."""
+    return "".join(_lines(root / "proc" / str(pid) / "cmdline")).split("\0")
 
 
 def _load(root: Path) -> float:

@@ -58,7 +58,7 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
     where = "on the GPU" if checkup.on_gpu else "in memory"
     room, need = size_text(checkup.room), size_text(model.total)
     if model.total > checkup.room:
-        text = f"the model needs {need} {where}, and {room} are free"
+        text = f"the model needs {need} {where}, and {room} are free{_held(checkup)}"
         buffers = model.store + model.compute
         if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
             yield _problem(text, _smaller(checkup))
@@ -76,6 +76,12 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
             f"memory is short: {checkup.activity.swapped_in} pages came back from swap within a second",
             "end programs that hold memory, or use a smaller model; mlock = true keeps the weights in memory",
         )
+
+
+def _held(checkup: Checkup) -> str:
+    """Return a remark if a running server holds memory: it may well be the one that is asked about."""
+    pids = ", ".join(map(str, checkup.activity.engines))
+    return f" beside the SRB engine that runs (pid {pids})" if pids else ""
 
 
 def _refusal_change(checkup: Checkup) -> str:

@@ -53,20 +53,20 @@ def _run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, st
     tokens, rounds = (_QUICK_TOKENS, _QUICK_ROUNDS) if asked.quick else (_TOKENS, _ROUNDS)
     keys = settings.load_api_keys()
     with ExitStack() as stack:
+        bar = ProgressBar(sys.stderr)
+        stack.callback(bar.close)
         if asked.url:
             if urlsplit(asked.url).scheme != "http":
                 raise BenchFailed(f"--url {asked.url}: should begin with http://")
             target = Server(asked.url, keys[0] if keys else "")
         else:
             check_model_file(settings)
+            bar.show(0, "the server starts and loads the model")
             target = Server(stack.enter_context(server(_own_environ(settings, environ))))
         description = target.describe()
         plan = plan_for(description, asked.branches, tokens, rounds)
-        bar = ProgressBar(sys.stderr, plan.requests)
-        try:
-            speed = measure(target, plan, description["n_ctx"], bar.show)
-        finally:
-            bar.close()
+        bar.total = plan.requests
+        speed = measure(target, plan, description["n_ctx"], bar.show)
     if asked.json:
         print(orjson.dumps(as_json(description, plan, speed), option=orjson.OPT_INDENT_2).decode())
     else:

@@ -133,6 +133,7 @@ _WITH_EFFECT = (
     Flag("-cram --cache-ram", "cache_ram_mib", "LLAMA_ARG_CACHE_RAM", convert=_mebibytes),
     Flag("--context-shift", "context_shift", "LLAMA_ARG_CONTEXT_SHIFT", off="--no-context-shift", switch=True),
     Flag("-fa --flash-attn", "flash_attn", "LLAMA_ARG_FLASH_ATTN", convert=_on_off_auto, optional=ON_OFF_AUTO),
+    Flag("--swa-full", "swa_full", "LLAMA_ARG_SWA_FULL", convert=_on_off_auto, optional=ON_OFF_AUTO),
     Flag("-r --reverse-prompt", "stop", convert=_unescaped),
     Flag("-r --reverse-prompt", "user_name", convert=_first_string),
     Flag("-s --seed", "seed"),
@@ -289,8 +290,7 @@ _WITHOUT_EFFECT = {
         -gaw --grp-attn-w""",
     "always on": """
         -e --escape --no-escape =0
-        --jinja --no-jinja =0 LLAMA_ARG_JINJA
-        --swa-full =0 LLAMA_ARG_SWA_FULL""",
+        --jinja --no-jinja =0 LLAMA_ARG_JINJA""",
     "timings are always measured": """
         --perf --no-perf =0 LLAMA_ARG_PERF""",
     "the model is loaded without a warm-up run": """

@@ -299,7 +299,13 @@ def test_an_impossible_context_is_a_load_failure(gguf: Callable[[str], Path]) ->
 
 @pytest.mark.parametrize(
     ("arch", "memory"),
-    [("llama", "attention"), ("gemma2", "sliding_window"), ("mamba", "recurrent"), ("lfm2", "hybrid")],
+    [
+        ("llama", "attention"),
+        ("gemma2", "sliding_window"),
+        ("gemma3", "sliding_window"),
+        ("mamba", "recurrent"),
+        ("lfm2", "hybrid"),
+    ],
 )
 def test_the_model_describes_itself(gguf: Callable[[str], Path], arch: str, memory: str) -> None:
     model = LlamaModel.load(Settings(model=str(gguf(arch)), n_ctx=256))

@@ -20,7 +20,7 @@ from srb.errors import GrammarDeadEnd
 from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
 
 TEXT = "the old king said, then a boat ☃"
-PARTLY_REUSABLE = ("fake", "llama")  # the others' memory is kept, forked and saved whole
+PARTLY_REUSABLE = ("fake", "llama", "gemma2", "gemma3")  # the others' memory is kept, forked and saved whole
 partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)
 TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones
 
@@ -492,7 +492,7 @@ def test_a_sequence_saved_and_restored_has_the_same_next_logits(model: Model) ->
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
-def test_only_plain_attention_supports_partial_reuse(model: Model, model_name: str) -> None:
+def test_only_attention_supports_partial_reuse(model: Model, model_name: str) -> None:
     assert model.supports_partial_reuse == (model_name in PARTLY_REUSABLE)
 
 

@@ -45,7 +45,8 @@ def test_a_fresh_page_has_the_focus_in_the_manuscript_and_shows_eight_growing_ca
 
 
 def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> None:
-    asked = completions(writer.page)
+    asked, closed = completions(writer.page), list[Request]()
+    writer.page.on("requestfailed", lambda each: closed.append(each))
     writer.write(START).go().to_cards()
     assert len(asked) == 1
     first = writer.page.evaluate("desk.round.id")
@@ -57,12 +58,33 @@ def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> No
     writer.wait("desk.round.slots.every((slot) => slot.text)")
     assert len(asked) == 2
     assert writer.text == taken
+    assert asked[0] in closed
+    assert asked[1] not in closed
 
 
 def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> None:
     writer.write(START).go().to_cards().press("Shift+Digit2")
     writer.wait("!desk.isRunning")
     wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+
+
+def test_a_round_that_is_asked_for_twice_at_once_runs_once_on_the_server(writer: Writer, slow: Server) -> None:
+    writer.write(START).press("Control+Enter", "Control+Enter")
+    writer.wait("desk.round?.slots.every((slot) => slot.text)")
+    wait_for(lambda: slow.metric("branches_running") == 8, "the branches of one round run")
+
+
+def test_a_reload_in_the_middle_of_a_round_goes_on_in_the_same_cards(writer: Writer) -> None:
+    writer.write(START).go().wait("desk.round.slots.every((slot) => slot.node)").wait_until_saved()
+    before = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
+    writer.reload()
+    grown = "desk.isRunning && desk.round.slots.every((slot, number) => slot.text.length > argument[number].length)"
+    writer.wait(grown, before)
+    after = writer.page.evaluate("desk.round.slots.map(({ text }) => text)")
+    assert all(text.startswith(part) for text, part in zip(after, before, strict=True))
+    writer.to_cards().press("Shift+Digit2").wait("!desk.isRunning")
+    assert writer.text.startswith(START + after[1])
+    assert writer.page.evaluate("desk.story.length(desk.head.node) >= desk.head.at")
 
 
 def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
@@ -115,13 +137,15 @@ def test_a_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Wri
     assert max(map(len, written)) > len(words[0]), "all that the branch had written stays in the story"
 
 
-def test_pruning_ends_one_branch_and_no_other(writer: Writer, slow: Server) -> None:
-    writer.write(START).go().to_cards()
+def test_pruning_ends_one_branch_and_the_others_go_on_to_their_ends(writer: Writer, slow: Server) -> None:
+    writer.set(max_tokens=80).write(START).go().to_cards()
     before = [len(slot["text"]) for slot in writer.slots()]
     writer.press("x").wait("desk.round.slots[0].state === 'pruned'")
     wait_for(lambda: slow.metric("branches_running") == 7, "seven branches run")
-    writer.wait("desk.round.slots.slice(1).every((slot, index) => slot.text.length > argument[index + 1])", before)
-    assert [slot["state"] for slot in writer.slots()[1:]] == ["running"] * 7
+    writer.wait_for_end()
+    assert [slot["state"] for slot in writer.slots()] == ["pruned"] + 7 * ["ended"]
+    assert [slot["end"]["reason"] for slot in writer.slots()[1:]] == 7 * ["limit"]
+    assert all(len(slot["text"]) > length for slot, length in list(zip(writer.slots(), before, strict=True))[1:])
 
 
 def test_refill_fills_the_pruned_slots_and_extend_goes_on_in_place(page: Page, slow: Server) -> None:
@@ -197,17 +221,24 @@ def test_a_word_changed_in_the_middle_leaves_other_branches_alone(writer: Writer
     assert authors == {"person"}
 
 
-@pytest.mark.parametrize("number", [None, 2])
-def test_rivals_of_a_word_have_probabilities_and_one_can_be_chosen(writer: Writer, number: int | None) -> None:
-    writer.write(START).go().press("Escape").wait("!desk.isRunning")
-    at = 0 if number is not None else len("Once")
-    rivals = writer.page.evaluate("([number, at]) => desk.alternatives(number, at)", [number, at])
+def test_rivals_of_a_word_have_probabilities_and_one_of_them_begins_a_branch(writer: Writer) -> None:
+    page = writer.set(seed=11).write(START).go().press("Escape").wait_for_end().to_cards().page
+    writer.press("ArrowRight", "Control+ArrowRight", "Control+ArrowRight", "t")
+    rivals = page.locator("srb-alternatives dialog li")
+    expect(rivals.nth(4)).to_be_visible()
+    assert all("%" in words for words in rivals.all_inner_texts())
+    mark = page.evaluate("desk.round.slots[1].mark")
+    before = writer.slots()[1]["text"][:mark].rpartition(" ")[0]
+    rival = page.evaluate("document.querySelector('srb-alternatives').rivals[1]")
+    assert 0 < rival["probability"] < 1
+    writer.press("2").wait("desk.round.slots.length === 9 && desk.round.slots[8].text.length > 20")
+    assert writer.slots()[8]["text"].startswith(before + rival["text"])
+
+
+def test_a_rival_of_a_word_in_the_manuscript_is_another_way_on(writer: Writer) -> None:
+    writer.write(START).go().press("Escape").wait_for_end()
+    rivals = writer.page.evaluate("desk.alternatives(null, 4)")
     assert len(rivals) >= 5
     assert 0 < sum(rival["probability"] for rival in rivals) <= 1.0001
-    before = writer.page.evaluate("desk.round.slots.length")
-    writer.page.evaluate("([number, at, rival]) => { desk.choose(number, at, rival) }", [number, at, rivals[1]["text"]])
-    if number is None:
-        writer.wait("desk.text === argument", "Once" + rivals[1]["text"])
-    else:
-        writer.wait("desk.round.slots.length === argument + 1", before)
-        writer.wait("desk.round.slots.at(-1).text.startsWith(argument)", rivals[1]["text"])
+    writer.page.evaluate("(rival) => { desk.choose(null, 4, rival) }", rivals[1]["text"])
+    writer.expect_text("Once" + rivals[1]["text"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import Any
 
@@ -67,9 +68,9 @@ def test_every_prompt_is_new_once_and_then_known() -> None:
 
 def test_a_short_context_gets_short_prompts_and_branches() -> None:
     plan = plan_for({**DESCRIPTION, "n_ctx": 128}, [1], tokens=64, rounds=1)
-    speed, server, _ = speed_of(plan, n_ctx=128)
+    speed, _, _ = speed_of(plan, n_ctx=128)
     assert plan.tokens + speed.prompt_tokens < 128
-    assert max(len(work.prompt.split()) for work in server.works) <= 128 // 8 + 1
+    assert speed.prompt_tokens <= 128 // 4
 
 
 @pytest.mark.parametrize(("asked", "expected"), [((1, 8, 32), (1, 8, 32)), ((16,), (1, 16)), ((8, 100), (1, 8))])
@@ -120,3 +121,14 @@ def test_the_own_server_has_the_settings_of_the_model_and_none_of_keys_and_addre
     )
     assert own == expected
     assert own.model_fields_set == expected.model_fields_set
+
+
+@pytest.mark.parametrize("tokens_of_a_word", [1, 5])
+def test_prompts_have_about_as_many_tokens_whatever_the_vocabulary(tokens_of_a_word: int) -> None:
+    class Spelling(TimedServer):
+        def run(self, work: Work) -> Measure:
+            measure = super().run(work)
+            return dataclasses.replace(measure, prompt_tokens=tokens_of_a_word * measure.prompt_tokens)
+
+    speed = measure(Spelling(), Plan((1,), tokens=10, rounds=1), 2048, lambda done, text: None)
+    assert 200 < speed.prompt_tokens < 260

@@ -105,6 +105,8 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-fa", "-m", "x"], {"flash_attn": "on", "model": "x"}),
         (["-fa", "0"], {"flash_attn": "off"}),
         (["-fa", "auto"], {"flash_attn": "auto"}),
+        (["--swa-full", "-m", "x"], {"swa_full": "on", "model": "x"}),
+        (["--swa-full", "off"], {"swa_full": "off"}),
         (["-lm", "mlock"], {"mmap": False, "mlock": True}),
         (["-lm", "mmap+mlock"], {"mmap": True, "mlock": True}),
         (["-lm", "none", "--mmap"], {"mmap": True}),

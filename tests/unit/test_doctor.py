@@ -24,7 +24,7 @@ from tests.machines import GIB, FakeRoot
 MIB = 1 << 20
 GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
 
-QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0)
+QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0, engines=())
 BUILD = Build("0.3", "0.25", "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1", is_debug=False, devices=())
 MODEL = ModelNeeds(
     description="llama 1B Q8_0", memory="attention", n_params=10**9, n_layers=16, n_ctx_train=8192, weights=GIB,
@@ -109,7 +109,7 @@ def test_programs_are_named_by_the_cores_that_they_used_and_the_server_is_not_an
     assert theirs == pytest.approx(100)
     assert found.by_others * found.seconds == pytest.approx(100)
     assert found.stolen * found.seconds == pytest.approx(50)
-    assert (found.swapped_in, found.load) == (70, 1.5)
+    assert (found.swapped_in, found.load, found.engines) == (70, 1.5, (11,))
 
 
 def test_all_parts_of_a_split_model_are_its_files(tmp_path: Path) -> None:
@@ -159,6 +159,8 @@ def test_a_kv_store_that_does_not_fit_is_a_problem_with_the_cells_that_do(machin
     finding = only(findings(found), Level.PROBLEM)
     assert finding.change == f"n_ctx = {found.recommended}"
     assert found.recommended * MODEL.bytes_per_cell + MODEL.weights + MODEL.compute <= found.room
+    beside = dataclasses.replace(found, activity=dataclasses.replace(QUIET, engines=(12,)))
+    assert "are free beside the SRB engine that runs (pid 12)" in only(findings(beside), Level.PROBLEM).text
 
 
 def test_weights_that_do_not_fit_are_slow_if_they_are_mapped_and_else_a_problem(machine: Machine) -> None:

@@ -22,6 +22,14 @@ def test_the_environment_wins_over_the_file_and_a_flag_over_both(tmp_path: Path)
     assert (settings.port, settings.workers, settings.n) == (1, 4, 6)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"), [("true", "on"), ("false", "off"), ('"off"', "off"), ('"auto"', "auto"), ("1", "on")]
+)
+def test_a_setting_that_is_on_off_or_auto_takes_booleans(tmp_path: Path, given: str, said: str) -> None:
+    assert Settings.load({}, write(tmp_path / "srb.toml", f"swa_full = {given}\n")).swa_full == said
+    assert Settings.load({"swa_full": given.strip('"')}, {}).swa_full == said
+
+
 def test_variables_of_other_programs_are_left_alone() -> None:
     assert Settings.load({}, {"PATH": "/bin", "srb_n": "x", "XSRB_N": "2"}) == Settings()
 

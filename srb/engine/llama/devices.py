@@ -21,6 +21,22 @@ class DeviceType(IntEnum):
     META = 4  # several devices as one
 
 
+def free_gpu_memory() -> int:
+    """Return the bytes that are free on all GPUs together."""
+    ggml, free = lib.llama_cpp._lib, 0
+    ask, get = ggml.ggml_backend_dev_memory, ggml.ggml_backend_dev_get
+    ask.restype, ask.argtypes = (
+        None,
+        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
+    )
+    for number, kind in enumerate(device_types()):
+        if kind in (DeviceType.GPU, DeviceType.IGPU):
+            here, total = ctypes.c_size_t(), ctypes.c_size_t()
+            ask(get(number), ctypes.byref(here), ctypes.byref(total))
+            free += here.value
+    return free
+
+
 def device_types() -> list[int]:
     """Return the type of each device that ggml has found.
 

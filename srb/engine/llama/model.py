@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger and hangs
 
 import llama_cpp as lib
@@ -24,7 +22,7 @@ from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
-from srb.engine.llama.memory import bytes_pointer, floats_at
+from srb.engine.llama.memory import floats_at
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
     changed_settings,
@@ -37,7 +35,9 @@ from srb.engine.llama.params import (
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
 from srb.engine.llama.schema import SchemaConverter
+from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
@@ -59,6 +59,7 @@ class LlamaModel:
         self,
         model: Any,
         context: Any,
+        sequences: Sequences,
         settings: Settings,
         adapters: LlamaAdapters,
         embedder: LlamaEmbedder | None,
@@ -73,7 +74,7 @@ class LlamaModel:
         self._context = context
         self._settings = settings
         self._vocab = lib.llama_model_get_vocab(model)
-        self._memory = lib.llama_get_memory(context)
+        self._sequences = sequences
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
         self.n_ctx: int = lib.llama_n_ctx(context)
@@ -81,16 +82,15 @@ class LlamaModel:
         self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
         self.n_batch: int = lib.llama_n_batch(context)
         self.n_ubatch: int = lib.llama_n_ubatch(context)
-        self.n_seq_max: int = lib.llama_n_seq_max(context) - 1
-        self._scratch = self.n_seq_max  # the last sequence is this module's own, for spans that are saved or restored
-        self.supports_partial_reuse = memory_kind(model) == "attention"
+        self.n_seq_max = sequences.count
+        self.supports_partial_reuse = sequences.can_be_cut
         self.is_on_gpu = uses_gpu(settings)
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
         self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)
         self.n_embed_inputs = min((each.n_inputs for each in limits), default=0)
         self.pooling = _pooling(settings, model)
-        self.can_generate = bool(self._memory)
+        self.can_generate = bool(lib.llama_get_memory(context))
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
@@ -124,7 +124,8 @@ class LlamaModel:
                 raise ModelLoadFailed(f"model: {path} is an encoder-only model, which cannot generate text")
             adapters = LlamaAdapters(model, settings.adapters)
             embedder, ranker = _embedders(settings, model, adapters)
-            context = lib.llama_init_from_model(model, context_params(settings, model))
+            windows = windows_of(settings, model, uses_gpu(settings))
+            context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
                 room = f"{settings.n_ctx} cells for {path}"
                 raise ModelLoadFailed(f"model: no context of {room}: {native_log.last_error}")
@@ -133,7 +134,10 @@ class LlamaModel:
         except ModelLoadFailed:
             lib.llama_model_free(model)
             raise
-        loaded = cls(model, context, settings, adapters, embedder, ranker)
+        sequences = sequences_of(context, model, windows)
+        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker)
+        if windows is not Windows.NONE:
+            log.info(description(windows, settings, lib.llama_model_n_swa(model)))
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
             log.warning(line)
         return loaded
@@ -267,6 +271,7 @@ class LlamaModel:
         native_log.forget_error()
         code = lib.llama_decode(self._context, self._batch.fill(batch))
         if code == 0:
+            self._sequences.computed(batch)
             return DecodeStatus.OK
         self._wanted = []
         log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), native_log.last_error)
@@ -283,47 +288,30 @@ class LlamaModel:
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
-        lib.llama_memory_seq_cp(self._memory, source, target, *((-1, -1) if end is None else (0, end)))
+        self._sequences.fork(source, target, end)
 
     def truncate(self, seq_id: int, end: int) -> None:
         """Remove a sequence's tokens from position `end` on."""
-        lib.llama_memory_seq_rm(self._memory, seq_id, end, -1)
+        self._sequences.truncate(seq_id, end)
 
     def splice(self, source: int, target: int, end: int) -> None:
         """Replace the cells of `target` before position `end` by those of `source`, which hold the same text."""
-        lib.llama_memory_seq_rm(self._memory, target, 0, end)
-        lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+        self._sequences.splice(source, target, end)
 
     def save(self, seq_id: int, start: int) -> Blob:
         """Return the KV of a sequence from position `start` on; 0 unless supports_partial_reuse."""
-        if start:
-            lib.llama_memory_seq_cp(self._memory, seq_id, self._scratch, start, -1)
-            seq_id = self._scratch
-        size = lib.llama_state_seq_get_size(self._context, seq_id)
-        blob = np.empty(size, np.uint8)
-        if lib.llama_state_seq_get_data(self._context, bytes_pointer(blob), size, seq_id) != size:
-            raise AssertionError(f"sequence {seq_id} could not be saved")
-        if seq_id == self._scratch:
-            self.remove(self._scratch)
-        return blob
+        return self._sequences.save(seq_id, start)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
-        target = self._scratch if self.supports_partial_reuse else seq_id
-        if lib.llama_state_seq_set_data(self._context, bytes_pointer(blob), len(blob), target) != len(blob):
-            self.remove(target)
-            return False
-        if target == self._scratch:
-            lib.llama_memory_seq_cp(self._memory, self._scratch, seq_id, -1, -1)
-            self.remove(self._scratch)
-        return True
+        return self._sequences.restore(seq_id, blob)
 
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
-        lib.llama_memory_seq_rm(self._memory, seq_id, -1, -1)
+        self._sequences.remove(seq_id)
 
     def clear(self) -> None:
-        lib.llama_memory_clear(self._memory, True)
+        self._sequences.clear()
 
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""

@@ -25,8 +25,16 @@ import llama_cpp as lib
 
 from srb.engine.llama.devices import devices
 from srb.engine.llama.log import native_log
-from srb.engine.llama.params import changed_settings, context_params, max_sequence_length, memory_kind, model_params
+from srb.engine.llama.params import (
+    changed_settings,
+    context_params,
+    max_sequence_length,
+    memory_kind,
+    model_params,
+    uses_gpu,
+)
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.windows import Windows, usable_sequences, windows_of
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
@@ -101,15 +109,15 @@ def needs(settings: Settings) -> ModelNeeds:
 
 
 def _needs(model: Any, settings: Settings) -> ModelNeeds:
-    refused = ""
+    refused, windows = "", windows_of(settings, model, uses_gpu(settings))
     planned, beyond = _Sizes(n_ctx=settings.n_ctx), _Sizes(n_ctx=settings.n_ctx + _CELLS)
     try:
-        planned = _plan(model, settings)
-        beyond = _plan(model, settings.model_copy(update={"n_ctx": planned.n_ctx + _CELLS}))
+        planned = _plan(model, settings, windows)
+        beyond = _plan(model, settings.model_copy(update={"n_ctx": planned.n_ctx + _CELLS}), windows)
     except ModelLoadFailed as error:
         refused = error.message
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
-    params = context_params(settings, model)
+    params = context_params(settings, model, windows)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return ModelNeeds(
@@ -120,10 +128,10 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         n_ctx_train=n_ctx_train,
         weights=lib.llama_model_size(model),
         n_ctx=planned.n_ctx,
-        n_seq_max=params.n_seq_max - 1,
+        n_seq_max=usable_sequences(params.n_seq_max, windows),
         threads=params.n_threads,
         threads_batch=params.n_threads_batch,
-        kv_types=tuple(_kv_size(model, settings, name) for name in get_args(CacheType)),
+        kv_types=tuple(_kv_size(model, settings, name, windows) for name in get_args(CacheType)),
         bytes_per_cell=per_cell,
         states=max(0, round(planned.store - planned.n_ctx * per_cell)),
         compute=round(planned.compute),
@@ -133,11 +141,12 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
     )
 
 
-def _kv_size(model: Any, settings: Settings, name: CacheType) -> KVSize:
+def _kv_size(model: Any, settings: Settings, name: CacheType, windows: Windows) -> KVSize:
     types = {"cache_type_k": name, "cache_type_v": name}
     try:
         less, more = (
-            _plan(model, settings.model_copy(update={**types, "n_ctx": cells})) for cells in (_CELLS, 2 * _CELLS)
+            _plan(model, settings.model_copy(update={**types, "n_ctx": cells}), windows)
+            for cells in (_CELLS, 2 * _CELLS)
         )
     except ModelLoadFailed as error:
         return KVSize(name, 0, error.message)
@@ -148,11 +157,11 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
     return max(0.0, round((high - low) / (more.n_ctx - less.n_ctx), 1))
 
 
-def _plan(model: Any, settings: Settings) -> _Sizes:
+def _plan(model: Any, settings: Settings, windows: Windows) -> _Sizes:
     """Return the sizes of a context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
     with _size_lines() as lines:
         native_log.forget_error()
-        context = lib.llama_init_from_model(model, context_params(settings, model))
+        context = lib.llama_init_from_model(model, context_params(settings, model, windows))
     if not context:
         raise ModelLoadFailed(native_log.last_error)
     try:

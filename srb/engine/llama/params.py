@@ -11,6 +11,7 @@ import llama_cpp as lib
 
 from srb.cores import usable_cores
 from srb.engine.llama.devices import DeviceType, device_types
+from srb.engine.llama.windows import Windows, small_sequences
 from srb.settings import Settings
 
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
@@ -78,18 +79,15 @@ def progress_callback(report: Callable[[int], None]) -> Any:
     return lib.llama_progress_callback(note)
 
 
-def context_params(settings: Settings, model: Any) -> Any:
-    kind = memory_kind(model)
-    most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
-    if kind not in ("attention", "sliding_window"):
-        most = RECURRENT_SEQUENCES
+def context_params(settings: Settings, model: Any, windows: Windows = Windows.NONE) -> Any:
     threads = settings.threads or usable_cores()
     params = lib.llama_context_default_params()
     params.n_ctx = settings.n_ctx
-    params.n_seq_max = min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)  # a prefix, a branch, our scratch
+    params.n_seq_max = _sequence_ids(settings, model, windows)
     params.n_batch = max(settings.n_batch, params.n_seq_max)  # room for every running branch in every step
     params.n_ubatch = min(settings.n_ubatch, params.n_batch)
     params.n_outputs_max = params.n_seq_max
+    params.swa_full = windows is not Windows.SMALL
     params.n_threads = threads
     params.n_threads_batch = settings.threads_batch or threads
     params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attn]
@@ -103,6 +101,18 @@ def context_params(settings: Settings, model: Any) -> Any:
     for name in ("rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", *_YARN_FACTORS):
         setattr(params, name, getattr(settings, name))
     return params
+
+
+def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
+    """Return the number of sequence ids: a prefix's, a branch's and the scratch at least."""
+    if windows is Windows.SMALL:
+        return small_sequences(settings)  # whole texts need no scratch
+    most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
+    if memory_kind(model) not in ("attention", "sliding_window"):
+        most = RECURRENT_SEQUENCES
+    if windows is Windows.FULL:  # each id has a guard; llama.cpp has room for a row of logits for every one
+        return min(MAX_SEQUENCES, 2 * (max(2, settings.n_seq_max or most // 2 - 1) + 1))
+    return min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)
 
 
 def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[str]:

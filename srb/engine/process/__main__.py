@@ -65,8 +65,9 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         from srb.engine.llama.model import LlamaModel
 
         model = LlamaModel.load(settings, report)
-    states = _open_states(settings)
-    if not model.supports_partial_reuse:
+    info = model.info(settings.model_alias)
+    states = _open_states(settings, info.memory, model.supports_partial_reuse)
+    if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
             "and branches that are paused for lack of room are computed again"
@@ -88,7 +89,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         if states is not None:
             states.close(settings.state_seconds)
 
-    return engine, model.info(settings.model_alias), close
+    return engine, info, close
 
 
 def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
@@ -98,11 +99,16 @@ def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
     return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
 
 
-def _open_states(settings: Settings) -> StateFolder | None:
-    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used."""
+def _open_states(settings: Settings, memory: str, cuts: bool) -> StateFolder | None:
+    """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used.
+
+    States of `memory` with sliding windows differ in form by whether it can be cut.
+    """
     if not settings.state_dir:
         return None
     cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
+    if memory == "sliding_window":
+        cells.append("every window" if cuts else "newest windows")
     has_weights = not is_fake(settings)
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]

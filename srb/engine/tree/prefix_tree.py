@@ -4,8 +4,8 @@ A path from a root is a computed text. Each set of LoRA scales has a root of its
 When a request ends, its texts stay in the tree until their room is needed. Residency decides which nodes are in the KV
 store, which are parked in host memory, and which are evicted.
 
-Memory that cannot be cut (recurrent, hybrid, sliding window) is reused at the ends of nodes only. Its tree is flat:
-each node is a whole text under the root, with a sequence of its own.
+Memory that cannot be cut (recurrent, hybrid, the small cache of sliding windows) is reused at the ends of nodes only.
+Its tree is flat: each node is a whole text under the root, with a sequence of its own.
 """
 
 from __future__ import annotations

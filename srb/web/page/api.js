@@ -132,22 +132,34 @@ export class Api {
     const response = await this.open(method, path, body, { signal });
     if (!response.body) return;
     const reader = response.body.getReader();
-    const decoder = new TextDecoder();
-    let rest = "";
-    for (;;) {
-      let part;
-      try {
-        part = await reader.read();
-      } catch (error) {
-        if (signal.aborted) throw error;
-        throw new ApiError("The connection to the server was lost.", 0, "lost");
-      }
-      if (part.done) return;
-      const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
-      rest = blocks.pop() ?? "";
-      const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
-      if (events.length) onevents(events);
+    try {
+      await readEvents(reader, signal, onevents);
+    } finally {
+      reader.cancel().catch(() => {}); // after an error the connection would stay open
     }
+  }
+}
+
+/**
+ * @param {ReadableStreamDefaultReader<Uint8Array>} reader @param {AbortSignal} signal
+ * @param {(events: any[]) => void} onevents
+ */
+async function readEvents(reader, signal, onevents) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    let part;
+    try {
+      part = await reader.read();
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw new ApiError("The connection to the server was lost.", 0, "lost");
+    }
+    if (part.done) return;
+    const blocks = (rest + decoder.decode(part.value, { stream: true })).split("\n\n");
+    rest = blocks.pop() ?? "";
+    const events = blocks.filter((block) => block.startsWith("data: ")).map((block) => JSON.parse(block.slice(6)));
+    if (events.length) onevents(events);
   }
 }
 

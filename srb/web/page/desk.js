@@ -124,7 +124,9 @@ export class Desk extends EventTarget {
 
   serverChanged() {
     this.tell("server");
-    if (this.server.state === "ready") this.keeper.wake?.();
+    if (this.server.state !== "ready") return;
+    this.keeper.wake?.();
+    this.rounds.comeBack();
   }
 
   checkServer() {
@@ -174,7 +176,7 @@ export class Desk extends EventTarget {
 
   /** Say that the open story was put into the bin elsewhere. @param {string} id */
   offerRestore(id) {
-    const run = () => this.restoreStory(id);
+    const run = () => this.rounds.guard(() => this.restoreStory(id));
     this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
   }
 

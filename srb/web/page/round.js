@@ -19,10 +19,11 @@ export { endWord, IllegalMove, Slot };
 const BASE = "v1/srb/completions/";
 
 export class Round extends Requests {
-  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string | null, stopAt?: string}} given
-   *   `prompt` ends at `keep`, where the model's text begins; null: not made yet; the first request of the round is joined by `join` */
-  constructor({ id, base, keep, n, prompt, stopAt = "" }) {
+  /** @param {{id: string, base: Place, keep: number, n: number, prompt: string | null, stopAt?: string, asked?: number}} given
+   *   `asked`: branches that the round has asked for before; `prompt` ends at `keep`, where the model's text begins; null: not made yet; the first request of the round is joined by `join` */
+  constructor({ id, base, keep, n, prompt, stopAt = "", asked = 0 }) {
     super(n);
+    this._branches = asked;
     this.id = id;
     this.base = base;
     this.keep = keep;

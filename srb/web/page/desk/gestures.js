@@ -8,6 +8,7 @@ import { likelyTokens } from "./rivals.js";
 /** @typedef {import("./live.js").Live} Live */
 
 const VARIED = 2; // branches that vary a card
+const NO_PROMPT = { needsPrompt: false };
 
 export class Gestures {
   /** @param {import("./rounds.js").Rounds} rounds */
@@ -34,36 +35,45 @@ export class Gestures {
   /** @param {number} number */
   prune(number) {
     return this.withShown((live) => {
-      const slot = live.round.slots[number];
+      const { id } = live.round;
       const plan = live.round.planPrune(number);
-      const node = () => live.trail(number).last.node;
       live.write(number);
+      const trail = live.trail(number); // a refill of the slot has another one
       const mark = (/** @type {true | null} */ value) => {
-        const id = node();
-        if (id) this.desk.story.setMark(id, "pruned", value);
+        this.showPruned(id, number, value === true);
+        if (trail.last.node === null) return;
+        this.desk.story.setMark(trail.last.node, "pruned", value);
+        this.rounds.nodes();
       };
       mark(true);
       this.desk.manuscript?.record(
-        () => {
-          if (slot.state === "pruned") live.round.unprune(number);
-          mark(null);
-          this.rounds.round(live, new Set([number]));
-        },
-        () => {
-          if (live.round.canPrune(slot)) live.round.planPrune(number);
-          mark(true);
-          this.rounds.round(live, new Set([number]));
-        },
+        () => mark(null),
+        () => mark(true),
       );
-      this.rounds.round(live, new Set([number]));
       return live.carryOut(plan, this.bodyOf(live));
-    });
+    }, NO_PROMPT);
+  }
+
+  /**
+   * Show a card as pruned or not. The history knows its round by id: rounds are large, and one may be made again meanwhile.
+   * @param {string} id @param {number} number @param {boolean} isPruned
+   */
+  showPruned(id, number, isPruned) {
+    const live = this.rounds.kept.get(id);
+    const slot = live?.round.slots[number];
+    if (!live || !slot) return;
+    if (isPruned && live.round.canPrune(slot)) live.carryOut(live.round.planPrune(number), this.bodyOf(live));
+    if (!isPruned && slot.state === "pruned") live.round.unprune(number);
+    this.rounds.round(live, new Set([number]));
   }
 
   refill() {
     return this.withShown((live) => {
       const plan = live.round.planRefill();
-      return plan ? this.carryOut(live, plan) : this.desk.notice("No card is empty: prune one first.");
+      if (!plan) return this.desk.notice("No card is empty: prune one first.");
+      const branches = this.rounds.rungsOf(live.round, plan.slots);
+      if (plan.kind === "control" && branches) plan.body = { branches };
+      return this.carryOut(live, plan);
     });
   }
 
@@ -72,9 +82,9 @@ export class Gestures {
     return this.withShown((live) => {
       live.write(number);
       const plan = live.round.planExtend(number, this.desk.settings.max_tokens);
-      const trail = live.trail(number);
-      if (plan.kind === "request") trail.resume(plan.given.length);
-      return this.carryOut(live, plan, new Map([[number, trail]]));
+      const trails =
+        plan.kind === "request" ? new Map([[number, live.trail(number).fork(plan.given.length)]]) : undefined;
+      return this.carryOut(live, plan, trails);
     });
   }
 
@@ -134,12 +144,14 @@ export class Gestures {
   arrange(change) {
     const live = this.rounds.shown;
     if (!live) return;
+    const { id } = live.round;
     const before = live.round.arrangement();
     change(live.round);
     const after = live.round.arrangement();
     const put = (/** @type {typeof before} */ arrangement) => {
-      live.round.rearrange(arrangement);
-      this.rounds.round(live, null);
+      const kept = this.rounds.kept.get(id);
+      kept?.round.rearrange(arrangement);
+      if (kept) this.rounds.round(kept, null);
     };
     this.desk.manuscript?.record(
       () => put(before),
@@ -155,13 +167,13 @@ export class Gestures {
     this.rounds.round(this.rounds.shown, numbers ? new Set(numbers) : null);
   }
 
-  /** @param {(live: Live) => unknown} act */
-  withShown(act) {
+  /** @param {(live: Live) => unknown} act @param {{needsPrompt: boolean}} [options] */
+  withShown(act, { needsPrompt } = { needsPrompt: true }) {
     const live = this.rounds.shown;
     if (!live) return;
     return this.rounds.guard(async () => {
-      await this.makeReady(live);
-      return act(live);
+      if (needsPrompt) await this.makeReady(live);
+      return live === this.rounds.shown ? act(live) : undefined; // the person may have gone on meanwhile
     });
   }
 
@@ -173,13 +185,15 @@ export class Gestures {
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */
   async carryOut(live, plan, trails) {
+    if (plan.kind === "request" && !this.rounds.makeRoom(live))
+      throw new Error("This round writes with as many requests as the browser can read: stop them, or wait for one.");
     const done = live.carryOut(plan, this.bodyOf(live), trails);
     this.rounds.saveWhileOpen();
     await done;
   }
 
-  /** @param {Live} live @returns {(given: string, n: number, seedOffset: number) => object} */
+  /** @param {Live} live @returns {import("./live.js").MakeBody} */
   bodyOf(live) {
-    return (given, n, seedOffset) => this.rounds.body(live.round.prompt + given, n, seedOffset);
+    return (plan) => this.rounds.body(live.round, plan);
   }
 }

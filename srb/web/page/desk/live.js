@@ -21,6 +21,8 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
 
+/** @typedef {(plan: import("../round.js").NewRequest) => object} MakeBody */
+
 const ROUTE = "v1/srb/completions";
 
 export class Live {
@@ -37,6 +39,8 @@ export class Live {
     this.unsaved = new Set();
     /** @type {Set<string>} keys of requests that were stopped here: what still arrives of them changes nothing */
     this.stopped = new Set();
+    /** @type {Promise<unknown>} the call that adds branches: one at a time, since branches come in the order of the calls */
+    this.adding = Promise.resolve();
     this.keys = 0;
   }
 
@@ -64,10 +68,13 @@ export class Live {
     return this.read(key, "POST", ROUTE, body);
   }
 
-  /** Read the events of a request that runs already. @param {string} id @param {{slots: number[]}} options */
-  attach(id, options) {
+  /**
+   * Read the events of a request that runs already.
+   * @param {string} id @param {number[]} filled slot numbers by branch index, as far as the story knows them
+   */
+  attach(id, filled) {
     const key = this.newKey();
-    this.round.join(key, options);
+    this.round.rejoin(key, id, filled);
     return this.read(key, "GET", `${ROUTE}/${encodeURIComponent(id)}/events`, undefined);
   }
 
@@ -100,7 +107,7 @@ export class Live {
 
   /** @param {string} key @param {any[]} events that came together */
   take(key, events) {
-    if (this.stopped.has(key)) return;
+    if (this.stopped.has(key)) return this.endLate(key, events);
     const grown = new Set();
     const changed = new Set();
     for (const event of events) {
@@ -118,8 +125,6 @@ export class Live {
   /** @param {string} key @param {any} event @returns {Set<number>} */
   apply(key, event) {
     const before = event.event === "branch" ? this.round.slots.map((slot) => slot.text.length) : [];
-    if (event.event === "snapshot")
-      event.branches = event.branches.filter((/** @type {any} */ each) => this.isShown(key, each.index));
     const slots = this.round.apply(key, event);
     if (event.event === "start" || event.event === "snapshot") this.listener.began(this, event.id, event);
     for (const number of slots) {
@@ -129,12 +134,6 @@ export class Live {
       else if (slot?.text) this.unsaved.add(number);
     }
     return slots;
-  }
-
-  /** Whether a branch's slot is still its own; a refilled slot belongs to a later branch. @param {string} key @param {number} index */
-  isShown(key, index) {
-    const number = this.round.requests.get(key)?.slots[index];
-    return number === undefined || this.round.slots[number].index === index;
   }
 
   /** Begin the trail of a branch that was added, or that goes on. @param {string} key @param {number} number @param {any} event @param {number} length */
@@ -157,14 +156,14 @@ export class Live {
 
   /**
    * Make the call of a plan. `body` turns the plan of a new request into its body, since only the desk knows the settings.
-   * @param {Plan | null} plan @param {(given: string, n: number, seedOffset: number) => object} body
+   * @param {Plan | null} plan @param {MakeBody} body
    * @param {Map<number, Trail>} [trails] of the slots of a new request
    */
   async carryOut(plan, body, trails) {
     if (!plan) return;
     if (plan.kind === "request") {
-      const { slots, given, expect, n, seedOffset } = plan;
-      return this.begin(body(given, n, seedOffset), {
+      const { slots, given, expect } = plan;
+      return this.begin(body(plan), {
         slots,
         given,
         kind: expect,
@@ -174,12 +173,22 @@ export class Live {
     const ticket = plan.expect ? this.round.expectBranches(plan.request, plan.slots, plan.expect) : null;
     this.listener.round(this, new Set(plan.slots));
     try {
-      await this.api.send(plan.method, plan.path, plan.body);
+      await this.control(plan);
     } catch (error) {
+      if (this.stopped.has(plan.request)) return; // and nobody waits for it any more
       if (ticket !== null)
         this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
       if (plan.method !== "DELETE") throw error; // what is to be stopped has ended already
     }
+  }
+
+  /** @param {import("../round.js").Control} plan */
+  control({ method, path, body, expect }) {
+    const send = () => this.api.send(method, path, body);
+    if (!expect) return send();
+    const sent = this.adding.then(send);
+    this.adding = sent.catch(() => {}); // its own caller hears of it
+    return sent;
   }
 
   /** @param {number[]} slots */
@@ -189,17 +198,7 @@ export class Live {
 
   /** Stop all branches; their texts stay. */
   stop() {
-    const calls = this.round.planStop();
-    for (const [key, controller] of this.streams) {
-      this.stopped.add(key);
-      for (const number of this.round.lost(key, "stopped")) this.round.slots[number].end = { reason: "cancelled" };
-      controller.abort();
-    }
-    this.streams.clear();
-    for (const { method, path } of calls) {
-      this.api.send(method, path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
-    }
-    for (const { number } of this.round.slots) this.finish(number);
+    for (const key of [...this.streams.keys()]) this.end(key);
     this.listener.round(this, null);
   }
 
@@ -211,6 +210,46 @@ export class Live {
       controller.abort();
     }
     this.streams.clear();
+  }
+
+  /** End the oldest request that only rests, and free its connection; returns whether there was one. */
+  endResting() {
+    for (const key of this.streams.keys()) {
+      const request = this.round.requests.get(key);
+      if (request?.state !== "resting" || request.expected.length) continue;
+      this.end(key);
+      return true;
+    }
+    return false;
+  }
+
+  /**
+   * End a request. One that has no id yet lives on at the server without a reader: it is ended as soon as it has one.
+   * @param {string} key
+   */
+  end(key) {
+    const call = this.round.planStop().find(({ request }) => request === key);
+    this.stopped.add(key);
+    for (const number of this.round.lost(key, "stopped")) {
+      const slot = this.round.slots[number];
+      if (!slot) continue; // it was made for a branch that never came
+      if (slot.end?.reason === "lost") slot.end = { reason: "cancelled" };
+      this.finish(number);
+    }
+    if (call) this.hangUp(key, call.path);
+  }
+
+  /** End a request that was stopped before its id was known. @param {string} key @param {any[]} events its first ones */
+  endLate(key, events) {
+    const id = events.find(({ event }) => event === "start" || event === "snapshot")?.id;
+    if (id !== undefined) this.hangUp(key, `${ROUTE}/${encodeURIComponent(id)}`);
+  }
+
+  /** @param {string} key @param {string} path of the request */
+  hangUp(key, path) {
+    this.streams.get(key)?.abort();
+    this.streams.delete(key);
+    this.api.send("DELETE", path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
   }
 
   // ---- Nodes of the story
@@ -233,27 +272,40 @@ export class Live {
     return saved;
   }
 
-  /** Bring the node of a card up to date. @param {number} number */
+  /**
+   * Bring the node of a card up to date. A text that its node cannot take goes on in a new one: the node was ended when the
+   * connection was lost, or another window wrote it.
+   * @param {number} number
+   */
   write(number) {
     const slot = this.round.slots[number];
-    const trail = this.trail(number);
-    const text = slot?.text.slice(trail.last.from);
+    if (!slot) return;
+    const { last } = this.trail(number);
+    const text = slot.text.slice(last.from);
+    if (last.node === null) return this.addNode(slot, text);
+    const node = this.story.nodes.get(last.node);
+    if (node?.text.startsWith(text)) return;
+    if (node?.open && text.startsWith(node.text)) return this.story.grow(node.id, text);
+    const trail = this.trail(number).fork(last.from + commonLength(text, node?.text ?? ""));
+    this.trails.set(number, trail);
+    this.addNode(slot, slot.text.slice(trail.last.from));
+  }
+
+  /** Begin a node of a card. @param {import("../round.js").Slot} slot @param {string} text */
+  addNode(slot, text) {
     if (!text) return;
-    if (trail.last.node === null) {
-      const { index, seed } = slot;
-      trail.last.node = this.story.addModelNode({
-        parent: trail.parent,
-        keep: trail.parentKeep,
-        text,
-        run: this.round.id,
-        slot: number,
-        index: index ?? undefined,
-        seed: seed ?? undefined,
-      });
-      slot.node = trail.last.node;
-    } else if (this.story.nodes.get(trail.last.node)?.open) {
-      this.story.grow(trail.last.node, text);
-    }
+    const trail = this.trail(slot.number);
+    const request = this.round.requests.get(slot.request ?? "")?.id;
+    const isOfRun = request === this.story.runs.get(this.round.id)?.request_id; // only its branches are found again by index
+    slot.node = trail.last.node = this.story.addModelNode({
+      parent: trail.parent,
+      keep: trail.parentKeep,
+      text,
+      run: this.round.id,
+      slot: slot.number,
+      index: isOfRun ? (slot.index ?? undefined) : undefined,
+      seed: slot.seed ?? undefined,
+    });
   }
 
   /** Close the node of a card that has ended. @param {number} number */

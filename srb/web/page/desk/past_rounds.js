@@ -44,7 +44,10 @@ export function rebuilt(story, run) {
   const numbers = [...latest.keys()];
   const base = { node: run.node, at: run.at };
   const count = Math.max(n, ...numbers.map((number) => number + 1), 1);
-  const round = new Round({ id: run.id, base, keep, n: count, prompt: null, stopAt });
+  const written = [...nodesOf(story, run)].length;
+  const asked = Math.max(filledSlots(story, run).length, written); // at most once each: later ones have seeds of their own
+  const round = new Round({ id: run.id, base, keep, n: count, prompt: null, stopAt, asked });
+  if (n > 0) round.n = n;
   /** @type {Map<number, Trail>} */
   const trails = new Map();
   for (const slot of round.slots) {
@@ -72,19 +75,37 @@ export function rebuilt(story, run) {
 
 /** Return the newest node of each slot of a run. @param {Story} story @param {Run} run */
 function latestNodes(story, run) {
-  /** @type {Map<number, import("../story/types.js").Node>} */
+  /** @type {Map<number, Written>} */
   const latest = new Map();
+  for (const node of nodesOf(story, run)) {
+    const known = latest.get(node.slot);
+    const later = known ? node.made - known.made || (node.index ?? 0) - (known.index ?? 0) : 0;
+    if (later >= 0) latest.set(node.slot, node);
+  }
+  return latest;
+}
+
+/** Return the slots that the branches of a run's request filled, by index. @param {Story} story @param {Run} run */
+export function filledSlots(story, run) {
+  const { n = 0 } = /** @type {any} */ (run.request ?? {});
+  const filled = Array.from({ length: n }, (_, number) => number);
+  for (const { slot, index } of nodesOf(story, run)) if (typeof index === "number") filled[index] = slot;
+  return filled;
+}
+
+/** @typedef {import("../story/types.js").Node & {slot: number}} Written */
+
+/** Yield the nodes that the branches of a run wrote. @param {Story} story @param {Run} run @returns {Generator<Written>} */
+function* nodesOf(story, run) {
   const open = [run.node];
   while (open.length) {
     for (const id of story.children(/** @type {string} */ (open.pop()))) {
       const node = story.nodes.get(id);
       if (node?.run !== run.id || typeof node.slot !== "number") continue;
-      const known = latest.get(node.slot);
-      if (!known || node.made >= known.made) latest.set(node.slot, node);
+      yield/** @type {Written} */ (node);
       open.push(id);
     }
   }
-  return latest;
 }
 
 /** Return the nodes of a card's text, from the first to the last. @param {Story} story @param {Run} run @param {string} id @param {number} keep */

@@ -1,9 +1,10 @@
 /** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. */
 
 import { Round } from "../round.js";
+import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { RunIndex, rebuilt } from "./past_rounds.js";
+import { filledSlots, RunIndex, rebuilt } from "./past_rounds.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -18,7 +19,7 @@ export class Rounds {
     this.desk = desk;
     /** @type {Live | null} */
     this.shown = null;
-    /** @type {Map<string, Live>} by the place that a round continues; the latest used last */
+    /** @type {Map<string, Live>} by the id of a round; the latest used last */
     this.kept = new Map();
     this.runs = new RunIndex();
     this.asked = 0; // counts `go`, so that only the last one begins a round
@@ -44,7 +45,7 @@ export class Rounds {
       const live = this.newLive(round);
       this.remember(live);
       this.show(live);
-      const stream = live.begin(this.body(prompt, n));
+      const stream = live.begin(this.body(round));
       this.saveWhileOpen();
       await stream;
     });
@@ -55,10 +56,25 @@ export class Rounds {
     return new Live({ api: this.desk.api, story: this.desk.story, round, trails, listener: this });
   }
 
-  /** Return the body of a request with the story's settings. @param {string} prompt @param {number} n @param {number} [seedOffset] */
-  body(prompt, n, seedOffset = 0) {
+  /**
+   * Return the body of a round's request, with the story's settings.
+   * @param {Round} round @param {import("../round.js").NewRequest} [plan] of a request that joins the round
+   */
+  body(round, plan) {
+    const { given = "", n = round.n, seedOffset = 0 } = plan ?? {};
     const { seed } = this.desk.settings;
-    return { ...this.desk.prompt.body(prompt, n), ...(seed === null ? {} : { seed: seed + seedOffset }) };
+    const body = this.desk.prompt.body(round.prompt + given, n);
+    const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
+    return { ...body, ...(branches ? { branches } : {}), ...(seed === null ? {} : { seed: seed + seedOffset }) };
+  }
+
+  /** Return the ladder's settings for cards that get another branch, each its own rung again; null without a ladder.
+   * @param {Round} round @param {number[]} slots */
+  rungsOf({ n }, slots) {
+    const { ladder } = this.desk.settings;
+    if (!ladder) return null;
+    const values = rungs(ladder, n);
+    return slots.map((number) => ({ [ladder.name]: values[number % n] }));
   }
 
   /** End the shown round for the next one: stop it, or let it finish if the settings say so. */
@@ -70,10 +86,20 @@ export class Rounds {
     shown.save();
   }
 
-  /** Stop the oldest streams, so that a connection is free for the next round and one for saving. */
-  makeRoom() {
-    const open = [...this.kept.values()].filter((live) => live.isConnected);
-    for (const live of open.slice(0, Math.max(0, open.length - AT_ONCE + 1))) live.stop();
+  /**
+   * Free a connection for one more request and one for saving: requests that only rest go first, then the oldest round that
+   * still writes. Returns whether there is room.
+   * @param {Live} [live] that has to go on
+   */
+  makeRoom(live) {
+    const lives = [...this.kept.values()];
+    const isFull = () => lives.reduce((sum, each) => sum + each.streams.size, 0) >= AT_ONCE;
+    for (const each of lives) {
+      let ends = true;
+      while (ends && isFull()) ends = each.endResting();
+    }
+    for (const each of lives) if (isFull() && each !== live && each.isConnected) each.stop();
+    return !isFull();
   }
 
   stop() {
@@ -91,6 +117,12 @@ export class Rounds {
     this.runs.forget();
   }
 
+  /** Return the latest round that continues a place, if it is kept. @param {Place} place */
+  at({ node, at }) {
+    const there = (/** @type {Live} */ { round: { base } }) => base.node === node && base.at === at;
+    return [...this.kept.values()].reverse().find(there);
+  }
+
   // ---- Which round is shown
 
   /** @param {Live | null} live */
@@ -102,9 +134,9 @@ export class Rounds {
 
   /** @param {Live} live */
   remember(live) {
-    const key = keyOf(live.round.base);
-    this.kept.delete(key);
-    this.kept.set(key, live);
+    const { id } = live.round;
+    this.kept.delete(id);
+    this.kept.set(id, live);
     for (const [oldest, each] of this.kept) {
       if (this.kept.size <= KEPT) break;
       each.stop();
@@ -118,7 +150,8 @@ export class Rounds {
    */
   follow(why) {
     const { head } = this.desk;
-    let live = this.kept.get(keyOf(head)) ?? this.fromStory(head, why !== "undo");
+    this.asked += 1; // a round that is being prepared would continue the place that was left
+    let live = this.at(head) ?? this.fromStory(head, why !== "undo");
     if (!live && why === "undo") live = this.shown;
     if (this.shown && this.shown !== live && this.shown.isRunning && why === "undo") this.shown.stop();
     if (live !== this.shown || why === "load") this.show(live);
@@ -134,7 +167,7 @@ export class Rounds {
     const run =
       this.runs.at(story, place) ?? (orParent ? story.runs.get(story.nodes.get(place.node)?.run ?? "") : undefined);
     if (!run) return null;
-    const known = this.kept.get(keyOf(run));
+    const known = this.kept.get(run.id);
     if (known) return known;
     const { round, trails } = rebuilt(story, run);
     const live = this.newLive(round, trails);
@@ -151,10 +184,7 @@ export class Rounds {
     if (isThere === false) this.settle(live); // it has ended: what was saved is what there is
     if (!isThere) return;
     if (live !== this.shown || live.isConnected) return;
-    const slots = live.round.slots.map((slot) => slot.number);
-    for (const { index, number } of live.round.slots) if (index !== null) slots[index] = number;
-    for (let i = 0; i < slots.length; i += 1) slots[i] ??= i;
-    const stream = live.attach(run.request_id, { slots });
+    const stream = live.attach(run.request_id, filledSlots(desk.story, run));
     this.saveWhileOpen();
     await stream;
   }
@@ -234,7 +264,8 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    if (round.prompt !== null) desk.prompt.learn(round.prompt, event.prompt_tokens);
+    const { given = "" } = [...round.requests.values()].find((each) => each.id === id) ?? {};
+    if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
     if (desk.story.runs.has(round.id)) return;
     const { node, at } = round.base;
     const { settings } = desk;
@@ -269,9 +300,4 @@ export class Rounds {
       this.timer = 0;
     }, SAVE);
   }
-}
-
-/** @param {Place} place */
-function keyOf({ node, at }) {
-  return `${node}:${at}`;
 }

@@ -19,6 +19,7 @@
 
 const SOON = 1000; // ms between two questions while the server is not ready
 const LATER = 15000;
+const PATIENCE = 30000; // ms after which a silent server counts as away: a connection may be dead after a sleep
 
 /** @type {Server} */
 const UNKNOWN = {
@@ -36,9 +37,10 @@ const UNKNOWN = {
 };
 
 export class ServerWatch {
-  /** @param {Api} api @param {(server: Server) => void} onchange called after each change */
-  constructor(api, onchange) {
+  /** @param {Api} api @param {(server: Server) => void} onchange called after each change @param {number} [patience] ms */
+  constructor(api, onchange, patience = PATIENCE) {
     this.api = api;
+    this.patience = patience;
     this.onchange = onchange;
     this.server = UNKNOWN;
     this.timer = 0;
@@ -64,12 +66,12 @@ export class ServerWatch {
 
   async ask() {
     try {
-      const said = await this.api.get("v1/srb/server");
+      const said = await this.api.get("v1/srb/server", { signal: AbortSignal.timeout(this.patience) });
       this.become({ ...said, state: "ready", message: "", percent: null });
     } catch (error) {
-      const { status, message, body } = /** @type {import("../api.js").ApiError} */ (error);
+      const { status = 0, message, body } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
       const { engine, percent = null } = body?.error ?? {};
-      this.become({ ...this.server, state: this.stateOf(status, engine), message, percent });
+      this.become({ ...this.server, state: this.stateOf(status, engine), message: message ?? "", percent });
     }
   }
 

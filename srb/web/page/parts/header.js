@@ -82,6 +82,8 @@ class Header extends LitElement {
           <select aria-label="Stop at" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
           </select></label>
+        <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>↶</button>
+        <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>↷</button>
         <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
       </div>
     </header>`;

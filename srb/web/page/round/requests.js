@@ -20,9 +20,6 @@ import { IllegalMove } from "./slots.js";
  * @property {number[]} seeds
  * @property {Progress|null} progress */
 
-/** A branch as a story keeps it. @typedef {{slot: number, index: number, node: string, text: string, seed?: number,
- *   end?: import("./slots.js").End, logprob?: number, length?: number, pruned?: boolean}} StoredBranch */
-
 /** An event of the srb dialect, or the description of a branch in one (docs/api.md).
  * @typedef {{event?: string, [key: string]: any}} ServerEvent */
 
@@ -52,7 +49,7 @@ export class Requests extends Cards {
     this._branches += places.length;
     places.forEach((slot, index) => {
       this._release(slot.number);
-      if (kind === "extend") Object.assign(slot, { text: given, end: null, logprob: null });
+      if (kind === "extend") Object.assign(slot, { text: given, held: slot.end, end: null, logprob: null });
       else if (kind) slot.begin(given);
       slot.given = given.length;
       slot.request = key;
@@ -61,27 +58,23 @@ export class Requests extends Cards {
     });
   }
 
-  /** Restore a request from a story, with its branches in the order of their making: the last one of a slot fills it. A request
-   * with an `id` may still run: its branches count as lost until a snapshot comes.
-   * @param {string} key @param {string|null} id @param {StoredBranch[]} branches @param {{given?: string}} [options] */
-  restore(key, id, branches, { given = "" } = {}) {
-    if (this.requests.has(key)) throw new IllegalMove(`the round has a request ${key} already`);
-    const state = id === null ? "over" : "lost";
-    const request = newRequest(key, given, state);
-    this.requests.set(key, Object.assign(request, { id }));
-    for (const branch of branches) {
-      while (this.slots.length <= branch.slot) this._addSlot();
-      const slot = this._slot(branch.slot);
-      if (slot.state !== "waiting") slot.move("add");
-      slot.begin(branch.text);
-      request.slots[branch.index] = slot.number;
-      Object.assign(slot, { request: key, index: branch.index, node: branch.node, given: given.length });
-      Object.assign(slot, { seed: branch.seed ?? null, logprob: branch.logprob ?? null, length: branch.length ?? 0 });
-      slot.move("lose");
-      slot.end = branch.end ?? { reason: "lost" };
-      if (branch.pruned) slot.move("prune");
+  /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
+   * slots that other requests have filled stay as they are.
+   * @param {string} key @param {string} id @param {number[]} filled slot numbers by branch index, as far as they are known */
+  rejoin(key, id, filled) {
+    const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
+    const request = newRequest(key, "", "asking");
+    request.slots = [...(before?.slots ?? filled)];
+    for (const slot of this.slots) {
+      if (slot.request !== null && this.requests.get(slot.request)?.id !== id) continue;
+      if (slot.request === null && slot.node === null && request.slots[slot.number] === slot.number)
+        slot.index ??= slot.number; // it has written nothing yet
+      if (slot.index === null) continue;
+      slot.request = key;
+      slot.pending = null;
+      request.slots[slot.index] = slot.number;
     }
-    this._branches += branches.length;
+    this.requests.set(key, request);
   }
 
   /** Note that a request was refused, or that its connection ended without `done`; its live slots end.
@@ -92,8 +85,9 @@ export class Requests extends Cards {
     request.state = code ? "over" : "lost";
     const live = this._slotsOf(request).filter((slot) => slot.isLive || (slot.state === "pruned" && !slot.end));
     for (const slot of live) {
-      slot.move(code ? "fail" : "lose");
-      slot.end = { reason: code ?? "lost", message };
+      const held = request.id === null ? slot.held : null; // a card that could not be extended is what it was
+      slot.move(code && !held ? "fail" : "lose");
+      slot.end = held ?? { reason: code ?? "lost", message };
     }
     return new Set([...live.map((slot) => slot.number), ...this._forget(request)]);
   }

@@ -91,6 +91,8 @@ export class Slot {
     this.state = "waiting";
     /** @type {End|null} */
     this.end = null;
+    /** The end that the text had before a request that extends it; it counts again if that is refused. @type {End|null} */
+    this.held = null;
     /** Offset up to which the text is taken; null: all of it. @type {number|null} */
     this.mark = null;
     /** Number of the slot under which this one is folded, having the same text. @type {number|null} */
@@ -147,7 +149,7 @@ export class Slot {
     this.text = text;
     this.length = 0;
     this.given = 0;
-    this.end = this.logprob = null;
+    this.end = this.held = this.logprob = null;
     this.node = this.mark = this.foldedUnder = this.pending = null;
     this.nodeFrom = 0;
     this.tokenEnds.truncate(0);
@@ -199,7 +201,11 @@ export function endWord(slot, stopAt = "") {
     case "cancelled":
       return { sign: "✕", words: "stopped", description: "Stopped." };
     case "lost":
-      return { sign: "⚠", words: "connection lost", description: sentence(`Connection lost${message ? `: ${message}` : ""}`) };
+      return {
+        sign: "⚠",
+        words: "connection lost",
+        description: sentence(`Connection lost${message ? `: ${message}` : ""}`),
+      };
     default:
       return { sign: "⚠", words: `ended: ${reason}`, description: sentence(`Ended: ${message || reason}`) };
   }

@@ -1,0 +1,206 @@
+"""Sequences in llama.cpp's KV store: forked, cut, saved and restored, for each kind of memory.
+
+The last sequence id is the scratch, through which spans are saved and restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+
+from srb.engine.llama.memory import bytes_pointer
+from srb.engine.llama.windows import Windows, usable_sequences
+from srb.engine.model import Batch, Blob
+
+_WINDOWS_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+
+
+class Sequences:
+    """Sequences of memory without windows; those of attention can be cut, states are kept whole."""
+
+    def __init__(self, context: Any, count: int, cuts: bool) -> None:
+        """Use the first `count` sequence ids of the context and the next one as the scratch."""
+        self._context = context
+        self._memory = lib.llama_get_memory(context)
+        self.count = count
+        self.can_be_cut = cuts
+        self._scratch = count
+
+    def computed(self, batch: Batch) -> None:
+        """Note that a batch was computed."""
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        self._copy(source, target, *((-1, -1) if end is None else (0, end)))
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        self._cut(seq_id, end, -1)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        self._cut(target, 0, end)
+        self._copy(source, target, 0, end)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        if not start:
+            return self._state(seq_id)
+        self._copy(seq_id, self._scratch, start, -1)
+        blob = self._state(self._scratch)
+        self._cut(self._scratch)
+        return blob
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        target = self._scratch if self.can_be_cut else seq_id
+        if not self._set_state(target, blob):
+            return False
+        if target == self._scratch:
+            self._copy(self._scratch, seq_id)
+            self._cut(self._scratch)
+        return True
+
+    def remove(self, seq_id: int) -> None:
+        self._cut(seq_id)
+
+    def clear(self) -> None:
+        lib.llama_memory_clear(self._memory, True)
+
+    # ---- llama.cpp's calls; positions from `start`, up to `end`, -1: all
+
+    def _copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None:
+        lib.llama_memory_seq_cp(self._memory, source, target, start, end)
+
+    def _cut(self, seq_id: int, start: int = -1, end: int = -1) -> None:
+        lib.llama_memory_seq_rm(self._memory, seq_id, start, end)
+
+    def _end(self, seq_id: int) -> int:
+        return int(lib.llama_memory_seq_pos_max(self._memory, seq_id)) + 1
+
+    def _state(self, seq_id: int, flags: int = 0) -> Blob:
+        size = lib.llama_state_seq_get_size_ext(self._context, seq_id, flags)
+        blob = np.empty(size, np.uint8)
+        if lib.llama_state_seq_get_data_ext(self._context, bytes_pointer(blob), size, seq_id, flags) != size:
+            raise AssertionError(f"sequence {seq_id} could not be saved")
+        return blob
+
+    def _set_state(self, seq_id: int, blob: Blob, flags: int = 0) -> bool:
+        size = len(blob)
+        if lib.llama_state_seq_set_data_ext(self._context, bytes_pointer(blob), size, seq_id, flags) == size:
+            return True
+        self._cut(seq_id)
+        return False
+
+
+class GuardedSequences(Sequences):
+    """Sequences over a full-size cache of sliding windows, which can be cut anywhere.
+
+    For new tokens llama.cpp also takes cells that are beyond their sequence's window, though the cache has empty ones. It
+    takes no cell that two sequences share, so each sequence has a *guard*: a second one, never computed on, that shares
+    its cells from before they leave the window. Nor does it save cells beyond the window of a sequence's last
+    token, so spans are saved window by window.
+    """
+
+    def __init__(self, context: Any, count: int, window: int) -> None:
+        """Use the first `count` sequence ids, the next one as the scratch, and as many again for guards."""
+        super().__init__(context, count, cuts=True)
+        self._window = window
+        self._n_ubatch = int(lib.llama_n_ubatch(context))
+        self._guarded = [0] * count  # the end of each sequence's guarded part
+
+    def computed(self, batch: Batch) -> None:
+        for seq_id, position in zip(batch.seq_ids, batch.positions, strict=True):
+            if (position + 1) % self._window == 0:  # no token leaves a window, or llama 4's chunk, before this
+                self._guard(seq_id, self._guarded[seq_id])
+        if len(batch) > self._n_ubatch:  # its first part was not guarded yet while the second was placed
+            for seq_id in set(batch.seq_ids):
+                if lib.llama_memory_seq_pos_min(self._memory, seq_id) != 0:
+                    raise AssertionError(f"sequence {seq_id} lost cells to its own batch of {len(batch)} tokens")
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        super().fork(source, target, end)
+        self._guard(target, 0)
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        super().truncate(seq_id, end)
+        self._cut(self._guard_of(seq_id), end, -1)
+        self._guarded[seq_id] = min(self._guarded[seq_id], end)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        self._cut(self._guard_of(target), 0, end)
+        super().splice(source, target, end)
+        self._guard(target, 0)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        parts: list[Blob] = []
+        for begin, end in self._windows(start, self._end(seq_id)):
+            self._copy(seq_id, self._scratch, begin, end)
+            part = self._state(self._scratch)
+            self._cut(self._scratch)
+            parts += [np.array([len(part)], np.uint64).view(np.uint8), part]
+        return np.concatenate(parts)
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        at = 0
+        while at < len(blob):
+            if at + 8 > len(blob):
+                return False
+            size = int(blob[at : at + 8].copy().view(np.uint64)[0])
+            if not self._set_state(self._scratch, np.ascontiguousarray(blob[at + 8 : at + 8 + size])):
+                return False
+            at += 8 + size
+            self._copy(self._scratch, seq_id)
+            self._cut(self._scratch)
+            self._guard(seq_id, self._guarded[seq_id])
+        return True
+
+    def remove(self, seq_id: int) -> None:
+        super().remove(seq_id)
+        self._cut(self._guard_of(seq_id))
+        self._guarded[seq_id] = 0
+
+    def clear(self) -> None:
+        super().clear()
+        self._guarded = [0] * self.count
+
+    def _guard_of(self, seq_id: int) -> int:
+        return self._scratch + 1 + seq_id
+
+    def _guard(self, seq_id: int, start: int) -> None:
+        """Let a sequence's guard share all its cells from position `start` on."""
+        self._copy(seq_id, self._guard_of(seq_id), start, -1)
+        self._guarded[seq_id] = self._end(seq_id)
+
+    def _windows(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans from `start` to `end`, none with a token that the window of its last one does not reach."""
+        while start < end:
+            until = min(end, (start // self._window + 1) * self._window)
+            yield start, until
+            start = until
+
+
+class NewestWindows(Sequences):
+    """Sequences over the small cache of sliding windows, which are reused whole.
+
+    llama.cpp has room for one window for each sequence, and frees a cell beyond the window only if no other sequence has
+    it. A fork therefore gets a copy of its source's window. It shares the cells of the layers without windows.
+    """
+
+    def __init__(self, context: Any, count: int) -> None:
+        super().__init__(context, count, cuts=False)
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        window = self._state(source, _WINDOWS_ALONE)
+        super().fork(source, target, end)
+        if not self._set_state(target, window, _WINDOWS_ALONE):
+            raise AssertionError(f"there is no room for the window of sequence {target}")
+
+
+def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
+    """Return the sequences of a context that was made for these `windows`."""
+    count = usable_sequences(int(lib.llama_n_seq_max(context)), windows)
+    if windows is Windows.FULL:
+        return GuardedSequences(context, count, lib.llama_model_n_swa(model))
+    if windows is Windows.SMALL:
+        return NewestWindows(context, count)
+    has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
+    return Sequences(context, count, cuts=not has_states and lib.llama_model_n_swa(model) <= 0)

@@ -1,0 +1,115 @@
+"""Sliding windows: the size of their layers' KV cache, and what it costs.
+
+Layers with a window look back `n_swa` tokens. Full size, their cache has a cell for every token of every text, so a text
+can be cut anywhere. At its small size it has the newest windows alone, and a text is reused at its end only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+
+from srb.cgroups import ROOT, memory_limit
+from srb.engine.llama.devices import free_gpu_memory
+from srb.engine.llama.strings import string_of
+from srb.settings import Settings
+
+SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
+_SHARE = 2  # the full size is taken where the KV store is at most 1/_SHARE of the free memory
+_PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
+_UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
+
+_BITS = {
+    "f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5,
+}  # fmt: skip
+
+
+class Windows(Enum):
+    """The cache of a model's sliding windows."""
+
+    NONE = auto()  # the model has no windows, or keeps states beside them
+    FULL = auto()
+    SMALL = auto()
+
+
+def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
+    """Return the cache that a loaded model's windows get by the settings."""
+    n_swa = lib.llama_model_n_swa(model)
+    has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
+    if n_swa <= 0 or has_states or _metadata(model, "general.architecture") in _UNCUT:
+        return Windows.NONE
+    if settings.swa_full == "on" or small_cells(settings, n_swa) >= _cells(settings, model):
+        return Windows.FULL
+    if settings.swa_full == "off":
+        return Windows.SMALL
+    fits = kv_bytes(settings, model) * _SHARE <= _free_memory(settings, model, on_gpu)
+    return Windows.FULL if fits else Windows.SMALL
+
+
+def small_sequences(settings: Settings) -> int:
+    """Return the number of sequences that have windows in the small cache."""
+    return max(2, settings.n_seq_max or SMALL_SEQUENCES)
+
+
+def usable_sequences(ids: int, windows: Windows) -> int:
+    """Return how many of a context's sequence ids hold texts; the others are guards, and the scratch for spans."""
+    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids, Windows.NONE: ids - 1}[windows]
+
+
+def small_cells(settings: Settings, n_swa: int) -> int:
+    """Return the size of the small cache in cells, as llama.cpp computes it."""
+    cells = n_swa * small_sequences(settings) + min(settings.n_ubatch, settings.n_batch)
+    return -(-cells // _PADDING) * _PADDING
+
+
+def kv_bytes(settings: Settings, model: Any) -> int:
+    """Return the bytes of a KV store in which every layer has a cell for every token."""
+    architecture = _metadata(model, "general.architecture")
+    heads = max(1, lib.llama_model_n_head(model))
+    values = 0.0
+    for name, kind in (("key", settings.cache_type_k), ("value", settings.cache_type_v)):
+        given = _metadata(model, f"{architecture}.attention.{name}_length")
+        length = int(given) if given.isdigit() else lib.llama_model_n_embd(model) // heads
+        values += length * _BITS[kind] / 8
+    rows = lib.llama_model_n_layer(model) * lib.llama_model_n_head_kv(model)
+    return int(_cells(settings, model) * rows * values)
+
+
+def description(windows: Windows, settings: Settings, n_swa: int) -> str:
+    """Return one line for the log about the cache of a model's windows."""
+    by = f"swa_full = {settings.swa_full}"
+    if windows is Windows.FULL:
+        by += ", and the small cache would not be smaller" if settings.swa_full == "off" else ""
+        return f"sliding windows of {n_swa} tokens, full-size cache ({by}): texts are reused up to any place"
+    return (
+        f"sliding windows of {n_swa} tokens, small cache of {small_cells(settings, n_swa)} cells ({by}): texts are reused "
+        f"at their ends only, by {small_sequences(settings)} sequences; swa_full = on takes more memory and cuts them "
+        "anywhere"
+    )
+
+
+def _cells(settings: Settings, model: Any) -> int:
+    return settings.n_ctx or int(lib.llama_model_n_ctx_train(model))
+
+
+def _free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
+    """Return the bytes that are free beside the model, where the KV store will be."""
+    if on_gpu and settings.kv_offload:
+        return free_gpu_memory()
+    mapped = lib.llama_model_size(model) if settings.mmap and not on_gpu else 0  # counts as available until it is read
+    return max(0, available_memory() - mapped)
+
+
+def available_memory(root: Path = ROOT) -> int:
+    """Return the bytes of memory that this process may still take: the machine's, or its control group's if fewer."""
+    lines = (line.split(":", 1) for line in (root / "proc/meminfo").read_text().splitlines())
+    available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
+    limit = memory_limit(root)
+    return min(available, limit.free) if limit else available
+
+
+def _metadata(model: Any, key: str) -> str:
+    return string_of(lib.llama_model_meta_val_str, model, key.encode())

@@ -1,0 +1,331 @@
+"""Models with sliding windows: long texts beside each other, cut, parked and gone on with as if they were computed anew.
+
+The cells are f32 and flash attention is off, so that equal texts have equal logits but for the order of sums.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srb.engine.engine import Engine
+from srb.engine.llama import windows
+from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.windows import available_memory, small_cells
+from srb.engine.model import Batch, DecodeStatus, Logits, Model
+from srb.protocol import BranchSpec, ContextShift, Delta, Generate, PromptDone, SamplingParams
+from srb.settings import Settings
+
+N_CTX = 1024
+TOLERANCE = 2e-2  # llama.cpp's GELU is rounded to f16; other texts differ by ones
+MODES = pytest.mark.parametrize("swa_full", ["on", "off"])
+
+
+@pytest.fixture
+def load(gguf: Callable[[str], Path]) -> Iterator[Callable[..., LlamaModel]]:
+    """Return a function that loads a model with sliding windows."""
+    loaded: list[LlamaModel] = []
+
+    def one(arch: str = "gemma3", **changes: Any) -> LlamaModel:
+        given: dict[str, Any] = {"n_ctx": N_CTX, "n_batch": 64, "n_ubatch": 64, "threads": 1}
+        given |= {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
+        loaded.append(LlamaModel.load(Settings(model=str(gguf(arch)), **(given | changes))))
+        return loaded[-1]
+
+    yield one
+    for model in loaded:
+        model.close()
+
+
+def words(count: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(260, 500), k=count)
+
+
+class Texts:
+    """Sequences of a model with the texts that they hold, and a second model that computes any text anew."""
+
+    def __init__(self, model: LlamaModel, cold: LlamaModel) -> None:
+        self.model = model
+        self._cold = cold
+        self.texts: dict[int, list[int]] = {seq_id: [] for seq_id in range(model.n_seq_max)}
+
+    def write(self, seq_id: int, tokens: list[int]) -> None:
+        self._compute(self.model, seq_id, tokens, len(self.texts[seq_id]))
+        self.texts[seq_id] += tokens
+
+    def check(self, seq_id: int) -> None:
+        """Assert that the next token's logits are those of the same text in an empty context."""
+        tokens = [*self.texts[seq_id], 7]
+        self._cold.clear()
+        cold = self._compute(self._cold, 0, tokens, 0)
+        self.write(seq_id, [7])
+        assert np.allclose(self._last, cold, atol=TOLERANCE), f"sequence {seq_id} of {len(tokens)} tokens"
+
+    def fill(self) -> None:
+        """Assert that removed texts leave every cell free, by one text that takes them all."""
+        for seq_id in self.texts:
+            self.model.remove(seq_id)
+            self.texts[seq_id] = []
+        self.write(0, words(N_CTX, 0))
+
+    def _compute(self, model: Model, seq_id: int, tokens: list[int], position: int) -> Logits:
+        for start in range(0, len(tokens), model.n_ubatch):
+            batch = Batch()
+            row = batch.add(seq_id, position + start, tokens[start : start + model.n_ubatch], want_logits=True)
+            assert model.decode(batch) is DecodeStatus.OK
+            self._last = model.logits(row).copy()
+        return self._last
+
+    @property
+    def used_cells(self) -> int:
+        """Return how many cells the texts take at most."""
+        return sum(map(len, self.texts.values()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("arch", ["gemma2", "gemma3"])
+def test_whatever_is_cut_beside_it_a_text_goes_on_as_if_computed_anew(
+    load: Callable[..., LlamaModel], arch: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    texts = Texts(load(arch, swa_full="on", n_seq_max=5), load(arch, swa_full="on", n_seq_max=2))
+    model, held = texts.model, texts.texts
+    assert model.supports_partial_reuse
+    for turn in range(60):
+        seq_id = chance.choice(list(held))
+        others = [other for other in held if held[other] and other != seq_id]
+        act = chance.choice(["write", "write", "write", "again", "fork", "truncate", "remove", "park", "splice"])
+        if act == "write" and len(held[seq_id]) < 400:
+            texts.write(seq_id, words(min(chance.choice([3, 40, 150]), N_CTX - 20 - texts.used_cells), turn))
+        elif act == "again" and others and not held[seq_id]:
+            texts.write(seq_id, held[chance.choice(others)][: max(1, N_CTX - 50 - texts.used_cells)])
+        elif act == "fork" and others and not held[seq_id]:
+            source = chance.choice(others)
+            end = chance.choice([None, chance.randint(1, len(held[source]))])
+            if len(held[source]) < N_CTX - 100 - texts.used_cells:
+                model.fork(source, seq_id, end)
+                held[seq_id] = held[source][:end]
+        elif act == "truncate" and held[seq_id]:
+            end = chance.randint(1, len(held[seq_id]))
+            model.truncate(seq_id, end)
+            del held[seq_id][end:]
+        elif act == "remove":
+            model.remove(seq_id)
+            held[seq_id] = []
+        elif act == "park" and held[seq_id]:
+            start = chance.choice([0, chance.randrange(len(held[seq_id]))])
+            blob = model.save(seq_id, start)
+            if start:
+                model.truncate(seq_id, start)
+            else:
+                model.remove(seq_id)
+            assert model.restore(seq_id, blob)
+        elif act == "splice" and others:
+            source = chance.choice(others)
+            pairs = zip(held[source], held[seq_id], strict=False)
+            if same := len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))):
+                model.splice(source, seq_id, same)
+        if turn % 3 == 0 and texts.used_cells < N_CTX - 10:
+            if cut := chance.choice([other for other in held if held[other]] or [0]):
+                del held[cut][chance.randrange(len(held[cut])) + 1 :]
+                model.truncate(cut, len(held[cut]))
+            texts.check(cut)
+    texts.fill()
+
+
+def test_a_splice_and_a_cut_free_the_cells_that_they_replace(load: Callable[..., LlamaModel]) -> None:
+    texts = Texts(load(swa_full="on", n_seq_max=5), load(swa_full="on", n_seq_max=2))
+    for seq_id in (0, 1):
+        texts.write(seq_id, words(300, 1))
+    texts.model.splice(0, 1, 200)
+    texts.model.truncate(1, 250)
+    texts.write(2, words(N_CTX - 350, 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_texts_with_the_newest_windows_alone_go_on_as_if_computed_anew(
+    load: Callable[..., LlamaModel], seed: int
+) -> None:
+    chance = random.Random(seed)
+    texts = Texts(load(swa_full="off"), load(swa_full="on", n_seq_max=2))
+    model, held = texts.model, texts.texts
+    assert (model.supports_partial_reuse, model.n_seq_max) == (False, 4)
+    for turn in range(50):
+        seq_id = chance.choice(list(held))
+        others = [other for other in held if held[other] and other != seq_id]
+        act = chance.choice(["write", "write", "fork", "fork", "remove", "park"])
+        if act == "write" and len(held[seq_id]) < 400:
+            texts.write(seq_id, words(max(1, min(chance.choice([3, 40, 300]), N_CTX - 20 - texts.used_cells)), turn))
+        elif act == "fork" and others and not held[seq_id]:
+            source = chance.choice(others)
+            if len(held[source]) < N_CTX - 100 - texts.used_cells:
+                model.fork(source, seq_id)
+                held[seq_id] = [*held[source]]
+        elif act == "remove":
+            model.remove(seq_id)
+            held[seq_id] = []
+        elif act == "park" and held[seq_id]:
+            blob = model.save(seq_id, 0)
+            model.remove(seq_id)
+            assert model.restore(seq_id, blob)
+        if turn % 3 == 0 and others and texts.used_cells < N_CTX - 10:
+            texts.check(others[0])
+    texts.fill()
+
+
+class Writer:
+    """A writer at an engine: texts in, the likeliest continuation and the number of computed prompt tokens out."""
+
+    def __init__(self, model: Model, cache_cells: int = 0) -> None:
+        self.engine = Engine(
+            model, max_queue=10, clock=iter(range(10**6)).__next__, cache_cells=cache_cells, cache_bytes=10**8
+        )
+
+    def ask(self, prompt: list[int], n: int = 1, count: int = 12, **options: Any) -> tuple[list[list[int]], int]:
+        """Return the tokens of each branch, and how many tokens of the prompt were computed."""
+        specs = [
+            BranchSpec(seed, count, sampling=SamplingParams(temperature=0 if n == 1 else 1, ignore_eos=True))
+            for seed in range(n)
+        ]
+        self.engine.submit(self.engine.prepare(Generate("r", tuple(prompt), tuple(specs), **options)))
+        tokens: list[list[int]] = [[] for _ in specs]
+        computed = -1
+        while self.engine.has_work:
+            for event in self.engine.step():
+                if isinstance(event, PromptDone):
+                    computed = len(prompt) - event.cached_tokens
+                elif isinstance(event, Delta):
+                    tokens[event.index] += event.tokens
+            self.engine.check_invariants()
+        return tokens, computed
+
+
+def evening(writer: Writer) -> list[tuple[str, list[int], list[int], int]]:
+    """Return the name, the prompt, the continuation and the number of computed tokens of each step of a writer."""
+    story, asked, turns = words(350, 1), [], []
+
+    def ask(name: str, prompt: list[int]) -> list[int]:
+        [tokens], computed = writer.ask(prompt)
+        asked.append((name, prompt, tokens, computed))
+        return tokens
+
+    for turn in range(4):
+        turns.append(story)
+        branches, _ = writer.ask(story, n=3)
+        story = [*story, *branches[turn % 3], *words(20, 10 + turn)]
+    first = ask("continue", story)
+    ask("take half", [*story, *first[:6]])
+    ask("edit 200 tokens back", [*story[:-200], 499, *story[-199:]])
+    ask("go back three turns", [*turns[1], *words(20, 99)])
+    ask("fork in the middle of a branch", [*turns[1], 300])
+    ask("the first words again", story[:60])
+    return asked
+
+
+@MODES
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_writers_long_evening_gives_the_texts_of_cold_runs(
+    load: Callable[..., LlamaModel], swa_full: str, cache_cells: int
+) -> None:
+    writer = Writer(load(swa_full=swa_full), cache_cells)
+    asked = evening(writer)
+    assert writer.engine.stats()["tokens_restored_total"] > 0 or cache_cells
+    cold = load(swa_full="on", n_seq_max=2)
+    for name, prompt, tokens, _ in asked:
+        cold.clear()
+        [expected], computed = Writer(cold).ask(prompt)
+        assert computed == len(prompt)
+        assert tokens == expected, name
+
+
+def test_with_the_full_cache_an_edit_computes_the_text_from_there_on(load: Callable[..., LlamaModel]) -> None:
+    computed = {name: count for name, _, _, count in evening(Writer(load(swa_full="on")))}
+    assert computed["take half"] == 1
+    assert computed["edit 200 tokens back"] == 200
+    assert computed["go back three turns"] <= 20
+    assert computed["the first words again"] == 1
+
+
+@MODES
+def test_eight_branches_of_a_long_prompt_are_what_each_is_alone(load: Callable[..., LlamaModel], swa_full: str) -> None:
+    prompt = words(500, 4)
+    together, _ = Writer(load(swa_full=swa_full)).ask(prompt, n=8, count=40)
+    assert len({tuple(tokens) for tokens in together}) == 8
+    cold = load(swa_full="on", n_seq_max=2)
+    alone, _ = Writer(cold).ask(prompt, n=8, count=40)
+    assert together == alone
+
+
+@MODES
+def test_a_text_goes_on_across_a_context_shift(load: Callable[..., LlamaModel], swa_full: str) -> None:
+    """A shift computes the kept text again, whatever the cache."""
+    model, prompt = load(swa_full=swa_full), words(350, 4)
+    n_ctx = model.n_ctx_seq
+    count = n_ctx - len(prompt) + 20
+    [tokens], _ = Writer(model).ask(prompt, count=count, shift=ContextShift(4))
+    full = [*prompt, *tokens][:n_ctx]
+    rest = full[:5] + full[5 + (n_ctx - 5) // 2 :]
+    [expected], _ = Writer(load(swa_full="on", n_seq_max=2)).ask(rest)
+    assert tokens[n_ctx - len(prompt) :][:12] == expected
+
+
+# ---- which cache
+
+
+def native(gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, free: int, **changes: Any) -> LlamaModel:
+    monkeypatch.setattr(windows, "available_memory", lambda: free)
+    return LlamaModel.load(Settings(model=str(gguf("gemma3")), n_ctx=N_CTX, n_ubatch=64, threads=1, **changes))
+
+
+@pytest.mark.parametrize(("share", "cuts"), [(1.9, False), (2.1, True)])
+def test_auto_takes_the_full_size_where_the_kv_store_is_half_of_the_free_memory(
+    gguf: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    share: float,
+    cuts: bool,
+) -> None:
+    # six layers of two heads of 16 keys and 16 values, in f16
+    size = N_CTX * 6 * 2 * (16 + 16) * 2
+    with caplog.at_level(logging.INFO):
+        model = native(gguf, monkeypatch, int(share * size), mmap=False)
+    assert model.supports_partial_reuse is cuts
+    [line] = [record.message for record in caplog.records if "sliding windows of 32 tokens" in record.message]
+    assert ("full-size cache" if cuts else "small cache of 256 cells") in line
+    assert "swa_full = auto" in line
+    model.close()
+
+
+def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(
+    gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n_seq_max, cuts in ((0, False), (40, True)):
+        model = native(gguf, monkeypatch, 0, swa_full="off", n_seq_max=n_seq_max)
+        assert model.supports_partial_reuse is cuts
+        model.close()
+
+
+def test_the_small_cache_is_no_larger_than_llama_servers() -> None:
+    """llama-server has four slots and the same n_ubatch."""
+    for window in (32, 512, 1024, 4096):
+        assert small_cells(Settings(), window) == -(-(4 * window + 512) // 256) * 256
+
+
+def test_the_memory_that_is_free_is_the_control_groups_if_that_is_less(tmp_path: Path) -> None:
+    group = tmp_path / "sys/fs/cgroup/app"
+    for folder in (group, tmp_path / "proc/self"):
+        folder.mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  4000 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("0::/app\n")
+    assert available_memory(tmp_path) == 4000 * 1024
+    (group / "memory.max").write_text("1000000\n")
+    (group / "memory.current").write_text("700000\n")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 200000\n")
+    assert available_memory(tmp_path) == 500000

@@ -1,0 +1,39 @@
+"""64 branches of 50 words a second: what the page may do for them, in counts. Times are measured by `make bench-page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from bench.page.desk import Desk
+from tests.page.writer import START
+from tests.processes import PYTHON
+from tests.servers import Server, free_port
+
+pytestmark = pytest.mark.e2e
+
+
+def test_64_streams_cost_one_write_per_visible_card_and_frame_and_none_for_hidden_ones(
+    page: Page, tmp_path: Path
+) -> None:
+    port = free_port()
+    command = (PYTHON, "-m", "bench.page.paced", port, "--rate", 50)
+    with Server(tmp_path, command=command, port=port, stories=tmp_path / "stories.sqlite3", max_n=64) as server:
+        desk = Desk(page, server.start().url)
+        desk.set(n=64, max_tokens=2000, stop_at="")
+        desk.write(START)
+        desk.go_on()
+        desk.wait_for_words(8)
+        with desk.span() as spans:
+            page.wait_for_function("() => desk.round.slots.every((slot) => slot.length >= 1000)", timeout=300_000)
+        [running] = spans
+        with desk.span() as spans:
+            page.wait_for_function("() => desk.round.slots.every((slot) => slot.length >= 2000)", timeout=300_000)
+        [ended] = spans
+    assert running.writes > 100
+    assert running.most_writes == 1
+    assert running.hidden_writes == 0
+    assert max(running.elements, ended.elements) < 5000
+    assert ended.heap_mb < 60

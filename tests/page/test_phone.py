@@ -1,0 +1,100 @@
+"""A phone: 412 by 839, by touch alone. Nothing scrolls sideways but the cards, and each gesture has a button for a thumb."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import MakePage
+from tests.page.writer import START, Writer
+
+pytestmark = pytest.mark.e2e
+
+SMALL = """() => [...document.querySelectorAll("button, select, summary")].filter((each) => {
+  const { width, height } = each.getBoundingClientRect();
+  return each.checkVisibility({ visibilityProperty: true }) && width > 0 && (width < 44 || height < 44);
+}).map((each) => `${each.textContent.trim() || each.getAttribute("aria-label")}: ${each.outerHTML.slice(0, 120)}`)"""
+WIDE = "document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth"
+GESTURES = [
+    *("Take, and go on", "Take without", "Read", "Extend", "Vary", "Prune", "Other words", "Star", "Note"),
+    *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort", "Fold"),
+    *("Refill", "More branches", "Stop all"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def page(make_page: MakePage) -> Page:
+    return make_page(viewport={"width": 412, "height": 839}, has_touch=True, is_mobile=True, device_scale_factor=2)
+
+
+def expect_room_for_thumbs(page: Page) -> None:
+    assert not page.evaluate(WIDE)
+    assert page.evaluate(SMALL) == []
+
+
+def test_write_continue_and_take_by_tap_alone(writer: Writer) -> None:
+    page = writer.page
+    page.locator("srb-manuscript").tap()
+    writer.write(START)
+    page.get_by_role("button", name="Continue").tap()
+    writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+    expect_room_for_thumbs(page)
+    first = page.evaluate("desk.round.id")
+    page.get_by_role("button", name="Next card").tap()
+    expect(page.get_by_text("2 of 8")).to_be_visible()
+    page.get_by_role("group", name="This card").get_by_role("button", name="Take", exact=True).tap()
+    writer.wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", first)
+    second = next(node["text"] for node in writer.story()["nodes"].values() if node.get("slot") == 1)
+    assert writer.text.startswith(START + second[:4])
+    assert writer.text != START
+
+
+def test_a_tapped_word_is_marked_and_taken_up_to_it(writer: Writer) -> None:
+    page = writer.page
+    writer.set(seed=11).write(START)
+    page.get_by_role("button", name="Continue").tap()
+    writer.wait("desk.round?.slots[0].text.split(' ').length > 12")
+    text = writer.card(1).locator(".text")
+    text.tap(position={"x": 60, "y": 10})
+    writer.wait("desk.round.slots[0].mark !== null")
+    marked = writer.slots()[0]["text"][: page.evaluate("desk.round.slots[0].mark")]
+    assert 0 < len(marked) < 60
+    expect_room_for_thumbs(page)
+    page.get_by_role("button", name="Take to mark").tap()
+    writer.expect_text(START + marked)
+
+
+def test_every_gesture_has_a_button_for_a_thumb(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START)
+    page.get_by_role("button", name="Continue").tap()
+    writer.wait_for_end()
+    expect_room_for_thumbs(page)
+    page.get_by_role("group", name="This card").get_by_role("button", name="All that can be done").tap()
+    menu = page.get_by_role("dialog", name="What can be done with this card")
+    for gesture in GESTURES:
+        expect(menu.get_by_role("button", name=re.compile(f"^{gesture}"))).to_have_count(1)
+    expect_room_for_thumbs(page)
+    menu.get_by_role("button", name=re.compile("^Star")).tap()
+    expect(writer.card(1).locator(".marks")).to_contain_text("★")
+
+
+@pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions"])
+def test_a_dialog_fits_the_phone(writer: Writer, name: str) -> None:
+    writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
+    writer.open_dialog(name)
+    expect_room_for_thumbs(writer.page)
+
+
+def test_undo_and_redo_have_buttons(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START).press("Control+Enter").wait_for_end()
+    page.get_by_role("group", name="This card").get_by_role("button", name="Take", exact=True).tap()
+    writer.wait("desk.text !== argument", START)
+    page.get_by_role("button", name="Undo").tap()
+    writer.expect_text(START)
+    page.get_by_role("button", name="Redo").tap()
+    writer.wait("desk.text !== argument", START)
+    expect_room_for_thumbs(page)

@@ -1,0 +1,364 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ApiError } from "../../../srb/web/page/api.js";
+import { makeDesk, round, settled } from "./fake_desk.js";
+
+const ended = (index, reason = "limit") => ({ event: "stop", index, length: 1, stop: 0, reason, stopping_word: "" });
+const REST = { event: "rest", seconds: 600 };
+const texts = (desk) => desk.round.slots.map((slot) => slot.text);
+const deleted = (api) => api.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path);
+const written = (desk) =>
+  [...desk.story.nodes.values()]
+    .filter(({ by }) => by === "model")
+    .map(({ text }) => text)
+    .sort();
+
+/** Let the server say that the shown round's request is still there. */
+function keepRunning({ desk, api }) {
+  const { request_id: id } = desk.story.runs.get(desk.round.id);
+  api.answers["v1/srb/completions"] = { completions: [{ id }] };
+  return id;
+}
+
+const running = (index, text) => ({ index, seed: 7, state: "running", length: 3, max_tokens: 9, text });
+
+/** Send the snapshot of a request that was read again. */
+const snapshot = (api, id, ...branches) => api.last.send({ event: "snapshot", id, state: "running", branches });
+
+/** Forget all rounds of the page, as a reload does, and show the story again. */
+async function reload({ desk }) {
+  const { story } = desk;
+  desk.rounds.leave();
+  desk.setStory(story);
+  await settled();
+}
+
+test("a branch that went on while the connection was lost is in the story as a whole", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.lose();
+  await settled();
+  const id = keepRunning(it);
+  it.desk.comeBack();
+  await settled();
+  assert.equal(it.api.last.path, `v1/srb/completions/${id}/events`);
+  snapshot(it.api, id, running(0, " b c"));
+  it.api.last.send({ event: "stream", index: 0, text: " d" });
+  await it.desk.take(0, { go: false });
+  assert.equal(it.desk.text, "A b c d");
+  assert.equal(it.desk.story.text(it.desk.head.node), "A b c d");
+  assert.deepEqual(written(it.desk), [" b", " c d"]);
+});
+
+test("a round is read again as soon as the server is back", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  it.api.refusal = new ApiError("The server cannot be reached.", 0, "unreachable");
+  stream.lose();
+  await settled();
+  it.api.refusal = null;
+  const id = keepRunning(it);
+  await it.desk.watch.check();
+  it.desk.watch.stop();
+  await settled();
+  assert.equal(it.api.last.path, `v1/srb/completions/${id}/events`);
+});
+
+test("another window that is ahead with a branch, or has ended it, takes no text away", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " x");
+  const { desk } = it;
+  desk.rounds.save();
+  const [one, two] = desk.round.slots.map((slot) => desk.story.nodes.get(slot.node));
+  const { open, ...closed } = two;
+  assert.equal(open, true);
+  desk.story.merge({
+    nodes: { [one.id]: { ...one, text: " b c d" }, [two.id]: { ...closed, end: { reason: "lost" } } },
+  });
+  stream.send({ event: "stream", index: 0, text: " c" }, { event: "stream", index: 1, text: " y" });
+  desk.rounds.save();
+  stream.send({ event: "stream", index: 0, text: " d e" }, ended(0), ended(1));
+  assert.deepEqual(written(desk), [" b c d e", " x", " y"]);
+  assert.deepEqual(desk.said, []);
+  await desk.take(1, { go: false });
+  assert.equal(desk.text, "A x y");
+});
+
+test("after a reload each branch is shown in the card that it filled, whichever request it is of", async () => {
+  const it = await makeDesk();
+  const { desk, api } = it;
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c");
+  await desk.prune(1);
+  stream.send(ended(1, "cancelled"));
+  await desk.refill();
+  stream.send({ event: "branch", index: 2, seed: 9 }, { event: "stream", index: 2, text: " new" });
+  await desk.prune(1);
+  stream.send(ended(2, "cancelled"));
+  await desk.refill();
+  stream.send({ event: "branch", index: 3, seed: 9 }, { event: "stream", index: 3, text: " newer" });
+  stream.lose();
+  await settled();
+  desk.vary(0, 2, 1);
+  await settled();
+  api.last.send({ event: "start", id: "varied", count: 1, seeds: [3], prompt_tokens: 3 });
+  api.last.send({ event: "stream", index: 0, text: " z" });
+  assert.deepEqual(texts(desk), [" b", " newer", " b z"]);
+  desk.rounds.save();
+  const id = keepRunning(it);
+  await reload(it);
+  snapshot(api, id, running(0, " b!"), running(1, " c"), running(2, " new"), running(3, " newer!"));
+  assert.deepEqual(texts(desk), [" b!", " newer!", " b z"]);
+  await desk.take(2, { go: false });
+  assert.equal(desk.text, "A b z");
+});
+
+test("stopping a round while branches are asked for keeps all texts", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c");
+  await it.desk.more(2);
+  await it.desk.vary(0, 2, 1);
+  it.desk.stop();
+  assert.equal(stream.isOpen, false);
+  assert.deepEqual(texts(it.desk), [" b", " c"]);
+  assert.deepEqual(written(it.desk), [" b", " c"]);
+  assert.ok(it.desk.round.slots.every((slot) => slot.end.reason === "cancelled" && !slot.pending));
+});
+
+test("a round that is stopped before the server has named it is ended as soon as it is named", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  it.desk.go({ n: 1 });
+  await settled();
+  const first = it.api.last;
+  const next = await round(it, " b");
+  assert.deepEqual(deleted(it.api), []);
+  first.send({ event: "start", id: "late", count: 1, seeds: [1], prompt_tokens: 1 });
+  assert.deepEqual(deleted(it.api), ["v1/srb/completions/late"]);
+  assert.equal(first.isOpen, false);
+  assert.equal(next.isOpen, true);
+  assert.deepEqual(texts(it.desk), [" b"]);
+});
+
+test("two rounds of one place that may finish are both saved and both stopped", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("let_finish", true);
+  it.manuscript.type("A");
+  const first = await round(it, " b");
+  const second = await round(it, " c");
+  first.send({ event: "stream", index: 0, text: " d" });
+  it.desk.rounds.save();
+  assert.deepEqual(written(it.desk), [" b d", " c"]);
+  it.desk.stop();
+  assert.deepEqual([first.isOpen, second.isOpen], [false, false]);
+});
+
+test("taking a card without going on calls off a round that is being prepared", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b");
+  it.desk.go({ n: 1 });
+  await it.desk.take(0, { go: false });
+  await settled();
+  assert.equal(it.api.streams.length, 1);
+  assert.equal(it.desk.text, "A b");
+});
+
+test("a round that goes on by many requests holds no more connections than the browser can spare", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b c");
+  it.desk.stop();
+  for (const id of ["one", "two", "three", "four", "five"]) {
+    it.desk.vary(0, 2, 1);
+    await settled();
+    it.api.last.send({ event: "start", id, count: 1, seeds: [3], prompt_tokens: 3 });
+    it.api.last.send({ event: "stream", index: 0, text: ` ${id}` }, ended(0), REST);
+  }
+  assert.equal(it.api.streams.filter(({ isOpen }) => isOpen).length, 3);
+  assert.deepEqual(deleted(it.api).slice(-2), ["v1/srb/completions/one", "v1/srb/completions/two"]);
+  assert.deepEqual(texts(it.desk).slice(1), [" b one", " b two", " b three", " b four", " b five"]);
+});
+
+test("requests that all write are not stopped for another one of the same round", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b c");
+  it.desk.stop();
+  for (const id of ["one", "two", "three"]) {
+    it.desk.vary(0, 2, 1);
+    await settled();
+    it.api.last.send({ event: "start", id, count: 1, seeds: [3], prompt_tokens: 3 });
+  }
+  await it.desk.vary(0, 2, 1);
+  assert.match(it.desk.said.at(-1).text, /as many requests/);
+  assert.equal(it.api.streams.filter(({ isOpen }) => isOpen).length, 3);
+  assert.equal(it.desk.round.slots.length, 4);
+});
+
+test("the length of a card that goes on by a new request does not spoil the estimate of tokens", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A".repeat(400));
+  const stream = await round(it, " long".repeat(400));
+  stream.send(ended(0), { event: "done", count: 1 });
+  stream.end();
+  await settled();
+  const { rate } = it.desk.prompt;
+  it.desk.extend(0);
+  await settled();
+  const tokens = Math.round(it.api.last.body.prompt.length / rate);
+  it.api.last.send({ event: "start", id: "on", count: 1, seeds: [3], prompt_tokens: tokens });
+  assert.ok(Math.abs(it.desk.prompt.rate - rate) < 1, `${it.desk.prompt.rate} after ${rate}`);
+});
+
+test("branches are asked for one call after the other, so that each comes into its card", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b c");
+  const answers = [];
+  const { send } = it.api;
+  it.api.send = (method, path, body) => {
+    send.call(it.api, method, path, body);
+    return new Promise((answer) => answers.push(answer));
+  };
+  it.desk.more(1);
+  it.desk.vary(0, 2, 1);
+  await settled();
+  assert.equal(answers.length, 1);
+  answers[0]({});
+  await settled();
+  assert.deepEqual(
+    it.api.calls.slice(-2).map(({ body }) => body.from?.branch),
+    [undefined, 0],
+  );
+});
+
+test("a refusal of more branches leaves no card that waits for ever", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b");
+  it.api.refusal = new ApiError("the request has ended", 409, "conflict");
+  await it.desk.more(2);
+  assert.match(it.desk.said.at(-1).text, /has ended/);
+  assert.deepEqual(texts(it.desk), [" b"]);
+  it.api.refusal = null;
+  await it.desk.more(1);
+  assert.equal(it.desk.round.slots[1].pending, "more");
+});
+
+test("pruning an ended card is saved, and undoing it reaches the branch that was pruned", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c");
+  stream.send(ended(1));
+  const [pruned] = [...it.desk.story.nodes.values()].filter(({ text }) => text === " c");
+  const { changes } = it.desk.keeper;
+  await it.desk.prune(1);
+  assert.ok(it.desk.keeper.changes > changes);
+  await it.desk.refill();
+  stream.send({ event: "branch", index: 2, seed: 9 }, { event: "stream", index: 2, text: " new" });
+  assert.equal(it.desk.story.mark(pruned.id).pruned, true);
+  it.desk.undo();
+  assert.equal(it.desk.story.mark(pruned.id).pruned ?? null, null);
+});
+
+test("a gesture that waited for its prompt does nothing in the story that was opened meanwhile", async () => {
+  const it = await makeDesk();
+  const { desk, api } = it;
+  it.manuscript.type("A");
+  await round(it, " b");
+  await reload(it);
+  desk.more(1);
+  desk.newStory();
+  await settled();
+  assert.equal(api.streams.filter(({ isOpen }) => isOpen).length, 0);
+  assert.equal(desk.round, null);
+});
+
+test("branches that join a round after a reload have seeds of their own", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("seed", 7);
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.desk.stop();
+  await reload(it);
+  it.desk.more(2);
+  await settled();
+  assert.equal(it.api.last.body.seed, 9);
+});
+
+test("a refilled card stands on its own rung of the ladder", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("ladder", { name: "temperature", from: 0.5, to: 1.5 });
+  it.manuscript.type("A");
+  await round(it, " b", " c", " d");
+  await it.desk.prune(2);
+  await it.desk.refill();
+  assert.deepEqual(it.api.calls.at(-1).body, { branches: [{ temperature: 1.5 }] });
+  it.desk.stop();
+  await it.desk.prune(1);
+  it.desk.refill();
+  await settled();
+  assert.deepEqual(it.api.last.body.branches, [{ temperature: 1 }, { temperature: 1.5 }]);
+});
+
+test("undoing a prune reaches a round that was made again from the story", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("A");
+  const stream = await round(it, " b", " c");
+  stream.send(ended(0), ended(1));
+  await desk.prune(1);
+  desk.rounds.kept.clear();
+  desk.rounds.follow("open");
+  assert.deepEqual(
+    desk.round.slots.map(({ state }) => state),
+    ["ended", "pruned"],
+  );
+  desk.undo();
+  assert.deepEqual(
+    desk.round.slots.map(({ state }) => state),
+    ["ended", "ended"],
+  );
+  desk.redo();
+  assert.equal(desk.round.slots[1].state, "pruned");
+});
+
+test("a card of a past round can be pruned while no server makes its prompt", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.desk.stop();
+  it.desk.setSetting("mode", "chat");
+  await reload(it);
+  it.api.refusal = new ApiError("The server cannot be reached.", 0, "unreachable");
+  await it.desk.prune(1);
+  assert.equal(it.desk.round.slots[1].state, "pruned");
+});
+
+test("a card whose extension is refused keeps its text and its end", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(ended(0), { event: "done", count: 1 });
+  stream.end();
+  await settled();
+  it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+  await it.desk.extend(0);
+  const [slot] = it.desk.round.slots;
+  assert.deepEqual([slot.state, slot.text, slot.end.reason], ["ended", " b", "limit"]);
+  assert.match(it.desk.said.at(-1).text, /Too many/);
+  assert.equal(it.desk.round.canExtend(slot), true);
+});
+
+test("a story that cannot be taken out of the bin says why", async () => {
+  const it = await makeDesk();
+  it.desk.keeper.restore = () => Promise.reject(new Error("The server cannot be reached."));
+  it.desk.keeper.dispatchEvent(new CustomEvent("binned"));
+  await it.desk.said.at(-1).action.run();
+  assert.match(it.desk.said.at(-1).text, /cannot be reached/);
+});

@@ -56,13 +56,13 @@ class Banner extends LitElement {
     const isGone = desk.server.state === "gone";
     const isSaid = isGone || desk.server.state === "key" || ["saved", "saving"].includes(desk.saved.state);
     const kept = isSaid ? "" : desk.saved.message;
-    const isOne = isGone && notice?.action !== undefined; // a request has failed since the server is gone
+    const isSame = isGone && notice?.action !== undefined; // the reason of the failure is said already
     return html`
-      ${isOne ? null : this.server()}
+      ${this.server()}
       ${kept ? html`<p class="kept" role="status">${kept}</p>` : null}
       ${
         notice
-          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${isOne ? serverSentence(desk.server) : notice.text}</span>
+          ? html`<p class=${notice.kind} role=${notice.kind === "error" ? "alert" : "status"}><span>${isSame ? "No branch could be continued." : notice.text}</span>
         ${
           notice.action
             ? html`<button @click=${() => {
@@ -106,7 +106,7 @@ function serverSentence({ state, message }) {
     case "gone":
       return "The server cannot be reached. Write on: this browser keeps your text and sends it when the server is back.";
     case "key":
-      return "This server wants its API key before it continues and saves texts. This browser keeps yours until then.";
+      return "The server asks for its API key. Until then this browser keeps your text.";
     case "failed":
       return `No text can be continued until this is mended and the server is started again: ${message || "the engine does not answer"}`;
     default:

@@ -123,14 +123,14 @@ def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> 
     writer.expect_text(START + texts[4].rstrip())
 
 
-def test_a_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Writer) -> None:
+def test_a_double_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writer: Writer) -> None:
     writer.set(seed=11).write(START).go().wait("desk.round.slots[1].text.split(' ').length > 12")
     words = re.match(r"(\W*\w+){4}", writer.slots()[1]["text"])
     assert words
     point = writer.page.evaluate(POINT, len(words[0].lstrip()) - 2)
     with writer.page.expect_event("requestfinished", lambda each: "/v1/srb/completions/" in each.url):  # its end
         writer.page.keyboard.down("Shift")
-        writer.page.mouse.click(*point)
+        writer.page.mouse.dblclick(*point)
         writer.page.keyboard.up("Shift")
     writer.expect_text(START + words[0])
     written = [text for text in writer.model_texts() if text.startswith(words[0])]

@@ -137,7 +137,7 @@ def test_a_file_dropped_anywhere_is_imported_and_goes_nowhere_else(page: Page) -
     hint = page.get_by_text("Drop a file to import it")
     expect(hint).to_be_visible()
     assert page.evaluate(DROP, ["#elsewhere", "drop", [["lamp.txt", "Once upon a lamp"]]])
-    page.wait_for_function("desk.imported.length === 1")
+    page.wait_for_function("() => desk.imported.length === 1")
     expect(hint).to_be_hidden()
     [story] = imported(page)
     assert (story["title"], [node["text"] for node in story["nodes"].values()]) == ("lamp", ["Once upon a lamp"])

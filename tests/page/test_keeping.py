@@ -213,7 +213,7 @@ def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared
 def test_the_sample_shows_a_tree_with_rounds(page: Page, shared: Server) -> None:
     writer = Writer(page, shared.url)
     page.evaluate("desk.openDialog('stories')")
-    page.get_by_role("button", name="Open a sample").click()
+    page.get_by_role("button", name="Open a sample", exact=True).click()
     writer.wait("desk.title === 'The last ferry'").wait(SAVED)
     assert writer.text.startswith("The last ferry to Inish Carrow")
     expect(writer.cards).to_have_count(3)

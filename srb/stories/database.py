@@ -44,6 +44,16 @@ class _Identity:
     inode: int
 
 
+@contextmanager
+def _one_state(connection: Connection) -> Iterator[None]:
+    """Let all reads of the block see one state of the file, also while another process makes its tables."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
 class Database:
     """The file at `path`. One connection, so one thread at a time may use it; no connection survives a fork."""
 
@@ -171,9 +181,10 @@ class Database:
     def _check(self, connection: Connection, writable: bool) -> None:
         """Raise an error for a file that is damaged, of another program, or of a newer version than this one."""
         try:
-            version = schema.version(connection)
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            with _one_state(connection):
+                (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                version = schema.version(connection)
             check = "PRAGMA quick_check(1)" if tables and self._checks else "SELECT 'ok'"
             found = [str(line) for (line,) in connection.execute(check)]
         except sqlite3.DatabaseError as error:

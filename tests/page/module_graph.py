@@ -10,7 +10,7 @@ _LINKS = re.compile(r"""<(?:link|script)\b[^>]*?\b(?:href|src)=["']?([^"'\s>]+)"
 _IMPORTS = re.compile(
     r"""(?:^\s*(?:import|export)\b[^;'"]*?\bfrom\s*|^\s*import\s*|\bimport\(\s*)["'](\.[^"']+)["']""", re.MULTILINE
 )
-_FILES = re.compile(r"""\bnew URL\(\s*["']([^"':]+)["'],\s*import\.meta\.url""")
+_FILES = re.compile(r"""\bnew URL\(\s*["']([^"':]*[^"':/])["'],\s*import\.meta\.url""")
 
 
 def module_graph(document: str, fetch: Callable[[str], bytes]) -> dict[str, bytes]:

@@ -128,7 +128,7 @@ def test_killed_at_any_moment_the_server_has_all_that_was_shown_as_saved(
         kill(fragile)
         writer.write(f"more{time} ").wait("desk.saved.state === 'outbox'")
         fragile.start()
-        assert written(fragile, page).startswith(shown_as_saved)
+        assert not shown_as_saved or written(fragile, page).startswith(shown_as_saved)
         writer.wait("(desk.keeper.wake(), true)").wait(SAVED)
     assert written(fragile, page) == writer.text == "".join(f"word{time} more{time} " for time in range(5))
 

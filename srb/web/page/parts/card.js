@@ -95,8 +95,10 @@ export class Card {
     this.digit.classList.toggle("idle", !view.digit);
     put(this.same, view.same);
     put(this.marks, (view.star ? "★" : "") + (view.note ? "✎" : ""));
-    if (slot.state !== "running") put(this.end, `${said.sign} ${said.words}`);
-    if (this.end.title !== said.words) this.end.title = said.words;
+    if (slot.state !== "running") {
+      put(this.end, `${said.sign} ${said.words}`);
+      set(this.end, "title", said.words);
+    } else set(this.end, "title", null); // the number changes with each word, and is read beside it
     set(this.bar, "data-step", view.step ? `${view.step}` : null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);

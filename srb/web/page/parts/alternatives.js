@@ -1,7 +1,8 @@
 // Alternatives: the words that the model thought likely at a place, with their probabilities, in a small list at the word.
 
-import { html, LitElement, nothing } from "../vendor/lit.js";
+import { html, nothing } from "../vendor/lit.js";
 import { visible } from "../visible.js";
+import { Part } from "./part.js";
 
 /** @typedef {{text: string, logprob: number, probability: number}} Rival */
 
@@ -10,7 +11,7 @@ import { visible } from "../visible.js";
 
 const MARGIN = 8; // px to the window's edges
 
-export class Alternatives extends LitElement {
+export class Alternatives extends Part {
   static properties = {
     asked: { state: true },
     rivals: { state: true },
@@ -19,17 +20,11 @@ export class Alternatives extends LitElement {
 
   constructor() {
     super();
-    /** @type {any} */
-    this.desk = null;
     /** @type {Asked|null} */
     this.asked = null;
     /** Null while the server is asked. @type {Rival[]|null} */
     this.rivals = null;
     this.problem = "";
-  }
-
-  createRenderRoot() {
-    return this;
   }
 
   get dialog() {

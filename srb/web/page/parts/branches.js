@@ -1,6 +1,6 @@
 // The branches' pane: a header with counts and buttons, the cards of the round, and what opens over them.
 
-import { html, LitElement, nothing } from "../vendor/lit.js";
+import { html, nothing } from "../vendor/lit.js";
 import { Board } from "./branches/board.js";
 import { firstSteps } from "./branches/first_steps.js";
 import { CARD_GESTURES, PANE_GESTURES } from "./branches/gestures.js";
@@ -10,6 +10,7 @@ import { isInside, Pointer } from "./branches/pointer.js";
 import { Reader } from "./branches/reader.js";
 import { treeOf } from "./branches/tree.js";
 import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views.js";
+import { Part } from "./part.js";
 
 /** @typedef {import("../round.js").Round} Round */
 /** @typedef {import("../round.js").Slot} Slot */
@@ -18,25 +19,18 @@ import { head, menu, noteDialog, phoneBar, readerDialog } from "./branches/views
 const TREE_EVERY = 250; // ms between two drawings of the merged tree
 const SEEN_AFTER = 1500; // ms in view after which an ended branch counts as looked at
 
-export class Branches extends LitElement {
+export class Branches extends Part {
   static properties = { isTree: { state: true }, said: { state: true } };
 
   constructor() {
     super();
-    /** @type {any} */
-    this.desk = null;
     this.isTree = false;
     this.said = ""; // for those who do not see a mark move
     /** Nodes that were in view, until they count as seen. @type {Map<string, number>} */
     this.seen = new Map();
-    this.listeners = new AbortController();
     this.treeTimer = 0;
     this.counts = "";
     this.pointer = new Pointer(this);
-  }
-
-  createRenderRoot() {
-    return this;
   }
 
   /** @returns {Round|null} */
@@ -48,22 +42,18 @@ export class Branches extends LitElement {
     return !!this.round?.slots.some((slot) => slot.isLive || slot.pending);
   }
 
-  connectedCallback() {
-    super.connectedCallback();
+  listen() {
+    const { signal } = this.listeners;
     this.setAttribute("role", "region");
     this.setAttribute("aria-label", "Branches");
-    this.listeners = new AbortController();
-    const { signal } = this.listeners;
-    const on = (/** @type {string} */ topic, /** @type {(detail: any) => void} */ act) =>
-      this.desk.addEventListener(topic, (/** @type {CustomEvent} */ event) => act(event.detail ?? {}), { signal });
-    on("round", () => this.follow());
-    on("text", ({ slots }) => this.grow(slots));
-    on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
-    on("story", () => {
+    this.on("round", () => this.follow());
+    this.on("text", ({ slots }) => this.grow(slots));
+    this.on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
+    this.on("story", () => {
       this.board?.repaint();
       if (!this.round) this.requestUpdate();
     });
-    on("head", () => this.round === null && this.requestUpdate());
+    this.on("head", () => this.round === null && this.requestUpdate());
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
@@ -72,7 +62,6 @@ export class Branches extends LitElement {
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    this.listeners.abort();
     this.board?.close();
   }
 
@@ -200,7 +189,7 @@ export class Branches extends LitElement {
   askNote(slot) {
     const dialog = /** @type {HTMLDialogElement} */ (this.find("dialog.note"));
     const field = /** @type {HTMLTextAreaElement} */ (dialog.querySelector("textarea"));
-    field.value = `${this.desk.story.mark(slot.node).note ?? ""}`;
+    field.value = `${this.desk.story.mark(slot.node ?? "").note ?? ""}`;
     dialog.showModal();
   }
 

@@ -4,10 +4,10 @@ import { read } from "../formats/detect.js";
 import { checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
 import { StoryError } from "../story.js";
-import { html, LitElement } from "../vendor/lit.js";
+import { html } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
 
 /**
- * @typedef {import("../desk.js").Desk} Desk
  * @typedef {import("../formats/write.js").Writer} Writer
  * @typedef {import("../story.js").Story} Story
  *
@@ -20,40 +20,20 @@ import { html, LitElement } from "../vendor/lit.js";
 const ACCEPTED = ".json,.txt,.text,.md,.markdown,application/json,text/plain,text/markdown";
 const KEPT = 60_000; // ms that a download's address stays valid
 
-class Formats extends LitElement {
+class Formats extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
+    super("formats");
     /** @type {Offer | null} */
     this.offer = null;
     this.message = "";
     this.error = "";
     this.hovering = false;
-    this.onDialog = (/** @type {Event} */ event) => {
-      if (/** @type {CustomEvent} */ (event).detail.name === "formats") this.open();
-    };
-    this.onDrag = (/** @type {DragEvent} */ event) => this.drag(event);
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("dialog", this.onDialog);
-    for (const event of DRAGS) addEventListener(event, this.onDrag, true); // before an editor takes the file's text
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.desk.removeEventListener("dialog", this.onDialog);
-    for (const event of DRAGS) removeEventListener(event, this.onDrag, true);
-  }
-
-  get dialog() {
-    return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+  listen() {
+    super.listen();
+    const options = { capture: true, signal: this.listeners.signal }; // before an editor takes the file's text
+    for (const name of DRAGS) addEventListener(name, (event) => this.drag(event), options);
   }
 
   async open() {

@@ -1,6 +1,7 @@
 /** The header: title, saved state, words, context meter, number of branches, where they stop, and the dialogs' buttons. */
 
-import { html, LitElement } from "../vendor/lit.js";
+import { html } from "../vendor/lit.js";
+import { Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -16,30 +17,14 @@ const TYPING = 400; // ms after which the words of a text that is being typed ar
 const NUMBER = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
 
-class Header extends LitElement {
+class Header extends Part {
   constructor() {
     super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
     this.timer = 0;
-    this.changed = (/** @type {Event} */ event) => {
-      if (/** @type {CustomEvent} */ (event).detail?.why === "type") this.updateLater();
-      else this.requestUpdate();
-    };
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    for (const topic of TOPICS) this.desk.addEventListener(topic, this.changed);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
+  listen() {
+    this.on(TOPICS, ({ why }) => (why === "type" ? this.updateLater() : this.requestUpdate()));
   }
 
   /** Show what was typed: some times a second, since each time costs the length of the text. */

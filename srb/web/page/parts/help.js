@@ -1,8 +1,7 @@
 // <srb-help>: the keys, and how a story is written with them.
 
-import { html, LitElement } from "../vendor/lit.js";
-
-/** @typedef {import("../desk.js").Desk} Desk */
+import { html } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
 
 const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
 const CONTROL = IS_APPLE ? "⌘" : "Ctrl";
@@ -73,35 +72,16 @@ const KEYS = [
   ],
 ];
 
-class Help extends LitElement {
+class Help extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
-    this.opened = (/** @type {Event} */ event) => {
-      if (/** @type {CustomEvent} */ (event).detail.name === "help") this.querySelector("dialog")?.showModal();
-    };
-  }
-
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("dialog", this.opened);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.desk.removeEventListener("dialog", this.opened);
+    super("help");
   }
 
   render() {
     return html`<dialog class="help" aria-labelledby="help-title" closedby="any">
       <header>
         <h2 id="help-title">Keys</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.querySelector("dialog")?.close()}>
+        <button class="quiet" aria-label="Close" @click=${() => this.close()}>
           <span aria-hidden="true">×</span>
         </button>
       </header>

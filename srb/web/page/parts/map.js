@@ -2,9 +2,9 @@
 
 import { labelOf } from "../outline_rows.js";
 import { hierarchy, tree } from "../vendor/hierarchy.js";
-import { html, LitElement } from "../vendor/lit.js";
+import { html } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
 
-/** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../vendor/hierarchy.js").HierarchyPointNode<string>} Point */
 
 const [ACROSS, DOWN] = [190, 24]; // px between generations and between siblings, at scale 1
@@ -17,11 +17,9 @@ const ROOMY = 1.6; // largest scale at which a small story is shown at first
 const MARGIN = 40; // px around a story that fits
 const NEAR = 14; // px within which a click means a node
 
-export class StoryMap extends LitElement {
+export class StoryMap extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
+    super("map");
     /** @type {Map<string, Point>} */
     this.points = new Map();
     /** @type {string[][]} ids by column, each from top to bottom */
@@ -36,23 +34,10 @@ export class StoryMap extends LitElement {
     this.frame = 0;
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("dialog", (event) => {
-      if (/** @type {CustomEvent} */ (event).detail.name === "map") this.open();
-    });
-  }
-
   async open() {
     this.current = this.desk.head.node;
     this.layOut();
-    this.requestUpdate();
-    await this.updateComplete;
-    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).showModal();
+    await super.open();
     this.fit();
     this.canvas.focus();
   }
@@ -108,10 +93,6 @@ export class StoryMap extends LitElement {
     if (!node) return "The beginning of the story";
     const { name, star } = this.desk.story.mark(node.id);
     return `${star ? "★ " : ""}${name ? `${name}: ` : ""}${labelOf(node, 300)}`;
-  }
-
-  close() {
-    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close();
   }
 
   choose() {

@@ -1,7 +1,8 @@
 // The outline: every branch of every round. A line that shows where the manuscript comes from, and opened, a tree.
 
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
-import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
+import { html, nothing, repeat } from "../vendor/lit.js";
+import { Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../outline_rows.js").Row} Row */
@@ -12,7 +13,7 @@ const REFRESH = 250; // ms between two drawings while branches grow
 const CRUMBS = 4;
 const OPEN_FORKS = 3; // the last places on the path at which all branches are shown from the start
 
-export class Outline extends LitElement {
+export class Outline extends Part {
   static properties = {
     isOpen: { state: true },
     query: { state: true },
@@ -22,8 +23,6 @@ export class Outline extends LitElement {
 
   constructor() {
     super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
     this.isOpen = false;
     this.query = "";
     this.hidesPruned = false;
@@ -40,34 +39,17 @@ export class Outline extends LitElement {
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
     this.timer = 0;
-    this.listeners = new AbortController();
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.listeners = new AbortController();
-    const { signal } = this.listeners;
+  listen() {
     this.setAttribute("role", "region");
     this.setAttribute("aria-label", "Outline");
     for (const topic of ["story", "head", "nodes"])
-      this.desk.addEventListener(
-        topic,
-        (event) => {
-          this.isStale ||= !this.isTyping(/** @type {CustomEvent} */ (event));
-          this.refreshLater();
-        },
-        { signal },
-      );
-    this.desk.addEventListener("story", () => this.toggled.clear(), { signal });
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.listeners.abort();
+      this.on(topic, (detail) => {
+        this.isStale ||= !this.isTyping(topic, detail);
+        this.refreshLater();
+      });
+    this.on("story", () => this.toggled.clear());
   }
 
   refreshLater() {
@@ -83,11 +65,13 @@ export class Outline extends LitElement {
     (tree ?? this.querySelector("button"))?.focus();
   }
 
-  /** Whether an event tells of words that are typed in a node which has its row. @param {CustomEvent} event */
-  isTyping({ type, detail }) {
+  /** Whether an event tells of words that are typed in a node which has its row. @param {string} topic @param {any} detail */
+  isTyping(topic, detail) {
     const { node } = this.desk.head;
     if (this.query || !this.path.has(node)) return false;
-    return type === "head" ? detail.why === "type" : type === "nodes" && detail.ids?.size === 1 && detail.ids.has(node);
+    return topic === "head"
+      ? detail.why === "type"
+      : topic === "nodes" && detail.ids?.size === 1 && detail.ids.has(node);
   }
 
   /** @param {Map<string, unknown>} changed */

@@ -1,14 +1,14 @@
 // <srb-settings>: the dialog of a story's settings. Each change applies at once.
 
 import { rungs, SAMPLERS } from "../sampling.js";
-import { html, LitElement, nothing } from "../vendor/lit.js";
+import { html, nothing } from "../vendor/lit.js";
 import "./banned_words.js";
 import { check, radio, textArea } from "./fields.js";
 import "./number_field.js";
 import { NUMBERS } from "./numbers.js";
+import { DialogPart } from "./part.js";
 import "./presets.js";
 
-/** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
 /** @typedef {import("./numbers.js").NumberSetting} NumberSetting */
@@ -33,48 +33,23 @@ const NOTE_WORDS = "stands near the end of the story in the prompt, never in the
 const SYSTEM = { name: "system", label: "System prompt", rows: 4, words: "what the model is, and how it writes" };
 const INSTRUCTION = { name: "instruction", label: "Instruction", rows: 3, words: "what it is asked to do" };
 const CHAT_WORDS = "through the model's chat template: it is told to write, and the story is its begun answer";
-const TOPICS = ["story", "server"];
 
-class Settings extends LitElement {
+class Settings extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
+    super("settings");
     /** @type {string} */
     this.section = "branches";
-    this.changed = () => this.requestUpdate();
-    this.opened = (/** @type {Event} */ event) => {
-      const { name, section } = /** @type {CustomEvent} */ (event).detail;
-      if (name === "settings") this.open(section);
-    };
   }
 
-  createRenderRoot() {
-    return this;
+  listen() {
+    super.listen();
+    this.on(["story", "server"], () => this.requestUpdate());
   }
 
-  connectedCallback() {
-    super.connectedCallback();
-    for (const topic of TOPICS) this.desk.addEventListener(topic, this.changed);
-    this.desk.addEventListener("dialog", this.opened);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    for (const topic of TOPICS) this.desk.removeEventListener(topic, this.changed);
-    this.desk.removeEventListener("dialog", this.opened);
-  }
-
-  /** @param {string} [section] */
-  async open(section = this.section) {
+  /** @param {{section?: string}} [detail] */
+  async open({ section = this.section } = {}) {
     this.section = section;
-    this.requestUpdate();
-    await this.updateComplete;
-    this.querySelector("dialog")?.showModal();
-  }
-
-  close() {
-    this.querySelector("dialog")?.close();
+    await super.open();
   }
 
   render() {
@@ -315,7 +290,7 @@ class Settings extends LitElement {
   }
 }
 
-/** @param {Desk} desk */
+/** @param {import("../desk.js").Desk} desk */
 function noteOf(desk) {
   const { text = "", depth = 3 } = /** @type {{text?: string, depth?: number}} */ (desk.story.meta("note") ?? {});
   return { text, depth };

@@ -1,6 +1,7 @@
 /** The banner that says why nothing can be written, and the one polite status line of the page. */
 
-import { html, LitElement } from "../vendor/lit.js";
+import { html } from "../vendor/lit.js";
+import { DialogPart, Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -8,26 +9,19 @@ const QUIET = 3000; // ms between two announcements of the status line
 const NOTICE = 8000; // ms that a notice without an action is shown
 
 /** One sentence for each state of the server in which the model does not answer, with a way out. */
-class Banner extends LitElement {
+class Banner extends Part {
   constructor() {
     super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
     /** @type {{text: string, kind: string, action?: {label: string, run: () => void}} | null} */
     this.notice = null;
     this.wasAway = false;
     this.timer = 0;
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("server", () => this.serverChanged());
-    this.desk.addEventListener("saved", () => this.requestUpdate());
-    this.desk.addEventListener("notice", (event) => this.show(/** @type {CustomEvent} */ (event).detail));
+  listen() {
+    this.on("server", () => this.serverChanged());
+    this.on("saved", () => this.requestUpdate());
+    this.on("notice", (notice) => this.show(notice));
   }
 
   /** What a request could not do while the server was away can be tried again when it is back. */
@@ -115,22 +109,15 @@ function serverSentence({ state, message }) {
 }
 
 /** What a screen reader hears: a line at most every three seconds. */
-class Status extends LitElement {
+class Status extends Part {
   constructor() {
     super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
     this.said = "";
     this.timer = 0;
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("round", () => this.sayLater());
+  listen() {
+    this.on("round", () => this.sayLater());
   }
 
   sayLater() {
@@ -148,25 +135,18 @@ class Status extends LitElement {
 }
 
 /** The question for the API key: one dialog, whose answer is a promise. */
-class KeyDialog extends LitElement {
+class KeyDialog extends DialogPart {
   constructor() {
-    super();
+    super("key");
     this.message = "";
     /** @type {((answer: {key: string, remember: boolean} | null) => void) | null} */
     this.answer = null;
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
   /** @param {string} message @returns {Promise<{key: string, remember: boolean} | null>} */
   async ask(message) {
     this.message = message;
-    this.requestUpdate();
-    await this.updateComplete;
-    const dialog = /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
-    dialog.showModal();
+    await this.open();
     return new Promise((resolve) => {
       this.answer = resolve;
     });
@@ -180,7 +160,7 @@ class KeyDialog extends LitElement {
         <p><label>Key <input name="key" type="password" autocomplete="current-password" required></label></p>
         <p><label><input name="remember" type="checkbox"> Remember it in this browser</label></p>
         <p><button class="main">Go on</button>
-          <button type="button" @click=${() => /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close()}>Cancel</button></p>
+          <button type="button" @click=${() => this.close()}>Cancel</button></p>
       </form>
     </dialog>`;
   }

@@ -1,11 +1,11 @@
 /** <srb-stories>: the dialog that lists the stories, to open, begin, rename, bin and restore them. */
 
 import { openSample } from "../desk/sample.js";
-import { html, LitElement } from "../vendor/lit.js";
+import { html } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
 import { age, daysLeft } from "./stories/age.js";
 
 /**
- * @typedef {import("../desk.js").Desk} Desk
  * @typedef {import("../keep/listing.js").Entry} Entry
  * @typedef {{text: string, undo?: () => Promise<unknown>}} Report
  */
@@ -14,11 +14,9 @@ const LONGEST_TITLE = 200;
 
 const words = new Intl.NumberFormat("en");
 
-class Stories extends LitElement {
+class Stories extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
+    super("stories");
     /** @type {Entry[] | null} null while they are read */
     this.stories = null;
     this.where = "";
@@ -29,34 +27,11 @@ class Stories extends LitElement {
     /** @type {Report | null} */
     this.report = null;
     this.error = "";
-    this.onDialog = (/** @type {Event} */ event) => {
-      if (/** @type {CustomEvent} */ (event).detail.name === "stories") this.open();
-    };
-  }
-
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("dialog", this.onDialog);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    this.desk.removeEventListener("dialog", this.onDialog);
-  }
-
-  get dialog() {
-    return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
   }
 
   async open() {
     Object.assign(this, { search: "", inBin: false, renaming: null, report: null, error: "", stories: null });
-    this.requestUpdate();
-    await this.updateComplete;
-    if (!this.dialog.open) this.dialog.showModal();
+    await super.open();
     await this.act(async () => {
       await this.desk.keeper.flush();
       await this.read();

@@ -2,39 +2,22 @@
 
 import { diffWords } from "../compare.js";
 import { labelOf } from "../outline_rows.js";
-import { html, LitElement, nothing } from "../vendor/lit.js";
-
-/** @typedef {import("../desk.js").Desk} Desk */
+import { html, nothing } from "../vendor/lit.js";
+import { DialogPart } from "./part.js";
 
 const AROUND = 600; // characters shown before the first difference
 
-export class Versions extends LitElement {
+export class Versions extends DialogPart {
   constructor() {
-    super();
-    /** @type {Desk} */
-    this.desk = /** @type {any} */ (null);
+    super("versions");
     this.node = "";
   }
 
-  createRenderRoot() {
-    return this;
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.desk.addEventListener("dialog", (event) => {
-      const { name, node } = /** @type {CustomEvent} */ (event).detail;
-      if (name === "versions") this.open(node ?? "");
-    });
-  }
-
-  /** @param {string} node the version to compare with the manuscript; "" for the newest one beside it */
-  async open(node) {
+  /** @param {{node?: string}} [detail] the version to compare with the manuscript; without one the newest beside it */
+  async open({ node } = {}) {
     const { head } = this.desk;
     this.node = node && node !== head.node ? node : this.newestOther();
-    this.requestUpdate();
-    await this.updateComplete;
-    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).showModal();
+    await super.open();
   }
 
   /** The newest branch that is not on the way to the head. */
@@ -59,7 +42,7 @@ export class Versions extends LitElement {
     return html`<dialog aria-labelledby="versions-title">
       <header class="dialog-head">
         <h2 id="versions-title">Two versions</h2>
-        <button class="quiet" aria-label="Close" @click=${() => this.querySelector("dialog")?.close()}>
+        <button class="quiet" aria-label="Close" @click=${() => this.close()}>
           <span aria-hidden="true">×</span>
         </button>
       </header>
@@ -100,7 +83,7 @@ export class Versions extends LitElement {
   }
 
   take() {
-    /** @type {HTMLDialogElement} */ (this.querySelector("dialog")).close();
+    this.close();
     this.desk.openNode(this.node);
   }
 }

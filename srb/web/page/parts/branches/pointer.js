@@ -47,11 +47,13 @@ export class Pointer {
     const card = pane.cardOf(event);
     if (card) pane.board?.setCurrent(card.slot.number);
     if (button instanceof HTMLElement && button.dataset.card) {
-      return pane.desk.take(Number(button.dataset.card), { at: null, go: !event.shiftKey });
+      pane.desk.take(Number(button.dataset.card), { at: null, go: !event.shiftKey });
+      return;
     }
     if (button instanceof HTMLElement) {
       /** @type {HTMLDialogElement|null} */ (button.closest("dialog.menu"))?.close();
-      return pane.run({ name: button.dataset.act ?? "" });
+      pane.run({ name: button.dataset.act ?? "" });
+      return;
     }
     const word = this.wordAt(event);
     if (!word || this.isDrag(event)) return;

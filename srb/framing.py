@@ -1,20 +1,47 @@
 """Length-prefixed frames over a stream socket: the wire format of multiprocessing.connection, without pickle.
 
 A frame is a `!i` length and that many bytes, or `!i` −1, a `!Q` length and the bytes. `FrameSocket` works with blocking
-sockets (the engine) and gevent's (the workers). Its owner lets one thread read and one write at a time.
+sockets (the engine) and gevent's (the workers). Its owner lets one thread read and one write at a time. `frame` and
+`read_frame` are for asyncio's streams (the bridge to a cluster).
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+from typing import TYPE_CHECKING
 
 from srb.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import asyncio
 
 _SHORT = struct.Struct("!i")
 _LONG = struct.Struct("!Q")
 _LONG_MARK = -1
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a body of 4 MiB as token ids is much smaller
+
+
+def frame(payload: bytes) -> bytes:
+    """Return the bytes of one frame."""
+    if len(payload) <= 0x7FFFFFFF:
+        return _SHORT.pack(len(payload)) + payload
+    return _SHORT.pack(_LONG_MARK) + _LONG.pack(len(payload)) + payload
+
+
+async def read_frame(reader: asyncio.StreamReader, max_frame: int = MAX_FRAME) -> bytes:
+    """Return the next frame's payload. Raise EOFError at the end of the stream, ProtocolError for a bad length."""
+    size = _SHORT.unpack(await reader.readexactly(4))[0]
+    if size == _LONG_MARK:
+        size = _LONG.unpack(await reader.readexactly(8))[0]
+    check_size(size, max_frame)
+    return await reader.readexactly(size)
+
+
+def check_size(size: int, max_frame: int) -> None:
+    """Raise ProtocolError for a length that no frame has."""
+    if not 0 <= size <= max_frame:
+        raise ProtocolError(f"a frame has {size} bytes; at most {max_frame} are allowed")
 
 
 class FrameSocket:
@@ -27,19 +54,14 @@ class FrameSocket:
 
     def send(self, payload: bytes) -> None:
         """Send one frame; blocks while the peer's buffer is full. Raise OSError if the peer is gone."""
-        if len(payload) <= 0x7FFFFFFF:
-            header = _SHORT.pack(len(payload))
-        else:
-            header = _SHORT.pack(_LONG_MARK) + _LONG.pack(len(payload))
-        self._sock.sendall(header + payload)
+        self._sock.sendall(frame(payload))
 
     def receive(self) -> bytes:
         """Return the next frame's payload. Raise EOFError at the end of the stream, ProtocolError for a bad length."""
         size = _SHORT.unpack(self._take(4))[0]
         if size == _LONG_MARK:
             size = _LONG.unpack(self._take(8))[0]
-        if not 0 <= size <= self._max_frame:
-            raise ProtocolError(f"a frame has {size} bytes; at most {self._max_frame} are allowed")
+        check_size(size, self._max_frame)
         return self._take(size)
 
     def _take(self, size: int) -> bytes:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 5
+VERSION = 6
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -123,6 +123,7 @@ class Generate:
     distinct_words: bool = False  # no two branches have the same first word while there are others
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
+    session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
 
     @property
     def branches_interact(self) -> bool:
@@ -166,7 +167,7 @@ class Detokenize:
 
 @dataclass(frozen=True, slots=True)
 class GetStats:
-    """dict[str, float]: the engine's counters (`…_total`) and gauges."""
+    """dict[str, float]: the engine's counters (`…_total`) and gauges; with a cluster also `cluster`, ClusterStats."""
 
     request_id: str
 
@@ -388,6 +389,20 @@ class PromptDone:
     restored_tokens: int
     prompt_ms: float
     slots: list[int] = field(default_factory=list)
+
+
+class ReplicaStats(TypedDict):
+    """One replica of a cluster: the node that it is on, and its engine's stats."""
+
+    node: str
+    stats: dict[str, float]
+
+
+class ClusterStats(TypedDict):
+    """The replicas that take requests, by name; `trouble` is why the list may be old, "" if it is not."""
+
+    trouble: str
+    replicas: dict[str, ReplicaStats]
 
 
 class LikelyToken(TypedDict):
@@ -669,6 +684,14 @@ def decode(payload: bytes) -> list[Any]:
     try:
         return [_CODEC.message(row) for row in orjson.loads(payload)]
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
+        raise ProtocolError(f"not a frame of protocol {VERSION}: {error}") from error
+
+
+def outline(payload: bytes) -> list[tuple[type, list[Any]]]:
+    """Return the class and the fields of each event of a frame, without making the events: for those who pass them on."""
+    try:
+        return [(_CODEC.classes[row[0]], row[1:]) for row in orjson.loads(payload)]
+    except (ValueError, TypeError, IndexError, KeyError) as error:
         raise ProtocolError(f"not a frame of protocol {VERSION}: {error}") from error
 
 

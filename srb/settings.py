@@ -48,6 +48,7 @@ HEADINGS = {
     "model": "Model and context",
     "cache_cells": "Prefix tree",
     "max_queue": "Engine",
+    "cluster": "Cluster",
 }
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
@@ -486,6 +487,14 @@ class Settings(_SamplingSettings):
     runtime_dir: str = Field(
         "",
         description="folder of the engine's socket and lock, mode 0700; empty: chosen by user and listening address",
+    )
+
+    # Cluster
+    cluster: str = Field(
+        "",
+        pattern=r"^(auto|[^\s/]+:\d{1,5})?$",
+        description="Ray cluster whose replicas answer in the place of an engine of this machine: auto for the Ray that "
+        "runs on this machine, or HOST:PORT; empty: none. docs/cluster.md",
     )
 
     @model_validator(mode="before")

@@ -24,7 +24,8 @@ def first_screen(url: str, settings: Settings) -> str:
     stop = _STOP if sys.stdout.isatty() else ""  # systemd stops a service
     n = "1 branch" if settings.n == 1 else f"{settings.n} branches"
     profile = _profile(settings)
-    return _SCREEN.format(model=settings.model_alias, n=n, profile=profile, url=page, target=target, key=key, stop=stop)
+    model = f"of the cluster at {settings.cluster}" if settings.cluster else settings.model_alias
+    return _SCREEN.format(model=model, n=n, profile=profile, url=page, target=target, key=key, stop=stop)
 
 
 def _profile(settings: Settings) -> str:

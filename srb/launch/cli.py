@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 import srb
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG
-from srb.launch import bench, doctor, hub, stories
+from srb.launch import bench, cluster, doctor, hub, stories
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
@@ -32,7 +32,11 @@ _HELP_BEFORE_START = {
     "offline": "download nothing, use only files that were downloaded before",
 }
 
-_WITH_SETTINGS = {"doctor": doctor, "bench": bench}  # commands about a server with the options of `srb serve`
+_WITH_SETTINGS = {
+    "doctor": doctor,
+    "bench": bench,
+    "cluster": cluster,
+}  # commands about a server with the options of `srb serve`
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -69,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "doctor", help="show what the machine has, what the model needs and what is slow", add_help=False
     )
     commands.add_parser("bench", help="measure the server's speed", add_help=False)
+    commands.add_parser("cluster", help="deploy, list and stop replicas on a Ray cluster", add_help=False)
     parser.parse_args(arguments)
 
 
@@ -82,7 +87,7 @@ def _serve(arguments: Sequence[str]) -> NoReturn:
 
 
 def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoReturn:
-    """Run `srb doctor` or `srb bench`: options of its own, and the options of the server that it is about."""
+    """Run `srb doctor`, `srb bench` or `srb cluster`: options of its own, and the options of the server that it is about."""
     parser = _Parser(
         prog=f"srb {name}",
         usage=f"srb {name} [options] [-m MODEL] [options of srb serve]",
@@ -93,7 +98,10 @@ def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoR
     command.add_options(parser)
     asked, others = parser.parse_known_args(arguments)
     settings, environ = _read(others)
-    command.run(asked, settings, environ)
+    try:
+        command.run(asked, settings, environ)
+    except ConfigError as error:
+        _fail(error.message)
     raise AssertionError(f"srb {name} has not ended")
 
 

@@ -8,6 +8,7 @@ before anything is started.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import re
 import signal
@@ -64,7 +65,9 @@ def _load() -> Settings:
         settings = Settings.load()
         logs.make_handler(settings).close()
         _check_access(settings)
-        if settings.engine_managed:
+        if settings.cluster:
+            _check_ray()
+        elif settings.engine_managed:
             check_model_file(settings)
             check_adapter_files(settings)
         if settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
@@ -74,6 +77,12 @@ def _load() -> Settings:
     except ModelLoadFailed as error:
         _fail(EXIT_MODEL, error.message)
     return settings
+
+
+def _check_ray() -> None:
+    """Raise ConfigError if Ray is not installed; this process does not import it."""
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError("cluster needs Ray, which is not installed: pip install 'llama-srb[cluster]'")
 
 
 def _check_workers() -> None:

@@ -16,6 +16,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from srb.protocol import ClusterStats
+
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
 ENGINE_STATES = ("loading", "running", "hung", "restarting", "failed")
@@ -66,15 +68,25 @@ class Metrics:
             method = "other"  # a client's invented methods must not become time series
         self._answered.labels(method, environ.get(ROUTE, "none"), status[:3]).inc()
 
-    def render(self, stats: Mapping[str, float], state: str = "running", restarts: int = 0) -> bytes:
-        """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown)."""
+    def render(
+        self,
+        stats: Mapping[str, float],
+        state: str = "running",
+        restarts: int = 0,
+        cluster: ClusterStats | None = None,
+    ) -> bytes:
+        """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
+
+        With a cluster, the numbers of each replica follow.
+        """
         values: dict[str, float] = {}
         if stats:
             averages, self._last = _averages(stats, self._last), dict(stats)
             speculative = (name for name in LLAMACPP if name.startswith("spec_"))
             values = {**stats, **averages, **dict.fromkeys(speculative, 0.0)}
         values |= {"engine_restarts_total": restarts}
-        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state))
+        replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
+        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas
 
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
@@ -123,3 +135,24 @@ class _EngineNumbers(Collector):
             full_name = ("llamacpp:" if name in LLAMACPP else "srb:") + name
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(full_name, LLAMACPP.get(name, f"{name.replace('_', ' ').capitalize()}."), value=value)
+
+
+class _ReplicaNumbers(Collector):
+    """A cluster's metrics: how many replicas take requests, and the numbers of each, with the labels replica and node."""
+
+    def __init__(self, cluster: ClusterStats) -> None:
+        self._cluster = cluster
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        replicas = self._cluster["replicas"]
+        yield GaugeMetricFamily("srb:replicas_ready", "Replicas that take requests.", value=len(replicas))
+        trouble = float(bool(self._cluster["trouble"]))
+        yield GaugeMetricFamily("srb:cluster_degraded", "1 while the list of replicas cannot be read.", value=trouble)
+        for name in sorted({name for each in replicas.values() for name in each["stats"]}):
+            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            text = f"{name.replace('_', ' ').capitalize()}, of each replica."
+            numbers = family(f"srb:replica_{name}", text, labels=["replica", "node"])
+            for replica, each in replicas.items():
+                if name in each["stats"]:
+                    numbers.add_metric([replica, each["node"]], each["stats"][name])
+            yield numbers

@@ -19,11 +19,13 @@ MAY_IMPORT = {
     "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
     "srb.engine.llama": {"srb", "srb.engine"},  # llama.cpp behind the core's Model
     "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
+    "srb.cluster": {"srb", "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
     "srb.bench": {"srb"},  # a client of the server, and the server as a process
     "srb.doctor": {"srb"},  # of llama.cpp it knows the facts that a child process prints
     "srb.launch": {
         "srb",
         "srb.bench",
+        "srb.cluster",
         "srb.doctor",
         "srb.stories",
         "srb.web",

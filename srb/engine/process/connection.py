@@ -200,7 +200,7 @@ class Listener:
                     log.error("cannot accept a connection: %s", error)
                     time.sleep(_PAUSE_SECONDS)
                 continue
-            if not _is_peer_allowed(sock):
+            if not is_peer_allowed(sock):
                 log.warning("refused a connection of another user")
                 sock.close()
                 continue
@@ -220,7 +220,7 @@ class Listener:
         self._on_closed(connection)
 
 
-def _is_peer_allowed(sock: socket.socket) -> bool:
+def is_peer_allowed(sock: socket.socket) -> bool:
     """Whether the peer runs as this user or root. Only known on Linux; elsewhere the folder's mode protects."""
     if sys.platform != "linux":
         return True

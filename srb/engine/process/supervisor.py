@@ -36,6 +36,7 @@ _HEALTHY_SECONDS = 30.0  # an engine that was ready this long resets the delay
 _KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
 _TICK_SECONDS = 1.0  # two heartbeats
 _STALE_TICKS = int(STALE_SECONDS / _TICK_SECONDS)
+_ENGINE, _BRIDGE = "srb.engine.process", "srb.cluster.bridge"  # the modules that are run; this process imports neither
 
 
 class Backoff:
@@ -88,14 +89,14 @@ class HeartbeatMonitor:
 
 
 class EngineChild:
-    """One engine process, and the pipe on which it reports."""
+    """One engine process, and the pipe on which it reports. With a cluster it is the bridge to the cluster's engines."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = _ENGINE) -> None:
         self.reports, engine_end = os.pipe()
         command = [
             sys.executable,
             "-m",
-            "srb.engine.process",
+            module,
             "--parent",
             str(os.getpid()),
             "--report",
@@ -163,7 +164,7 @@ class Supervisor:
 
     def _run_engine(self) -> tuple[int, float]:
         """Run one engine until it ends; return its exit status, and the seconds for which it was ready."""
-        child = EngineChild()
+        child = EngineChild(_BRIDGE if self._settings.cluster else _ENGINE)
         monitor = HeartbeatMonitor(self._settings.stall_timeout)
         ready_at: float | None = None
         state = ""

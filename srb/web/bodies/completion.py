@@ -127,6 +127,7 @@ class CompletionBody(SamplingBody):
     sibling_penalty: Annotated[float, between(0, MAX_SIBLING_PENALTY)] = 0.0
     cache_prompt: bool | None = None
     state: Annotated[str, Field(max_length=64, pattern=r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*)?$")] = ""
+    session: Annotated[str, Field(max_length=200)] | None = field_alias("session", "prompt_cache_key")
     stream: bool | None = None
     stream_options: StreamOptions = StreamOptions()
     return_tokens: bool = False
@@ -183,6 +184,7 @@ class CompletionBody(SamplingBody):
                 branches=tuple(branches),
                 cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
                 state=self.state,
+                session=self.session or "",
                 lora=self.lora,
                 report_progress=self.return_progress and bool(self.stream),
                 id_slot=self.id_slot,

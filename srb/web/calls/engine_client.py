@@ -40,6 +40,7 @@ from srb.protocol import (
     Attach,
     Attached,
     Cancel,
+    ClusterStats,
     Command,
     Detokenize,
     Failed,
@@ -267,9 +268,13 @@ class EngineClient:
         return [piece.encode("latin-1") for piece in self.ask(Detokenize(_new_id(), tuple(tokens), special))]
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
-        """Return the engine's counters and gauges."""
-        values: dict[str, float] = self.ask(GetStats(_new_id()), deadline)
-        return values
+        """Return the engine's counters and gauges, or those of a cluster together."""
+        return self.cluster_stats(deadline)[0]
+
+    def cluster_stats(self, deadline: float = ASK_DEADLINE) -> tuple[dict[str, float], ClusterStats | None]:
+        """Return the same, and what a cluster's bridge knows of its replicas; None without a cluster."""
+        values: dict[str, Any] = self.ask(GetStats(_new_id()), deadline)
+        return values, values.pop("cluster", None)
 
     def slots(self) -> list[dict[str, Any]]:
         """Return the state of every sequence that a branch may use."""

@@ -39,7 +39,7 @@ def health() -> Response:
     except Unavailable as error:
         return _not_ready(error)
     try:
-        stats = web().client.stats(HEALTH_DEADLINE)
+        stats, cluster = web().client.cluster_stats(HEALTH_DEADLINE)
     except Unavailable as error:
         if type(error) is not Unavailable:
             raise
@@ -52,6 +52,10 @@ def health() -> Response:
         "slots_idle": idle,
         "slots_processing": processing,
     }
+    if cluster is not None:
+        body["replicas"] = len(cluster["replicas"])
+        if cluster["trouble"]:
+            body["degraded"] = cluster["trouble"]
     settings = web().settings
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
     if "include_slots" in request.args and settings.slots and not has_keys:
@@ -164,10 +168,10 @@ def prometheus() -> Response:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
     client = web().client
     try:
-        stats = client.stats()
+        stats, cluster = client.cluster_stats()
     except Unavailable:
-        stats = {}
-    text = web().metrics.render(stats, **client.engine_status())
+        stats, cluster = {}, None
+    text = web().metrics.render(stats, **client.engine_status(), cluster=cluster)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response

@@ -340,6 +340,8 @@ class Health(TypedDict):
     slots_idle: NotRequired[int]
     slots_processing: NotRequired[int]
     slots: NotRequired[list[Slot]]
+    replicas: NotRequired[int]  # of a cluster, that take requests
+    degraded: NotRequired[str]  # why a cluster's list of replicas may be old
 
 
 @shape

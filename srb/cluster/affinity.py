@@ -1,0 +1,162 @@
+"""The choice of a replica for a text: where its beginning is computed already, as long as that replica is not overloaded.
+
+Three things decide, in this order:
+
+- the memory of texts: a text goes to the replica that computed its longest remembered beginning;
+- rendezvous hashing of its first characters, for new texts and for bridges that do not remember them: each replica has a
+  rank for each text, so a replica that joins or leaves moves its own share and nothing else (Thaler and Ravishankar, 1998);
+- a bound on the load: a replica that has more than `factor` times the mean hands on to the next in rank (consistent
+  hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). If every bridge keeps the bound for its own
+  requests, all of them together keep it.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
+
+FACTOR = 1.25  # of the mean load
+SPARE = 4  # open requests that any replica may have, whatever the mean: so few do not slow each other down
+FIRST_MARK = 64  # bytes: the beginning that new texts are placed by
+_MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
+_MEMORY = 200_000  # beginnings
+_WINDOW = 32  # new texts for each replica, over which their number is balanced
+
+Mark = bytes  # the hash of a beginning
+
+
+def text_marks(prompt: Sequence[str | int]) -> list[Mark]:
+    """Return the hashes of a prompt's beginnings, shortest first: 64 bytes apart at first, later an eighth of the length.
+
+    A text shorter than FIRST_MARK has one mark, of the whole.
+    """
+    text = b"".join(_bytes(prompt))
+    marks = []
+    hashed, running = 0, blake2b(digest_size=16)
+    for end in _ends():
+        if end > len(text):
+            break
+        running.update(text[hashed:end])
+        hashed = end
+        marks.append(running.digest())
+    return marks or [blake2b(text, digest_size=16).digest()]
+
+
+def name_marks(*words: str) -> list[Mark]:
+    """Return the one mark of something that a client has named, such as a session: its text does not count."""
+    return [blake2b("\0".join(words).encode(), digest_size=16, person=b"name").digest()]
+
+
+def _ends() -> Iterator[int]:
+    end = FIRST_MARK
+    while end <= _MOST_BYTES:
+        yield end
+        end += max(FIRST_MARK, end // 8)
+
+
+def _bytes(prompt: Sequence[str | int]) -> Iterator[bytes]:
+    length = 0
+    for part in prompt:
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else b"\xff%d" % part
+        yield data
+        length += len(data)
+        if length > _MOST_BYTES:
+            return
+
+
+class Affinity:
+    """The replicas that take requests, what each has open, and which texts each has computed."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}  # open requests of each replica
+        self._known: OrderedDict[Mark, tuple[str, ...]] = OrderedDict()  # latest replica first
+        self._new: deque[str] = deque()  # the replicas of the latest new texts
+
+    def __repr__(self) -> str:
+        return f"<Affinity {self._open}, {len(self._known)} beginnings>"
+
+    @property
+    def replicas(self) -> Collection[str]:
+        return self._open.keys()
+
+    def join(self, replica: str) -> None:
+        """Let a replica take requests."""
+        self._open.setdefault(replica, 0)
+
+    def leave(self, replica: str) -> None:
+        """Choose a replica no more; unknown ones are ignored."""
+        self._open.pop(replica, None)
+        self._new = deque(name for name in self._new if name != replica)
+
+    def begin(self, replica: str) -> None:
+        """Count one more open request."""
+        if replica in self._open:
+            self._open[replica] += 1
+
+    def end(self, replica: str) -> None:
+        """Count one open request less."""
+        if self._open.get(replica):
+            self._open[replica] -= 1
+
+    def choose(self, marks: Sequence[Mark], exclude: Collection[str] = ()) -> str | None:
+        """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`."""
+        usable = [name for name in self._open if name not in exclude]
+        if not usable:
+            return None
+        known = self._knowing(marks, usable)
+        ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
+        roomy = [name for name in (*known, *ranked) if self._has_room(name)]
+        if not known:
+            roomy = [name for name in roomy if self._may_begin(name)] or roomy
+            chosen = roomy[0] if roomy else self.least_loaded(exclude)
+            self._note_new(chosen or ranked[0])
+        else:
+            chosen = roomy[0] if roomy else self.least_loaded(exclude)
+        assert chosen is not None
+        self._remember(marks, chosen)
+        return chosen
+
+    def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
+        """Return the replica with the fewest open requests."""
+        usable = [name for name in self._open if name not in exclude]
+        return min(usable, key=self._open.__getitem__, default=None)
+
+    def _knowing(self, marks: Sequence[Mark], usable: Collection[str]) -> list[str]:
+        """Return the replicas that computed the longest remembered beginning."""
+        for mark in reversed(marks):
+            if known := [name for name in self._known.get(mark, ()) if name in usable]:
+                return known
+        return []
+
+    def _has_room(self, replica: str) -> bool:
+        bound = max(SPARE, _bound(sum(self._open.values()), len(self._open)))
+        return self._open[replica] + 1 <= bound
+
+    def _may_begin(self, replica: str) -> bool:
+        """Whether a replica has not yet had more than its share of the latest new texts."""
+        return Counter(self._new)[replica] + 1 <= max(2, _bound(len(self._new), len(self._open)))
+
+    def _note_new(self, replica: str) -> None:
+        self._new.append(replica)
+        while len(self._new) > _WINDOW * len(self._open):
+            self._new.popleft()
+
+    def _remember(self, marks: Sequence[Mark], replica: str) -> None:
+        for mark in marks:
+            others = tuple(name for name in self._known.pop(mark, ()) if name != replica)
+            self._known[mark] = (replica, *others)[:3]
+        while len(self._known) > _MEMORY:
+            self._known.popitem(last=False)
+
+
+def _bound(total: int, replicas: int) -> int:
+    """Return the most that one replica may have, when one is added to `total`."""
+    return math.ceil(FACTOR * (total + 1) / replicas)
+
+
+def _rank(mark: Mark, replica: str) -> bytes:
+    return blake2b(mark, key=replica.encode()[-64:], digest_size=8).digest()

@@ -1,0 +1,156 @@
+"""The bridge: a process in the engine's place, which passes commands and events between web workers and replicas.
+
+`python -m srb.cluster.bridge` is started by the supervisor instead of an engine. It listens on the same socket, under the
+same lock, speaks the same frames and reports the same states, so neither the workers nor the supervisor know a difference.
+It is an asyncio program, without gevent: Ray hangs in a process that gevent has patched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from srb import logs
+from srb.cluster.members import Members
+from srb.cluster.ray_client import follow_registry
+from srb.cluster.relay import Relay
+from srb.engine.process.connection import is_peer_allowed
+from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
+from srb.engine.process.runtime_folder import EngineLock
+from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
+from srb.errors import ConfigError
+from srb.exit_codes import EXIT_CONFIG
+from srb.protocol import VERSION, Hello
+from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.status import BEAT_SECONDS
+
+log = logging.getLogger("srb.cluster")
+
+
+class Bridge:
+    """The workers' relays, and the replicas that they share."""
+
+    def __init__(self, reporter: Reporter, server_id: str) -> None:
+        self._reporter = reporter
+        self._hello = Hello(VERSION, os.getpid(), server_id)
+        self._relays: set[Relay] = set()
+        self._state = ""
+        self.members = Members(self._changed)
+
+    def start(self) -> None:
+        """Report that there is no replica yet."""
+        self._changed()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one worker."""
+        if not is_peer_allowed(writer.get_extra_info("socket")):
+            log.warning("refused a connection of another user")
+            writer.close()
+            return
+        relay = Relay(reader, writer, self.members)
+        self._relays.add(relay)
+        try:
+            await relay.run(self._hello)
+        except asyncio.CancelledError:
+            pass  # the bridge ends
+        except Exception:
+            log.exception("closing a worker's connection")
+        finally:
+            self._relays.discard(relay)
+
+    async def beat(self) -> None:
+        """Send heartbeats, as an engine does; a loop that hangs sends none."""
+        while True:
+            self._reporter.beat()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def note_trouble(self, message: str) -> None:
+        """Note that the list of replicas cannot be read; "": it is read again."""
+        if message and message != self.members.trouble:
+            log.warning("%s; replicas that are known go on", message)
+        self.members.trouble = message
+        self._changed()
+
+    def _changed(self) -> None:
+        """Tell workers and supervisor that replicas have come or gone."""
+        for relay in self._relays:
+            relay.announce(self.members.model)
+            relay.close_idle_channels()
+        waiting = "restarting" if self._state in ("running", "restarting") else "starting"
+        state = "running" if self.members.ready else waiting
+        if state != self._state:
+            self._state = state
+            self._reporter.report_state(state, "" if state == "running" else self._why_waiting())
+
+    def _why_waiting(self) -> str:
+        return self.members.trouble or "no replica is ready"
+
+
+async def serve(settings: Settings, reporter: Reporter) -> None:
+    """Serve web workers until SIGTERM."""
+    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""))
+    ended = asyncio.Event()
+
+    def handle_signals() -> None:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signum, ended.set)
+
+    handle_signals()
+    settings.socket_path.unlink(missing_ok=True)  # a killed process's: we have the lock
+    server = await asyncio.start_unix_server(bridge.connected, settings.socket_path, backlog=128)
+    settings.socket_path.chmod(0o600)
+    bridge.start()
+    following = follow_registry(settings.cluster, bridge.members.update, bridge.note_trouble, handle_signals)
+    work = (bridge.beat(), following, ended.wait())
+    tasks: list[asyncio.Task[object]] = [asyncio.create_task(each) for each in work]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    reporter.report_state("stopping")
+    server.close()
+    bridge.members.close()
+    for task in tasks:
+        task.cancel()
+    for task in done:
+        task.result()  # raises whatever ended it
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the bridge; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m srb.cluster.bridge",
+        description="Pass requests of an SRB server on to the replicas of a cluster.",
+    )
+    parser.add_argument("--parent", type=int, help="pid of the supervisor; the bridge exits when it does")
+    parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
+    options = parser.parse_args(argv)
+    ignore_reloads()
+    if options.parent is not None:
+        exit_with_parent(options.parent)
+    supervisor = None if options.report is None else ToSupervisor(options.report)
+    try:
+        settings = Settings.load()
+        logs.configure(settings)
+        reporter = supervisor or ToSystemd(settings.runtime_path)
+        reporter.report_state("starting", "no replica is ready")
+        lock = EngineLock(settings.runtime_path)
+        lock.acquire(wait=True)
+        try:
+            asyncio.run(serve(settings, reporter))
+        finally:
+            lock.release()
+        return 0
+    except ConfigError as error:
+        if supervisor is not None:
+            supervisor.report_state("failed", error.message)
+        print(f"srb: {error.message}", file=sys.stderr, flush=True)
+        return EXIT_CONFIG
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # Ray's exit handlers take seconds and have nothing to do here

@@ -1,0 +1,59 @@
+"""Link: a bridge's connection to the engine of one replica."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from srb.cluster.door import keep_alive
+from srb.cluster.registry import Entry
+from srb.errors import ProtocolError
+from srb.framing import frame, read_frame
+from srb.protocol import VERSION, Hello, Ready, decode
+
+_OPEN_SECONDS = 5.0  # for the connection itself; an engine that loads its model is waited for
+
+
+class Link:
+    """An open connection, after the engine's Hello and Ready. Frames pass as they are."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, model: dict[str, Any]) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.model = model  # ModelInfo's fields
+
+    @classmethod
+    async def open(cls, entry: Entry) -> Link:
+        """Connect, and wait until the engine has its model. Raise OSError, EOFError or ProtocolError."""
+        async with asyncio.timeout(_OPEN_SECONDS):
+            reader, writer = await asyncio.open_connection(entry["host"], entry["port"])
+        try:
+            keep_alive(writer)
+            writer.write(entry["token"].encode())
+            return cls(reader, writer, await _greeting(reader))
+        except BaseException:
+            writer.close()
+            raise
+
+    def send(self, payload: bytes) -> None:
+        self._writer.write(frame(payload))
+
+    async def receive(self) -> bytes:
+        """Return the next frame. Raise OSError or EOFError at the connection's end."""
+        return await read_frame(self._reader)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def _greeting(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Return the facts of the engine's model."""
+    greeted = False
+    while True:
+        for event in decode(await read_frame(reader)):
+            if isinstance(event, Hello):
+                greeted = event.version == VERSION
+            if not greeted:
+                raise ProtocolError(f"the replica does not speak version {VERSION} of the protocol: {event!r}")
+            if isinstance(event, Ready):
+                return event.model

@@ -1,0 +1,184 @@
+"""The replicas of a cluster as one bridge knows them: where they are, which are ready, and their answers to questions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from srb.cluster.affinity import Affinity
+from srb.cluster.link import Link
+from srb.cluster.registry import Entry
+from srb.errors import EngineRestarted, ProtocolError, SRBError, Unavailable
+from srb.protocol import TERMINAL, Ask, Event, Failed, Rejected, Reply, decode, encode
+
+log = logging.getLogger("srb.cluster")
+
+_PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
+_MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
+
+BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
+
+
+class Member:
+    """One replica, and the bridge's own connection to it, over which it asks."""
+
+    def __init__(self, name: str, entry: Entry) -> None:
+        self.name = name
+        self.entry = entry
+        self.link: Link | None = None
+        self.stats: dict[str, float] = {}  # the latest
+        self._asked: dict[str, asyncio.Future[Event]] = {}
+        self.keeper: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name} {self.entry['host']}:{self.entry['port']} {'ready' if self.link else 'away'}>"
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.entry["state"] == "leaving"
+
+    async def ask(self, command: Ask, seconds: float) -> Any:
+        """Return the value of the reply. Raise the SRBError of a refusal, or Unavailable without a reply in time."""
+        if self.link is None:
+            raise EngineRestarted(f"replica {self.name} is away")
+        asked = replace(command, request_id=uuid4().hex)
+        future = self._asked[asked.request_id] = asyncio.get_running_loop().create_future()
+        try:
+            self.link.send(encode([asked]))
+            answer = await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            raise Unavailable(f"replica {self.name} does not answer in time") from None
+        finally:
+            del self._asked[asked.request_id]
+        if isinstance(answer, Reply):
+            return answer.value
+        assert isinstance(answer, Rejected | Failed)  # Done is of a Generate
+        raise answer.error
+
+    async def serve(self, link: Link) -> None:
+        """Read the replies to `ask`, until the link ends."""
+        self.link = link
+        try:
+            while True:
+                for event in decode(await link.receive()):
+                    future = self._asked.get(event.request_id)
+                    if future is not None and isinstance(event, TERMINAL) and not future.done():
+                        future.set_result(event)
+        finally:
+            self.link = None
+            link.close()
+            for request_id, future in self._asked.items():
+                if not future.done():
+                    future.set_result(Failed(request_id, EngineRestarted.code, f"replica {self.name} was lost"))
+
+
+class Members:
+    """All replicas that the registry lists. `affinity` has those that take requests."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when a replica becomes ready or is lost."""
+        self.affinity = Affinity()
+        self.trouble = ""  # why the list of replicas may be old; "": it is not
+        self.homes: OrderedDict[str, str] = OrderedDict()  # the replica of each request of this bridge's workers
+        self._members: dict[str, Member] = {}
+        self._on_change = on_change
+
+    @property
+    def ready(self) -> list[Member]:
+        """The replicas that take requests."""
+        return [self._members[name] for name in self.affinity.replicas]
+
+    @property
+    def model(self) -> dict[str, Any] | None:
+        """The model of the newest replica that is ready, as ModelInfo's fields; None without any."""
+        return next((member.link.model for member in reversed(self.ready) if member.link), None)
+
+    def get(self, name: str) -> Member | None:
+        return self._members.get(name)
+
+    def note_home(self, request_id: str, name: str) -> None:
+        self.homes[request_id] = name
+        if len(self.homes) > _MAX_HOMES:
+            self.homes.popitem(last=False)
+
+    def update(self, entries: dict[str, Entry]) -> None:
+        """Take the registry's list. A replica that is missing goes only when its link is broken too.
+
+        For a registry that was started again knows no replica for a second.
+        """
+        for name, entry in entries.items():
+            member = self._members.get(name)
+            if member is None and entry["state"] != "leaving":
+                member = self._members[name] = Member(name, entry)
+                log.info("replica %s at %s:%d", name, entry["host"], entry["port"])
+                member.keeper = asyncio.create_task(self._keep(member))
+                member.keeper.add_done_callback(_log_failure)
+            elif member is not None:
+                member.entry = entry
+                if member.is_leaving:
+                    self._retire(member)
+        for name in self._members.keys() - entries.keys():
+            if self._members[name].link is None:
+                self._remove(self._members[name])
+
+    def close(self) -> None:
+        for member in list(self._members.values()):
+            self._remove(member)
+
+    def _retire(self, member: Member) -> None:
+        """Give a replica no more requests; those that it has go on."""
+        if member.keeper is not None:
+            log.info("replica %s takes no more requests", member.name)
+            member.keeper.cancel()
+            member.keeper = None
+            self.affinity.leave(member.name)
+            self._on_change()
+
+    def _remove(self, member: Member) -> None:
+        del self._members[member.name]
+        self.affinity.leave(member.name)
+        if member.keeper is not None:
+            member.keeper.cancel()
+
+    async def _keep(self, member: Member) -> None:
+        """Keep the link to a replica, as long as it is listed."""
+        while True:
+            try:
+                link = await Link.open(member.entry)
+                self.affinity.join(member.name)
+                log.info("replica %s is ready", member.name)
+                serving = asyncio.create_task(member.serve(link))
+                await asyncio.sleep(0)  # until its link is set
+                self._on_change()
+                try:
+                    await serving
+                finally:
+                    serving.cancel()
+                    self.affinity.leave(member.name)
+                    self._on_change()
+            except BROKEN as error:
+                log.debug("replica %s: %s", member.name, error)
+            await asyncio.sleep(_PAUSE)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a replica is no longer watched", exc_info=error)
+
+
+async def ask_all(members: list[Member], command: Ask, seconds: float) -> dict[str, Any]:
+    """Ask several replicas at once; return the value, or the SRBError, of each by its name."""
+
+    async def one(member: Member) -> Any:
+        try:
+            return await member.ask(command, seconds)
+        except SRBError as error:
+            return error
+
+    values = await asyncio.gather(*map(one, members))
+    return {member.name: value for member, value in zip(members, values, strict=True)}

@@ -1,0 +1,99 @@
+"""The only calls that a bridge makes of Ray: connect, and read the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from srb.cluster.registry import NAMESPACE, Entry, find_registry
+
+log = logging.getLogger("srb.cluster")
+
+_LIST_SECONDS = 10.0  # that the registry keeps a question open until something changes
+_PAUSE = 2.0
+
+T = TypeVar("T")
+
+
+def connect(address: str) -> None:
+    """Connect this process to a cluster, unless it is connected. Raise ConnectionError with a reason."""
+    import ray
+
+    if ray.is_initialized():
+        return
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of handlers that are ours to set
+    try:
+        ray.init(
+            address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, logging_level="error"
+        )
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConnectionError(f"Ray at {address} cannot be reached: {reason}") from error
+
+
+def disconnect() -> None:
+    import ray
+
+    ray.shutdown()
+
+
+async def follow_registry(
+    address: str,
+    on_entries: Callable[[dict[str, Entry]], None],
+    on_trouble: Callable[[str], None],
+    on_connected: Callable[[], None],
+) -> None:
+    """Pass on every change of the registry, for ever; `on_trouble` gets the reason while that is impossible, then "".
+
+    `on_connected` is called when Ray has set its signal handlers in this process.
+    """
+    while True:
+        try:
+            await _in_thread(connect, address)
+            on_connected()
+            registry = await _in_thread(find_registry)
+            version = -1
+            while True:
+                version, entries = await _result(registry.listed.remote(version, _LIST_SECONDS), 2 * _LIST_SECONDS)
+                on_trouble("")
+                on_entries(entries)
+        except Exception as error:  # Ray's own errors are many, and none of them ends a bridge
+            log.debug("the registry cannot be read", exc_info=True)
+            on_trouble(_reason(error))
+            await _in_thread(disconnect)
+        await asyncio.sleep(_PAUSE)
+
+
+async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of `work`. Its thread keeps no process from ending, as one of asyncio's own would for minutes."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(act: Callable[[Any], None], value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: None if future.done() else act(value))
+
+    def run() -> None:
+        try:
+            finish(future.set_result, work(*arguments))
+        except Exception as error:
+            finish(future.set_exception, error)
+
+    threading.Thread(target=run, name="ray", daemon=True).start()
+    return await future
+
+
+async def _result(reference: Any, seconds: float) -> Any:
+    return await asyncio.wait_for(asyncio.wrap_future(reference.future()), seconds)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionError):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "the cluster's registry does not answer"
+    return f"the cluster's registry cannot be read: {type(error).__name__}"

@@ -1,0 +1,337 @@
+"""Relay: the bridge between one web worker and the replicas that its requests are on.
+
+Each replica sees the worker as a connection of its own, a Channel. Frames of a replica pass to the worker as they are; the
+relay only reads which requests they begin and end. So a request whose replica is lost can be ended with an error, or, as
+long as the replica has not answered, be given to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.cluster.link import Link
+from srb.cluster.members import BROKEN, Member, Members, ask_all
+from srb.cluster.routing import Way, marks_of, may_move, merge, no_replica, way_of
+from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, ShuttingDown, SRBError
+from srb.framing import frame, read_frame
+from srb.protocol import (
+    TERMINAL,
+    Attached,
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Generate,
+    GetRequest,
+    GetStats,
+    Hello,
+    Ready,
+    Rejected,
+    Reply,
+    decode,
+    encode,
+    outline,
+)
+
+log = logging.getLogger("srb.cluster")
+
+_OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
+_ASK_SECONDS = 0.4  # for an answer of every replica; a worker waits half a second for /health
+_MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request of the worker, or a target that the worker reads."""
+
+    command: Command | None
+    payload: bytes | None  # the command's frame, until the replica's first event
+    channel: Channel | None = None
+    tried: set[str] = field(default_factory=set)
+
+
+class Channel:
+    """The worker's connection to one replica: opened with the first command, closed when it is lost or not needed."""
+
+    def __init__(self, member: Member, relay: Relay) -> None:
+        self.member = member
+        self._relay = relay
+        self._link: Link | None = None
+        self._waiting: list[bytes] = []  # frames, until the link is open
+        self._task = asyncio.create_task(self._run())
+
+    def send(self, payload: bytes) -> None:
+        if self._link is None:
+            self._waiting.append(payload)
+        else:
+            self._link.send(payload)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                self._link = await Link.open(self.member.entry)
+            for payload in self._waiting:
+                self._link.send(payload)
+            while True:
+                await self._relay.deliver(self, await self._link.receive())
+        except BROKEN as error:
+            log.debug("channel to %s: %s", self.member.name, error)
+            self._relay.lose(self)
+        finally:
+            if self._link is not None:
+                self._link.close()
+
+
+class Relay:
+    """One web worker: its connection, its open requests, and a channel to each replica that has one of them."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, members: Members) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._members = members
+        self._open: dict[str, _Open] = {}
+        self._channels: dict[str, Channel] = {}  # by the replica's name
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._model: dict[str, Any] | None = None  # as the worker knows it
+
+    def __repr__(self) -> str:
+        return f"<Relay {len(self._open)} requests on {sorted(self._channels)}>"
+
+    async def run(self, hello: Hello) -> None:
+        """Serve the worker until it closes its connection."""
+        self._send([hello])
+        self.announce(self._members.model)
+        try:
+            while True:
+                payload = await read_frame(self._reader)
+                commands = decode(payload)
+                for command in commands:
+                    self._take(command, payload if len(commands) == 1 else encode([command]))
+        except (EOFError, OSError):
+            pass  # the worker has gone
+        except ProtocolError as error:
+            log.warning("closing a worker's connection: %s", error.message)
+        finally:
+            self._close()
+
+    def announce(self, model: dict[str, Any] | None) -> None:
+        """Tell the worker that there is a replica, or that its model is another one now."""
+        if model is not None and model != self._model:
+            self._model = model
+            self._send([Ready(model)])
+
+    def close_idle_channels(self) -> None:
+        """Close channels to replicas that are leaving, as soon as no request is on them: they wait for this."""
+        used = {id(request.channel) for request in self._open.values()}
+        for name, channel in list(self._channels.items()):
+            if channel.member.is_leaving and id(channel) not in used:
+                del self._channels[name]
+                channel.close()
+
+    # Commands -------------------------------------------------------------------------------------------------------
+
+    def _take(self, command: Command, payload: bytes) -> None:
+        if not isinstance(command, Command) or not isinstance(command.request_id, str):
+            raise ProtocolError(f"a web worker sent {type(command).__name__}")
+        if isinstance(command, Cancel):
+            self._cancel(command, payload)
+            return
+        try:
+            way = way_of(command)
+        except SRBError as error:
+            self._send([Rejected.of(command.request_id, error)])
+            return
+        if way is Way.ALL:
+            self._spawn(self._ask_all(command))
+            return
+        request = self._open[command.request_id] = _Open(command, payload)
+        if way is Way.HOME:
+            self._go_home(command, request)
+        else:
+            self._place(command, request)
+
+    def _cancel(self, command: Cancel, payload: bytes) -> None:
+        request = self._open.get(command.request_id)
+        if request is None:
+            return  # it has just ended
+        if request.channel is not None:
+            request.channel.send(payload)
+        if command.leaves:
+            self._forget(command.request_id)
+
+    def _place(self, command: Any, request: _Open) -> None:
+        """Give a request to a replica that has not had it yet; refuse it if there is none."""
+        affinity = self._members.affinity
+        if way_of(command) is Way.TEXT:
+            name = affinity.choose(marks_of(command), request.tried)
+        else:
+            name = affinity.least_loaded(request.tried)
+        member = self._members.get(name) if name is not None else None
+        if member is None:
+            self._refuse(command.request_id, no_replica())
+            return
+        self._forward(command, request, member)
+
+    def _forward(self, command: Command, request: _Open, member: Member) -> None:
+        assert request.payload is not None
+        request.tried.add(member.name)
+        if member.name not in self._channels:
+            self._channels[member.name] = Channel(member, self)
+        request.channel = self._channels[member.name]
+        if isinstance(command, Generate):
+            self._members.affinity.begin(member.name)
+            self._members.note_home(command.request_id, member.name)
+        request.channel.send(request.payload)
+
+    def _go_home(self, command: Any, request: _Open) -> None:
+        """Send a control to the replica of its target; if another bridge's worker began that, look for it."""
+        member = self._members.get(self._members.homes.get(command.target, ""))
+        if member is not None:
+            self._forward(command, request, member)
+        else:
+            self._spawn(self._search(command, request))
+
+    async def _search(self, command: Any, request: _Open) -> None:
+        question = GetRequest("", command.target, command.owner)
+        answers = await ask_all(self._members.ready, question, _ASK_SECONDS)
+        found = [name for name, answer in answers.items() if not isinstance(answer, SRBError)]
+        member = self._members.get(found[0]) if found else None
+        if self._open.get(command.request_id) is not request:
+            return  # cancelled meanwhile
+        if member is None:
+            self._refuse(command.request_id, _why_not_found(command.target, answers))
+            return
+        self._members.note_home(command.target, member.name)
+        self._forward(command, request, member)
+
+    async def _ask_all(self, command: Any) -> None:
+        members = self._members.ready
+        answers = await ask_all(members, command, _ASK_SECONDS)
+        try:
+            if isinstance(command, GetStats):
+                answers = _with_latest(members, answers)
+            value = merge(command, answers)
+            if isinstance(command, GetStats):
+                value["cluster"] = self._describe(answers)
+            self._send([Reply(command.request_id, value)])
+        except SRBError as error:
+            self._send([Rejected.of(command.request_id, error)])
+
+    def _describe(self, stats: dict[str, Any]) -> dict[str, Any]:
+        replicas = {
+            member.name: {"node": member.entry["node"], "stats": stats[member.name]}
+            for member in self._members.ready
+            if isinstance(stats.get(member.name), dict)
+        }
+        return {"trouble": self._members.trouble, "replicas": replicas}
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    async def deliver(self, channel: Channel, payload: bytes) -> None:
+        """Pass a replica's frame on to the worker."""
+        events = outline(payload)
+        if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in _MOVING]:
+            moved = {request_id for request_id in refused if self._move(request_id)}
+            rest = [event for event in decode(payload) if event.request_id not in moved]
+            payload, events = encode(rest), outline(encode(rest))
+        if not events:
+            return
+        for kind, fields in events:
+            if kind in TERMINAL:
+                self._end(fields[0])
+            elif kind is Attached:
+                self._attached(*fields[:2])
+            elif (request := self._open.get(fields[0])) is not None:
+                request.payload = None  # the replica has it
+        self._writer.write(frame(payload))
+        if channel.member.is_leaving:
+            self.close_idle_channels()
+        await self._writer.drain()
+
+    def _attached(self, request_id: str, target: str) -> None:
+        request = self._open.pop(request_id, None)
+        if request is not None:
+            self._open.setdefault(target, _Open(None, None, request.channel))
+
+    def _move(self, request_id: str) -> bool:
+        """Give a refused request to another replica, if there is one."""
+        request = self._open.get(request_id)
+        if request is None or request.payload is None or request.command is None or not may_move(request.command):
+            return False
+        if not set(self._members.affinity.replicas) - request.tried:
+            return False
+        self._uncount(request)
+        self._place(request.command, request)
+        return True
+
+    def lose(self, channel: Channel) -> None:
+        """End the requests of a replica that is gone, or give them to another if it had not begun them."""
+        if self._channels.get(channel.member.name) is channel:
+            del self._channels[channel.member.name]
+        for request_id, request in list(self._open.items()):
+            if request.channel is channel and not self._move(request_id):
+                self._end(request_id)
+                message = f"Replica {channel.member.name} was lost; please try again"
+                self._send([Failed(request_id, EngineRestarted.code, message)])
+
+    def _refuse(self, request_id: str, error: SRBError) -> None:
+        self._open.pop(request_id, None)
+        self._send([Rejected.of(request_id, error)])
+
+    def _end(self, request_id: str) -> None:
+        self._forget(request_id)
+        self._members.homes.pop(request_id, None)
+
+    def _forget(self, request_id: str) -> None:
+        """Read a request no more; it may go on for others, or linger."""
+        request = self._open.pop(request_id, None)
+        if request is not None:
+            self._uncount(request)
+
+    def _uncount(self, request: _Open) -> None:
+        if isinstance(request.command, Generate) and request.channel is not None:
+            self._members.affinity.end(request.channel.member.name)
+
+    # The connection -------------------------------------------------------------------------------------------------
+
+    def _send(self, events: Iterable[Event]) -> None:
+        self._writer.write(frame(encode(events)))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _close(self) -> None:
+        for request_id in list(self._open):
+            self._forget(request_id)
+        for channel in self._channels.values():
+            channel.close()
+        for task in self._tasks:
+            task.cancel()
+        self._writer.close()
+
+
+def _with_latest(members: list[Member], answers: dict[str, Any]) -> dict[str, Any]:
+    """Keep each replica's numbers, and use the last ones of a replica that is busy with a long step."""
+    for member in members:
+        answer = answers[member.name]
+        if isinstance(answer, dict):
+            member.stats = answer
+        elif member.stats:
+            answers[member.name] = member.stats
+    return answers
+
+
+def _why_not_found(target: str, answers: dict[str, Any]) -> SRBError:
+    if not answers:
+        return no_replica()
+    others = [answer for answer in answers.values() if not isinstance(answer, NotFound)]
+    return others[0] if others else NotFound(f"There is no request '{target}'")

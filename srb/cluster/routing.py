@@ -1,0 +1,106 @@
+"""The way of each command: to one replica, to the one that has a request, or to all; and one answer made of several.
+
+Pure: no I/O and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+from srb.cluster.affinity import Mark, name_marks, text_marks
+from srb.errors import EngineLoading, NotSupported, SRBError
+from srb.protocol import (
+    AddBranches,
+    Attach,
+    ChangeBranch,
+    Command,
+    Detokenize,
+    Embed,
+    Generate,
+    GetAdapters,
+    GetRequest,
+    GetSlots,
+    GetStats,
+    ListRequests,
+    Rerank,
+    SetAdapters,
+    StateAction,
+    StopBranches,
+    Tokenize,
+)
+
+_LARGEST = {"n_tokens_max"}  # of the stats: all others are sums
+
+
+class Way(Enum):
+    """The way that a command takes."""
+
+    TEXT = auto()  # to the replica that has computed its beginning
+    ANY = auto()  # to the replica that has least to do
+    HOME = auto()  # to the replica that has its target
+    ALL = auto()  # to every replica; the answers become one
+
+
+_WAYS: dict[type, Way] = {
+    **dict.fromkeys((Generate, StateAction), Way.TEXT),
+    **dict.fromkeys((Tokenize, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
+    **dict.fromkeys((Attach, GetRequest, StopBranches, ChangeBranch, AddBranches), Way.HOME),
+    **dict.fromkeys((GetStats, GetSlots, ListRequests, SetAdapters), Way.ALL),
+}
+
+
+def way_of(command: Command) -> Way:
+    """Return the way of any command but Cancel, which follows its request. Raise NotSupported."""
+    if isinstance(command, StateAction) and command.action != "restore":
+        raise NotSupported(
+            "slots are numbered by each replica, so a cluster can only restore; name a state in a request"
+        )
+    return _WAYS[type(command)]
+
+
+def may_move(command: Command) -> bool:
+    """Whether a command that a replica has not answered may be given to another."""
+    return isinstance(command, (Generate, Tokenize, Detokenize, Embed, Rerank, GetAdapters))
+
+
+def marks_of(command: Generate | StateAction) -> list[Mark]:
+    """Return the marks by which a command's replica is chosen: a name that the client gave goes before the text."""
+    if isinstance(command, StateAction):
+        return name_marks("state", command.name)
+    if command.session:
+        return name_marks("session", command.owner, command.session)
+    if command.state:
+        return name_marks("state", command.state)
+    return text_marks(command.prompt)
+
+
+def merge(command: Command, answers: Mapping[str, Any]) -> Any:
+    """Return one value from the replicas' values. Raise the SRBError of the first if there is no value."""
+    values = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
+    if not values:
+        raise next(iter(answers.values()), no_replica())
+    match command:
+        case GetStats():
+            return sum_stats(values)
+        case GetSlots():
+            return [{**slot, "replica": name} for name, slots in values.items() for slot in slots]
+        case ListRequests():
+            return [request for requests in values.values() for request in requests]
+        case _:
+            return next(iter(values.values()))
+
+
+def sum_stats(stats: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the cluster's numbers."""
+    total: dict[str, float] = {}
+    for each in stats.values():
+        for name, value in each.items():
+            before = total.get(name, 0)
+            total[name] = max(before, value) if name in _LARGEST else before + value
+    return total
+
+
+def no_replica() -> EngineLoading:
+    return EngineLoading("No replica of the cluster is ready", engine="loading")

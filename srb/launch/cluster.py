@@ -1,0 +1,105 @@
+"""The command `srb cluster`: replicas on a Ray cluster are deployed, listed and stopped."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from srb.errors import ConfigError
+from srb.settings import Settings
+
+if TYPE_CHECKING:
+    from srb.cluster.operate import Row
+
+DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
+answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""
+_WATCH_SECONDS = 2.0
+_NEEDS_RAY = "srb cluster needs Ray, which is not installed: pip install 'llama-srb[cluster]'"
+
+# Settings of an engine that belong to one machine's server, and not to replicas.
+_LOCAL = {"engine_managed", "runtime_dir", "cluster"}
+_SHARED = {"log_level", "log_format", "graceful_timeout"}  # settings of the web tier that the engine reads too
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `srb serve` does not have."""
+    parser.add_argument("action", choices=("deploy", "status", "stop"))
+    parser.add_argument("--replicas", type=int, default=1, help="number of replicas (default: 1)")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs of each replica (default: 0)")
+    parser.add_argument("--cpus", type=float, default=1, help="CPUs of each replica, as Ray counts them (default: 1)")
+    parser.add_argument("--door-port", type=int, default=0, help="TCP port of the replicas; 0: any (default)")
+    parser.add_argument(
+        "--drain-seconds", type=float, default=600, help="time that running requests have when a replica ends"
+    )
+    parser.add_argument("--watch", action="store_true", help="with status: print the table again every two seconds")
+
+
+def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> NoReturn:
+    """Do what was asked; the exit status is 1 if the cluster cannot be reached or does not do it."""
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError(_NEEDS_RAY)
+    from srb.cluster import operate
+
+    address = settings.cluster or "auto"
+    try:
+        match asked.action:
+            case "deploy":
+                operate.deploy(address, _arguments(asked, settings))
+                _print_table(*operate.look(address))
+            case "status":
+                _print_table(*operate.look(address))
+                while asked.watch:
+                    time.sleep(_WATCH_SECONDS)
+                    _print_table(*operate.look(address))
+            case "stop":
+                operate.stop(address)
+    except (ConnectionError, RuntimeError) as error:
+        print(f"srb: {error}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def engine_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that were given and that an engine reads."""
+    own = set(Settings.__annotations__) - _LOCAL | _SHARED
+    return {name: value for name, value in settings.model_dump(exclude_unset=True).items() if name in own}
+
+
+def _arguments(asked: argparse.Namespace, settings: Settings) -> Any:
+    from srb.cluster.app import Arguments
+
+    numbers = {name: getattr(asked, name) for name in ("replicas", "gpus", "cpus", "drain_seconds", "door_port")}
+    return Arguments(**numbers, settings=engine_settings(settings))
+
+
+_HEADINGS = ("replica", "node", "gpu", "state", "model", "requests", "branches", "cells", "hits", "tokens/s")
+
+
+def _print_table(word: str, rows: Sequence[Row]) -> None:
+    print(table(word, rows), flush=True)
+
+
+def table(word: str, rows: Sequence[Row]) -> str:
+    """Return the replicas as a table of text, under Serve's word on all of them."""
+    lines = [_HEADINGS, *map(_cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
+    shown = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join([word, *shown])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    stats, entry = row.stats, row.entry
+    named = (row.name.rpartition("#")[2], entry["node"], ",".join(entry["gpus"]) or "-", entry["state"], entry["alias"])
+    if not stats:
+        return (*named, "-", "-", "-", "-", "-")
+    used = f"{stats['kv_cells_used']:.0f}/{stats['kv_cells']:.0f}"
+    cached, computed = stats["prompt_tokens_cached_total"], stats["prompt_tokens_total"]
+    hits = f"{cached / (cached + computed):.0%}" if cached + computed else "-"
+    seconds = stats["tokens_predicted_seconds_total"]
+    speed = f"{stats['tokens_predicted_total'] / seconds:.0f}" if seconds else "-"
+    running = f"{stats['requests_processing']:.0f}"
+    return (*named, running, f"{stats['branches_running']:.0f}", used, hits, speed)

@@ -1,0 +1,116 @@
+"""A Ray cluster on this machine, with replicas over FakeModel, for the tests of this folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.processes import PYTHON, ROOT, Process, clean_environ, wait_for
+from tests.servers import SETTINGS, Server, free_port
+
+RAY = (PYTHON, "-m", "ray.scripts.scripts")
+START_SECONDS = 120  # of Ray, on a machine that does much else
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder; skip those that need Ray where it is not installed."""
+    missing = importlib.util.find_spec("ray") is None
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.timeout(300))
+            if missing:
+                item.add_marker(pytest.mark.skip(reason="needs Ray: pip install '.[cluster]'"))
+
+
+class Cluster:
+    """A head of Ray and further nodes, all on this machine. Leave its `with` block and no process of it is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._exits = ExitStack()
+        self._ray_folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' paths have to be short
+        self.address = f"127.0.0.1:{free_port_for_ray()}"
+        own = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+        self.environ = clean_environ() | own | {"HOME": str(folder), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+
+    def start(self) -> Cluster:
+        port = self.address.partition(":")[2]
+        self.head = self._node(
+            "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._ray_folder}"
+        )
+        wait_for(lambda: "Ray runtime started" in self.head.logs, "Ray has started", START_SECONDS)
+        return self
+
+    def add_node(self) -> Process:
+        return self._node(f"--address={self.address}")
+
+    def _node(self, *options: str) -> Process:
+        command = (*RAY, "start", "--block", "--num-cpus=4", "--object-store-memory=80000000", *options)
+        log = self._folder / f"ray-{len(list(self._folder.glob('ray-*.log')))}.log"
+        return self._exits.enter_context(Process(command, self.environ, log))
+
+    def run(self, *words: str) -> str:
+        """Run `srb cluster` and return its output."""
+        command = [PYTHON, "-m", "srb.launch.cli", "cluster", *words, "--cluster", self.address]
+        done = subprocess.run(
+            command, env=self.environ, cwd=ROOT, capture_output=True, text=True, timeout=2 * START_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def deploy(self, replicas: int, *options: str) -> str:
+        settings = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return self.run("deploy", "--replicas", str(replicas), "--cpus", "0.1", *settings, *options)
+
+    def server(self, folder: Path, **settings: object) -> Server:
+        """Return a web server, not yet started, that uses this cluster."""
+        server = Server(folder, cluster=self.address, **settings)
+        server.environ |= {name: value for name, value in self.environ.items() if not name.startswith("SRB_")}
+        return self._exits.enter_context(server)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._exits.__exit__(None, None, None)
+        subprocess.run(["rm", "-rf", self._ray_folder], check=True)
+
+
+def free_port_for_ray() -> int:
+    """Return a free port outside of the range that Ray gives its workers."""
+    while 10002 <= (port := free_port()) <= 19999:
+        pass
+    return port
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three replicas; shared, leave three running replicas behind."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as shared:
+        shared.start().deploy(3)
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def web(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A web server that uses the shared cluster."""
+    server = cluster.server(tmp_path_factory.mktemp("web"))
+    server.start(wait=False)
+    wait_for(lambda: server.has_ended or replicas(server) == 3, "three replicas are ready", START_SECONDS)
+    assert not server.has_ended, server.logs
+    return server
+
+
+def replicas(server: Server) -> int:
+    """Return the number of replicas that GET /health counts; 0 if nobody answers."""
+    if server.health() != 200:
+        return 0
+    count: int = server.get("/health").json()["replicas"]
+    return count

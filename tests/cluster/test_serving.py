@@ -1,0 +1,149 @@
+"""A server over a cluster answers as one with an engine of its own does."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+import requests
+
+from tests.cluster.conftest import Cluster, replicas
+from tests.processes import wait_for
+from tests.servers import MakeServer, Server
+
+STORY = "The lighthouse keeper had not spoken to anyone for nine days when the boat came. "  # more than one mark
+
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "srb": ("/v1/completions", {"prompt": STORY, "n": 4, "max_tokens": 12, "seed": 7}),
+    "openai": ("/v1/completions", {"prompt": STORY, "n": 3, "max_tokens": 9, "seed": 3, "model": "m", "stream": True}),
+    "chat": (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": STORY}], "max_tokens": 9, "seed": 3, "stream": True},
+    ),
+    "llamacpp": ("/completion", {"prompt": STORY, "n_predict": 9, "seed": 3, "stream": True}),
+    "whole": ("/completion", {"prompt": [STORY, "Another."], "n_predict": 9, "seed": 3}),
+    "tokenize": ("/tokenize", {"content": STORY}),
+}
+
+
+def golden(answer: requests.Response) -> Any:
+    """Return an answer without ids, times and counts that depend on earlier requests; of a stream each branch's text."""
+    if not answer.headers["Content-Type"].startswith("text/event-stream"):
+        text = re.sub(r'"timings":\{.*?\}|"\w*(id|created|slot|cached\w*|cache_n|\w+_ms|_per_second)":("[^"]*"|[\d.]+)', "", answer.text)
+        return text
+    texts: dict[int, str] = {}
+    ends = []
+    for line in answer.text.splitlines():
+        event = orjson.loads(line[6:]) if line.startswith("data: {") else {}
+        part = event.get("choices", [event])
+        for choice in part:
+            words = choice.get("text") or choice.get("content") or choice.get("delta", {}).get("content") or ""
+            texts[choice.get("index", 0)] = texts.get(choice.get("index", 0), "") + words
+            ends += [choice[name] for name in ("reason", "finish_reason", "stop_type") if choice.get(name)]
+    assert all(texts.values())
+    assert ends
+    return texts, sorted(ends), answer.text.count("[DONE]")
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server with an engine of its own."""
+    with Server(tmp_path_factory.mktemp("alone")) as server:
+        yield server.start()
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_an_answer_is_the_same_with_and_without_a_cluster(web: Server, alone: Server, name: str) -> None:
+    path, body = BODIES[name]
+    answers = [server.post(path, body) for server in (web, alone)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert golden(answers[0]) == golden(answers[1])
+
+
+def test_a_bad_request_is_refused_alike(web: Server, alone: Server) -> None:
+    body = {"prompt": "x" * 200_000, "n": 1}
+    answers = [server.post("/v1/completions", body) for server in (web, alone)]
+    assert answers[0].status_code == answers[1].status_code == 400
+    assert answers[0].json() == answers[1].json()
+
+
+def usage(server: Server, prompt: str, **fields: Any) -> tuple[str, int]:
+    """Return the text of a completion and how many of its prompt's tokens were computed before."""
+    answer = server.post("/v1/completions", {"prompt": prompt, "model": "m", "n": 1, "max_tokens": 20, **fields}).json()
+    return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_the_turns_of_a_story_meet_on_the_replica_that_has_it(web: Server) -> None:
+    hits = turns = 0
+    for story in range(12):
+        text = f"Story {story}. {STORY}"
+        for turn in range(4):
+            added, cached = usage(web, text)
+            if turn:
+                turns += 1
+                hits += cached > len(text) // 2 - 40
+            text += added + f" And then, in turn {turn}, "
+    assert hits >= 0.95 * turns, f"{hits} of {turns} turns found their prefix"
+
+
+def test_another_web_machine_finds_the_replica_of_a_story_and_of_a_request(
+    cluster: Cluster, web: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = cluster.server(tmp_path_factory.mktemp("other")).start(wait=False)
+    wait_for(lambda: replicas(other) == 3, "the other server has three replicas")
+    for story in range(6):
+        text = f"{story} strangers met in a place where nobody had been for a hundred years or more. " + STORY
+        usage(web, text)
+        assert usage(other, text + "They ")[1] > 100
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(
+            web.post, "/v1/completions", {"prompt": STORY, "n": 2, "max_tokens": 60_000, "ignore_eos": True}
+        )
+        [listed] = wait_for(lambda: other.get("/v1/srb/completions").json()["data"], "the request is listed")
+        stopped = requests.delete(f"{other.url}/v1/srb/completions/{listed['id']}", timeout=60)
+        assert stopped.status_code == 200, stopped.text
+        assert running.result().status_code == 200
+    assert other.get("/v1/srb/completions/nonsense").status_code == 404
+    other.stop()
+
+
+def test_a_session_names_the_replica_whatever_the_text(web: Server) -> None:
+    before = counts(web)
+    for turn in range(5):
+        assert (
+            web.post("/v1/completions", {"prompt": f"{turn} {turn} {turn}", "n": 1, "session": "a"}).status_code == 200
+        )
+    grown = {name: count - before[name] for name, count in counts(web).items()}
+    assert sorted(grown.values()) == [0, 0, 5]
+
+
+def counts(server: Server) -> dict[str, float]:
+    """Return how many requests each replica has had, from GET /metrics."""
+    lines = server.get("/metrics").text.splitlines()
+    found = [re.match(r'srb:replica_requests_total\{.*replica="(\w+)"\} (\S+)', line) for line in lines]
+    return {match[1]: float(match[2]) for match in found if match}
+
+
+def test_operators_see_each_replica(cluster: Cluster, web: Server) -> None:
+    assert len(counts(web)) == 3
+    assert web.metric("srb:replicas_ready") == 3
+    word, headings, *rows = cluster.run("status").splitlines()
+    assert word == "RUNNING"
+    assert headings.split()[:5] == ["replica", "node", "gpu", "state", "model"]
+    assert len(rows) == 3
+    assert all(" running " in row for row in rows)
+
+
+def test_a_slot_cannot_be_saved_since_each_replica_has_its_own(web: Server) -> None:
+    answer = web.post("/slots/0?action=save", {"filename": "x"})
+    assert answer.status_code == 501
+    assert "cluster" in answer.json()["error"]["message"]
+
+
+def test_without_a_cluster_there_are_no_figures_of_replicas(make_server: MakeServer) -> None:
+    server = make_server().start()
+    assert "replica" not in server.get("/metrics").text
+    assert orjson.loads(server.get("/health").content).keys() == {"status", "slots_idle", "slots_processing"}

@@ -5,9 +5,11 @@ Three things decide, in this order:
 - the memory of texts: a text goes to the replica that computed its longest remembered beginning;
 - rendezvous hashing of its first characters, for new texts and for bridges that do not remember them: each replica has a
   rank for each text, so a replica that joins or leaves moves its own share and nothing else (Thaler and Ravishankar, 1998);
-- a bound on the load: a replica that has more than `factor` times the mean hands on to the next in rank (consistent
-  hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). If every bridge keeps the bound for its own
-  requests, all of them together keep it.
+- a bound on the load: a replica that has more than FACTOR times the mean hands on to the next in rank (consistent hashing
+  with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of open requests; but as long as a
+  replica had no more than its share of the latest requests too, CROWD times the mean may be open: computing a story again
+  costs more than a crowd that is gone in a second. If every bridge keeps the bounds for its own requests, all of them
+  together keep them.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -20,11 +22,12 @@ from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 
 FACTOR = 1.25  # of the mean load
+CROWD = 1.5  # of the mean of the open requests, and SPARE more: then nothing else counts
 SPARE = 4  # open requests that any replica may have, whatever the mean: so few do not slow each other down
 FIRST_MARK = 64  # bytes: the beginning that new texts are placed by
 _MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
 _MEMORY = 200_000  # beginnings
-_WINDOW = 32  # new texts for each replica, over which their number is balanced
+_WINDOW = 64  # latest requests for each replica, of which none should have more than its share
 
 Mark = bytes  # the hash of a beginning
 
@@ -74,7 +77,8 @@ class Affinity:
     def __init__(self) -> None:
         self._open: dict[str, int] = {}  # open requests of each replica
         self._known: OrderedDict[Mark, tuple[str, ...]] = OrderedDict()  # latest replica first
-        self._new: deque[str] = deque()  # the replicas of the latest new texts
+        self._latest: deque[str] = deque()  # the replicas of the latest requests
+        self._shares: Counter[str] = Counter()  # how many of those each had
 
     def __repr__(self) -> str:
         return f"<Affinity {self._open}, {len(self._known)} beginnings>"
@@ -90,7 +94,8 @@ class Affinity:
     def leave(self, replica: str) -> None:
         """Choose a replica no more; unknown ones are ignored."""
         self._open.pop(replica, None)
-        self._new = deque(name for name in self._new if name != replica)
+        self._latest = deque(name for name in self._latest if name != replica)
+        del self._shares[replica]
 
     def begin(self, replica: str) -> None:
         """Count one more open request."""
@@ -109,14 +114,8 @@ class Affinity:
             return None
         known = self._knowing(marks, usable)
         ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
-        roomy = [name for name in (*known, *ranked) if self._has_room(name)]
-        if not known:
-            roomy = [name for name in roomy if self._may_begin(name)] or roomy
-            chosen = roomy[0] if roomy else self.least_loaded(exclude)
-            self._note_new(chosen or ranked[0])
-        else:
-            chosen = roomy[0] if roomy else self.least_loaded(exclude)
-        assert chosen is not None
+        chosen = next(filter(self._may_have, (*known, *ranked)), None) or self.least_loaded(exclude)
+        assert chosen is not None  # `usable` has one
         self._remember(marks, chosen)
         return chosen
 
@@ -132,20 +131,22 @@ class Affinity:
                 return known
         return []
 
+    def _may_have(self, replica: str) -> bool:
+        """Whether a replica should have one more request; if none should, the one with the fewest has it."""
+        crowd = CROWD * (sum(self._open.values()) + 1) / len(self._open) + SPARE
+        return self._has_room(replica) or (self._has_share(replica) and self._open[replica] < crowd)
+
     def _has_room(self, replica: str) -> bool:
-        bound = max(SPARE, _bound(sum(self._open.values()), len(self._open)))
-        return self._open[replica] + 1 <= bound
+        return self._open[replica] < max(SPARE, _bound(sum(self._open.values()), len(self._open)))
 
-    def _may_begin(self, replica: str) -> bool:
-        """Whether a replica has not yet had more than its share of the latest new texts."""
-        return Counter(self._new)[replica] + 1 <= max(2, _bound(len(self._new), len(self._open)))
-
-    def _note_new(self, replica: str) -> None:
-        self._new.append(replica)
-        while len(self._new) > _WINDOW * len(self._open):
-            self._new.popleft()
+    def _has_share(self, replica: str) -> bool:
+        return self._shares[replica] < max(SPARE, _bound(len(self._latest), len(self._open)))
 
     def _remember(self, marks: Sequence[Mark], replica: str) -> None:
+        self._latest.append(replica)
+        self._shares[replica] += 1
+        while len(self._latest) > _WINDOW * len(self._open):
+            self._shares[self._latest.popleft()] -= 1
         for mark in marks:
             others = tuple(name for name in self._known.pop(mark, ()) if name != replica)
             self._known[mark] = (replica, *others)[:3]

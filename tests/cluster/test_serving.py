@@ -32,7 +32,11 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
 def golden(answer: requests.Response) -> Any:
     """Return an answer without ids, times and counts that depend on earlier requests; of a stream each branch's text."""
     if not answer.headers["Content-Type"].startswith("text/event-stream"):
-        text = re.sub(r'"timings":\{.*?\}|"\w*(id|created|slot|cached\w*|cache_n|\w+_ms|_per_second)":("[^"]*"|[\d.]+)', "", answer.text)
+        text = re.sub(
+            r'"timings":\{.*?\}|"\w*(id|created|slot|cached\w*|cache_n|\w+_ms|_per_second)":("[^"]*"|[\d.]+)',
+            "",
+            answer.text,
+        )
         return text
     texts: dict[int, str] = {}
     ends = []

@@ -1,0 +1,178 @@
+"""A text goes where its beginning is, no replica has much more than its share, and a change moves no more than it must."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srb.cluster import affinity
+from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, text_marks
+
+REPLICAS = ("a", "b", "c")
+WORDS = ("river", "lamp", "winter", "keeper", "harbour", "letter", "stone", "quiet", "garden", "bell")
+
+
+def of(*replicas: str) -> Affinity:
+    balanced = Affinity()
+    for name in replicas:
+        balanced.join(name)
+    return balanced
+
+
+def words(chance: random.Random, number: int) -> str:
+    return " ".join(chance.choices(WORDS, k=number)) + " "
+
+
+class Evening:
+    """Stories that go on turn by turn, through one or more bridges, with some requests open at any time."""
+
+    def __init__(self, bridges: int = 1, open_requests: int = 24, preface: str = "", seed: int = 1) -> None:
+        self.chance = random.Random(seed)
+        self.bridges = [of(*REPLICAS) for _ in range(bridges)]
+        self.preface = preface
+        self._most_open = open_requests
+        self._open: deque[tuple[Affinity, str]] = deque()
+        self._texts: dict[int, str] = {}
+        self._has: dict[str, set[int]] = {name: set() for name in REPLICAS}  # the stories that each replica computed
+        self.hits = self.continued = 0
+        self.loads: Counter[str] = Counter()
+        self.most_open = 0.0  # the largest part of the open requests that one replica had, when all were open
+
+    def run(self, stories: int, turns: int, popular: int = 1) -> Evening:
+        """Tell stories; the first has `popular` times as many turns."""
+        order = [story for story in range(stories) for _ in range(turns * (popular if story == 0 else 1))]
+        self.chance.shuffle(order)
+        for story in order:
+            self._turn(story)
+        return self
+
+    def _turn(self, story: int) -> None:
+        bridge = self.chance.choice(self.bridges)
+        begun = story in self._texts
+        if not begun:
+            self._texts[story] = self.preface + f"{story} " + words(self.chance, 20)
+        chosen = bridge.choose(text_marks((self._texts[story],)))
+        assert chosen is not None
+        self.continued += begun
+        self.hits += begun and story in self._has[chosen]
+        self._has[chosen].add(story)
+        self.loads[chosen] += 1
+        bridge.begin(chosen)
+        self._open.append((bridge, chosen))
+        if len(self._open) > self._most_open:
+            ended, name = self._open[0]
+            self._open.popleft()
+            ended.end(name)
+            now = Counter(name for _, name in self._open)
+            self.most_open = max(self.most_open, max(now.values()) / (len(self._open) / len(REPLICAS)))
+        self._texts[story] += words(self.chance, 30)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("bridges", "popular"), [(1, 1), (1, 10), (3, 1), (3, 10)])
+def test_turns_find_their_story_and_the_load_is_even(bridges: int, popular: int, seed: int) -> None:
+    evening = Evening(bridges, seed=seed).run(200, 5, popular)
+    assert evening.hits >= 0.95 * evening.continued, f"{evening.hits} of {evening.continued}"
+    mean = evening.loads.total() / len(REPLICAS)
+    assert max(evening.loads.values()) <= 1.3 * mean, evening.loads
+
+
+@pytest.mark.parametrize("bridges", [1, 3])
+def test_a_popular_preface_does_not_melt_one_replica(bridges: int) -> None:
+    evening = Evening(bridges, open_requests=90, preface="You are a patient teller of long tales. " * 50).run(200, 5)
+    mean = 90 / len(REPLICAS)
+    assert evening.most_open <= affinity.CROWD + bridges * (SPARE + 1) / mean
+    assert max(evening.loads.values()) <= 1.3 * evening.loads.total() / len(REPLICAS), evening.loads
+
+
+TEXTS = st.lists(st.text(min_size=FIRST_MARK, max_size=200), min_size=1, max_size=60, unique=True)
+
+
+@given(TEXTS, st.integers(2, 6))
+def test_a_replica_that_leaves_moves_only_its_own_texts(texts: list[str], replicas: int) -> None:
+    names = [f"replica {number}" for number in range(replicas)]
+
+    def placed(usable: list[str]) -> list[str | None]:
+        return [of(*usable).choose(text_marks((text,))) for text in texts]
+
+    before, after = placed(names), placed(names[1:])
+    assert all(old == new for old, new in zip(before, after, strict=True) if old != names[0])
+
+
+def test_a_replica_that_joins_takes_only_its_share() -> None:
+    texts = [text_marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(2000)]
+    before = [of(*REPLICAS).choose(text) for text in texts]
+    after = [of(*REPLICAS, "d").choose(text) for text in texts]
+    moved = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(moved) == {"d"}
+    assert 0.2 < len(moved) / len(texts) < 0.3
+
+
+@given(st.lists(st.tuples(st.sampled_from(["choose", "end"]), st.integers(0, 5)), max_size=300), st.integers(1, 5))
+def test_no_replica_exceeds_the_bound_whatever_is_asked(steps: list[tuple[str, int]], replicas: int) -> None:
+    balanced = of(*(f"r{number}" for number in range(replicas)))
+    running: list[str] = []
+    for what, number in steps:
+        if what == "choose":
+            chosen = balanced.choose(text_marks((f"the same beginning of story {number} " * 5,)))
+            assert chosen is not None
+            balanced.begin(chosen)
+            running.append(chosen)
+            assert Counter(running)[chosen] <= affinity.CROWD * len(running) / replicas + SPARE + 1
+        elif running:
+            balanced.end(running.pop(number % len(running)))
+
+
+def test_every_bridge_places_a_new_text_alike() -> None:
+    texts = [text_marks((words(random.Random(number), 30),)) for number in range(100)]
+    assert [of("a", "b", "c").choose(text) for text in texts] == [of("c", "a", "b").choose(text) for text in texts]
+
+
+def test_the_longest_known_beginning_counts() -> None:
+    balanced = of("a", "b")
+    preface = "An old preface that many stories share, and that is long enough. " * 2
+    first = balanced.choose(text_marks((preface + "One went to sea. " * 10,)))
+    second = balanced.choose(text_marks((preface + "Another stayed at home. " * 10,)), exclude={first or ""})
+    assert first != second
+    assert balanced.choose(text_marks((preface + "One went to sea. " * 10 + "There",))) == first
+    assert balanced.choose(text_marks((preface + "Another stayed at home. " * 10 + "Here",))) == second
+
+
+def test_tokens_and_text_have_marks_of_their_own() -> None:
+    assert text_marks(("a" * 300,)) != text_marks(tuple(range(300)))
+    assert text_marks(("a" * 300,))[:3] == text_marks(("a" * 200,))
+    assert text_marks((1, 2, 3)) != text_marks((1, 23))
+    assert text_marks(("short",)) == text_marks(("sh", "ort"))
+    assert len(text_marks(("x" * 10_000_000,))) < 100, "a long text costs no more than its first part"
+
+
+def test_a_name_goes_before_the_text_and_is_no_text() -> None:
+    assert name_marks("session", "me", "a") != name_marks("session", "you", "a")
+    assert name_marks("session", "", "a") != text_marks(("session\0\0a",))
+
+
+def test_without_replicas_there_is_no_choice() -> None:
+    assert Affinity().choose(text_marks(("x",))) is None
+    assert of("a").choose(text_marks(("x",)), exclude={"a"}) is None
+    assert Affinity().least_loaded() is None
+
+
+def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "_MEMORY", 100)
+    balanced = of("a", "b")
+    for number in range(500):
+        balanced.choose(text_marks((f"{number} " * 50,)))
+    assert "100 beginnings" in repr(balanced)
+
+
+def test_what_a_lost_replica_had_open_is_forgotten() -> None:
+    balanced = of("a", "b")
+    balanced.begin("a")
+    balanced.leave("a")
+    balanced.end("a")
+    balanced.join("a")
+    assert repr(balanced) == "<Affinity {'b': 0, 'a': 0}, 0 beginnings>"

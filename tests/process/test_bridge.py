@@ -1,0 +1,380 @@
+"""The bridge between workers and replicas, with engines as in a cluster and without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srb.cluster.affinity import Affinity
+from srb.cluster.bridge import Bridge
+from srb.cluster.door import Door
+from srb.cluster.own_engine import OwnEngine
+from srb.cluster.registry import Entry
+from srb.cluster.routing import marks_of
+from srb.errors import EngineLoading, EngineRestarted, NotFound, NotSupported
+from srb.protocol import (
+    Accepted,
+    Attach,
+    Attached,
+    BranchEnded,
+    BranchSpec,
+    Cancel,
+    Delta,
+    Done,
+    Failed,
+    Generate,
+    GetRequest,
+    GetSlots,
+    GetStats,
+    Hello,
+    ListRequests,
+    Ready,
+    Rejected,
+    Reply,
+    StateAction,
+    StopBranches,
+    Tokenize,
+)
+from srb.settings import SOCKET_NAME, Settings
+from tests.processes import DEADLINE, Worker, brief, children, endless, is_alive, wait_for
+
+ENGINE = {"model": "fake:", "n_ctx": 100_000}
+
+
+class Loop:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE)
+
+    def close(self) -> None:
+        self.run(_cancel_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(DEADLINE)
+        self._loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class OneReplica:
+    """An engine with a door, as the actor has them."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.engine = OwnEngine(Settings(**ENGINE), ENGINE)
+        self.door = Door(self.engine.socket_path)
+
+    def open(self) -> OneReplica:
+        self._loop.run(self.engine.wait_ready())
+        self.port = self._loop.run(self.door.open("127.0.0.1"))
+        return self
+
+    def close(self) -> None:
+        async def act() -> None:
+            self.door.close()
+
+        self._loop.run(act())
+        self.engine.close()
+
+    @property
+    def pid(self) -> int:
+        """The engine's pid."""
+        [pid] = wait_for(lambda: children(self.engine._process.pid), "there is an engine")
+        return pid
+
+    def entry(self, state: str = "running") -> Entry:
+        address = {"host": "127.0.0.1", "port": self.port, "token": self.door.token}
+        return Entry(**address, node="n", gpus=[], state=state, alias="fake:", pid=1)  # type: ignore[typeddict-item]
+
+
+class NoReports:
+    """A reporter that remembers the state."""
+
+    state = ""
+
+    def report_state(self, state: str, message: str = "", percent: int | None = None) -> None:
+        self.state = state
+
+    def beat(self) -> None:
+        pass
+
+
+class Bridged:
+    """A bridge, listening in a folder."""
+
+    def __init__(self, loop: Loop, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.loop = loop
+        self.reports = NoReports()
+        self.workers: list[Worker] = []
+        loop.run(self._start())
+
+    async def _start(self) -> None:
+        self.bridge = Bridge(self.reports, "me")
+        self.server = await asyncio.start_unix_server(self.bridge.connected, self.folder / SOCKET_NAME)
+        self.bridge.start()
+
+    def update(self, **entries: Entry) -> None:
+        async def act() -> None:
+            self.bridge.members.update(entries)
+
+        self.loop.run(act())
+
+    def worker(self) -> Worker:
+        self.workers.append(Worker(self.folder))
+        return self.workers[-1]
+
+    def open_requests(self) -> int:
+        return sum(len(relay._open) for relay in self.bridge._relays)
+
+    def wait_ready(self, number: int) -> None:
+        wait_for(lambda: len(self.bridge.members.ready) == number, f"{number} replicas are ready")
+
+    def close(self) -> None:
+        async def act() -> None:
+            self.server.close()
+            self.bridge.members.close()
+
+        for worker in self.workers:
+            worker.close()
+        self.loop.run(act())
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    own = Loop()
+    yield own
+    own.close()
+
+
+@pytest.fixture(scope="module")
+def pair(loop: Loop) -> Iterator[tuple[OneReplica, OneReplica]]:
+    """Two replicas; leave both running."""
+    replicas = OneReplica(loop), OneReplica(loop)
+    yield replicas[0].open(), replicas[1].open()
+    for replica in replicas:
+        replica.close()
+
+
+@pytest.fixture
+def bridged(loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path) -> Iterator[Bridged]:
+    """A bridge to both replicas."""
+    made = Bridged(loop, tmp_path / "bridge")
+    made.update(a=pair[0].entry(), b=pair[1].entry())
+    made.wait_ready(2)
+    yield made
+    made.close()
+
+
+def placed(name: str, request_id: str) -> Generate:
+    """Return an endless request whose text is placed on the replica of this name."""
+    for number in range(1000):
+        text = f"{request_id} {number} is the number of a story that nobody has told yet, and that nobody will tell."
+        command = Generate(request_id, (text,), endless(request_id).branches)
+        scratch = Affinity()
+        for each in ("a", "b"):
+            scratch.join(each)
+        if scratch.choose(marks_of(command)) == name:
+            return command
+    raise AssertionError("no text is placed there")
+
+
+def test_a_worker_sees_one_engine(bridged: Bridged) -> None:
+    worker = bridged.worker()
+    assert worker.next(Hello).server_id == "me"
+    assert worker.next(Ready).model["alias"] == "fake:"
+    worker.send(brief("one"))
+    first, *_, last = (type(event) for event in _until_done(worker, "one"))
+    assert (first, last) == (Accepted, Done)
+    assert bridged.reports.state == "running"
+
+
+def _until_done(worker: Worker, request_id: str) -> list[Any]:
+    seen = []
+    for event in worker.events():
+        if event.request_id == request_id:
+            seen.append(event)
+            if isinstance(event, (Done, Failed, Rejected, Reply)):
+                return seen
+    raise AssertionError("unreachable")
+
+
+def test_questions_to_all_have_one_answer(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    worker.send(placed("a", "on a"), placed("b", "on b"))
+    worker.next(Accepted), worker.next(Accepted)
+    wait_for(lambda: worker.stats()["branches_running"] == 4, "two branches run on each replica")
+    stats = worker.stats()
+    assert stats["kv_cells"] == 2 * ENGINE["n_ctx"]  # type: ignore[operator]
+    assert set(stats["cluster"]["replicas"]) == {"a", "b"}  # type: ignore[index]
+    worker.send(ListRequests("list", ""))
+    assert {request["id"] for request in worker.next(Reply).value} == {"on a", "on b"}
+    worker.send(GetSlots("slots"))
+    assert {slot["replica"] for slot in worker.next(Reply).value} == {"a", "b"}
+    worker.send(Tokenize("tokens", ("a b",), False, False))
+    assert worker.next(Reply).value
+    worker.send(Cancel("on a", leaves=True), Cancel("on b", leaves=True))
+    wait_for(lambda: worker.stats()["branches_running"] == 0, "both requests are cancelled")
+    assert bridged.open_requests() == 0
+
+
+def test_a_reader_finds_a_request_through_any_bridge(bridged: Bridged, loop: Loop, pair: Any, tmp_path: Path) -> None:
+    other = Bridged(loop, tmp_path / "other")
+    other.update(a=pair[0].entry(), b=pair[1].entry())
+    other.wait_ready(2)
+    owner, reader = bridged.worker().ready(), other.worker().ready()
+    owner.send(placed("b", "read"))
+    owner.next(Accepted)
+    reader.send(Attach("attach", "read"))
+    assert reader.next(Attached, Rejected).target == "read"
+    assert reader.next(Delta).request_id == "read"
+    reader.send(GetRequest("get", "nobody"))
+    assert reader.next(Rejected).code == NotFound.code
+    reader.send(StopBranches("stop", "read"))
+    assert {type(reader.next(Reply, Done)), type(reader.next(Reply, Done))} == {Reply, Done}
+    assert owner.next(Done).request_id == "read"
+    wait_for(lambda: other.open_requests() == bridged.open_requests() == 0, "nothing is left of it")
+    other.close()
+
+
+def test_a_killed_engine_ends_its_own_requests_alone(loop: Loop, pair: Any, tmp_path: Path) -> None:
+    third = OneReplica(loop).open()
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        bridged.update(a=pair[0].entry(), b=third.entry())
+        bridged.wait_ready(2)
+        worker = bridged.worker().ready()
+        worker.send(placed("a", "stays"), placed("b", "dies"))
+        assert {worker.next(Accepted).request_id, worker.next(Accepted).request_id} == {"stays", "dies"}
+        os.kill(third.pid, signal.SIGKILL)
+        failed = worker.next(Failed)
+        assert (failed.request_id, failed.code) == ("dies", EngineRestarted.code)
+        assert "b" in failed.message, "the message names the replica"
+        worker.send(*(brief(f"new {number}") for number in range(20)))
+        assert {worker.next(Done, Failed, Rejected).request_id for _ in range(20)} == {f"new {n}" for n in range(20)}
+        assert worker.next(Delta).request_id == "stays"
+        bridged.wait_ready(2)  # its supervisor has started another engine
+        worker.send(brief("later"))
+        assert worker.next(Accepted, Rejected).request_id == "later"
+    finally:
+        bridged.close()
+        third.close()
+
+
+def test_a_request_that_its_replica_has_not_taken_goes_to_another(bridged: Bridged, loop: Loop) -> None:
+    worker = bridged.worker().ready()
+
+    async def break_door() -> None:
+        """Let new connections to replica b fail, while the bridge's own goes on."""
+        member = bridged.bridge.members.get("b")
+        assert member is not None
+        member.entry = {**member.entry, "port": 1}
+
+    loop.run(break_door())
+    for number in range(5):
+        worker.send(placed("b", f"moved {number}"))
+        answer = worker.next(Accepted, Failed, Rejected)
+        assert (type(answer), answer.request_id) == (Accepted, f"moved {number}")
+        worker.send(Cancel(f"moved {number}", leaves=True))
+
+
+def test_a_replica_that_leaves_finishes_what_it_has(bridged: Bridged, pair: Any) -> None:
+    worker = bridged.worker().ready()
+    specs = (BranchSpec(1, 3000),)
+    text = placed("b", "long").prompt
+    worker.send(Generate("long", text, specs))
+    worker.next(Accepted)
+    bridged.update(a=pair[0].entry(), b=pair[1].entry("leaving"))
+    bridged.wait_ready(1)
+    worker.send(Generate("new", text, specs))
+    seen = [worker.next(BranchEnded, Failed, Rejected) for _ in range(2)]
+    assert {event.request_id for event in seen if isinstance(event, BranchEnded)} == {"long", "new"}
+    wait_for(lambda: pair[1].door.num_open == 0, "the leaving replica has no connection left")
+
+
+def test_without_a_replica_requests_are_refused_at_once(loop: Loop, tmp_path: Path) -> None:
+    bridged = Bridged(loop, tmp_path / "bridge")
+    worker = bridged.worker()
+    worker.next(Hello)
+    worker.send(brief("early"), GetStats("stats"))
+    assert [worker.next(Rejected).code for _ in range(2)] == [EngineLoading.code] * 2
+    assert bridged.reports.state == "starting"
+    bridged.close()
+
+
+def test_slots_are_refused_and_states_go_by_their_name(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    worker.send(StateAction("save", "save", "x"))
+    assert worker.next(Rejected).code == NotSupported.code
+    worker.send(Generate("named", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
+    worker.next(Done)
+    worker.send(Generate("again", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
+    assert worker.next(Done).cached_tokens > 0
+
+
+def test_a_worker_that_leaves_ends_its_requests(bridged: Bridged) -> None:
+    worker, other = bridged.worker().ready(), bridged.worker().ready()
+    worker.send(endless("left"))
+    worker.next(Accepted)
+    worker.close()
+    wait_for(lambda: other.stats()["requests_processing"] == 0, "the request is cancelled")
+    wait_for(lambda: len(bridged.bridge._relays) == 1, "its relay is gone")
+
+
+@pytest.mark.parametrize("token", [b"x" * 64, b"", pickle.dumps(print) * 10], ids=["wrong", "none", "pickle"])
+def test_the_door_opens_to_its_token_alone(pair: Any, token: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", pair[0].port), timeout=DEADLINE) as visitor:
+        visitor.sendall(token[:64])
+        visitor.shutdown(socket.SHUT_WR)
+        try:
+            assert visitor.recv(100) == b""
+        except ConnectionResetError:
+            pass  # closed with our bytes unread
+
+
+def test_a_worker_that_sends_no_frames_is_closed(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    worker.frames.send(pickle.dumps([print]))
+    assert worker.is_closed()
+
+
+def test_an_engine_that_hangs_is_unhealthy_and_one_that_restarts_is_not(loop: Loop) -> None:
+    replica = OneReplica(loop)
+    try:
+        loop.run(replica.engine.wait_ready())
+        pid = replica.pid
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: replica.engine.state == "hung", "the engine counts as hung")
+        os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: replica.engine.state == "running", "it counts as running again")
+        os.kill(pid, signal.SIGKILL)
+        assert wait_for(lambda: replica.engine.state != "running" and replica.engine.state, "") in (
+            "restarting",
+            "starting",
+        )
+        loop.run(replica.engine.wait_ready())
+    finally:
+        supervisor = replica.engine._process.pid
+        replica.engine.close()
+    assert not is_alive(supervisor)
+    assert replica.engine.state == "failed"

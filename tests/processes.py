@@ -101,20 +101,21 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         print(f"---- output of {self.popen.args!r}\n{self.logs}")  # pytest shows it where a test has failed
-        descendants = _descendants(self.pid)
+        below = descendants(self.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.popen.poll() is None:
                 self.popen.terminate()
             self.popen.wait(DEADLINE / 2)
-        for pid in [*descendants, self.pid]:
-            if is_alive(pid) and pid in {*_descendants(os.getpid()), *descendants}:
+        for pid in [*below, self.pid]:
+            if is_alive(pid) and pid in {*descendants(os.getpid()), *below}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self.popen.wait(DEADLINE)
 
 
-def _descendants(pid: int) -> list[int]:
-    return [below for child in children(pid) for below in (child, *_descendants(child))]
+def descendants(pid: int) -> list[int]:
+    """Return the pids of all processes below `pid`."""
+    return [below for child in children(pid) for below in (child, *descendants(child))]
 
 
 class Worker:

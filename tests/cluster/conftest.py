@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import PYTHON, ROOT, Process, clean_environ, wait_for
+from tests.processes import PYTHON, ROOT, Process, clean_environ, descendants, wait_for
 from tests.servers import SETTINGS, Server, free_port
 
 RAY = (PYTHON, "-m", "ray.scripts.scripts")
@@ -51,10 +54,19 @@ class Cluster:
     def add_node(self) -> Process:
         return self._node(f"--address={self.address}")
 
+    def kill_node(self, node: Process) -> None:
+        """End a node and all that runs on it, as a machine does that loses its power."""
+        for pid in [node.pid, *descendants(node.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        node.wait()
+
     def _node(self, *options: str) -> Process:
         command = (*RAY, "start", "--block", "--num-cpus=4", "--object-store-memory=80000000", *options)
         log = self._folder / f"ray-{len(list(self._folder.glob('ray-*.log')))}.log"
-        return self._exits.enter_context(Process(command, self.environ, log))
+        node = self._exits.enter_context(Process(command, self.environ, log))
+        self._exits.callback(self.kill_node, node)  # at SIGTERM it would take half a minute
+        return node
 
     def run(self, *words: str) -> str:
         """Run `srb cluster` and return its output."""

@@ -13,7 +13,7 @@ from srb.cluster.registry import NAMESPACE, Entry, find_registry
 
 log = logging.getLogger("srb.cluster")
 
-_LIST_SECONDS = 10.0  # that the registry keeps a question open until something changes
+_LIST_SECONDS = 5.0  # that the registry keeps a question open until something changes
 _PAUSE = 2.0
 
 T = TypeVar("T")
@@ -64,7 +64,8 @@ async def follow_registry(
         except Exception as error:  # Ray's own errors are many, and none of them ends a bridge
             log.debug("the registry cannot be read", exc_info=True)
             on_trouble(_reason(error))
-            await _in_thread(disconnect)
+            if not isinstance(error, TimeoutError):  # the head may come back, or another one
+                await _in_thread(disconnect)
         await asyncio.sleep(_PAUSE)
 
 

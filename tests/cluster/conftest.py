@@ -18,6 +18,7 @@ from tests.processes import PYTHON, ROOT, Process, clean_environ, descendants, w
 from tests.servers import SETTINGS, Server, free_port
 
 RAY = (PYTHON, "-m", "ray.scripts.scripts")
+MODEL = "fake:200"  # FakeModel with 200 steps a second: streams last, and leave the cores to others
 START_SECONDS = 120  # of Ray, on a machine that does much else
 
 
@@ -78,7 +79,8 @@ class Cluster:
         return done.stdout
 
     def deploy(self, replicas: int, *options: str) -> str:
-        settings = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        values = SETTINGS | {"model": MODEL}
+        settings = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         return self.run("deploy", "--replicas", str(replicas), "--cpus", "0.1", *settings, *options)
 
     def server(self, folder: Path, **settings: object) -> Server:

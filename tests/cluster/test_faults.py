@@ -16,7 +16,7 @@ from tests.cluster.conftest import Cluster, replicas
 from tests.processes import DEADLINE, children, command_line, wait_for
 from tests.servers import Server
 
-ENDLESS = {"n": 2, "max_tokens": 90_000, "ignore_eos": True}
+ENDLESS = {"n": 1, "max_tokens": 30_000, "ignore_eos": True}
 
 
 class Stream:
@@ -25,7 +25,7 @@ class Stream:
     def __init__(self, server: Server, prompt: str) -> None:
         self.events: list[dict[str, Any]] = []
         self._answer = requests.post(
-            f"{server.url}/v1/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
+            f"{server.url}/v1/srb/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
         )
         self.status = self._answer.status_code
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -68,7 +68,7 @@ def streams(web: Server) -> Iterator[list[Stream]]:
 def serves(server: Server, number: int = 5) -> None:
     """Check that new requests are answered, at once."""
     for each in range(number):
-        answer = server.post("/v1/completions", {"prompt": f"New {each}", "n": 1, "max_tokens": 3, "stream": False})
+        answer = server.post("/v1/srb/completions", {"prompt": f"New {each}", "n": 1, "max_tokens": 3, "stream": False})
         assert answer.status_code == 200, answer.text
 
 
@@ -113,7 +113,7 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
 
     def keep_asking() -> None:
         while not done.is_set():
-            answer = web.post("/v1/completions", {"prompt": "During", "n": 1, "max_tokens": 3, "stream": False})
+            answer = web.post("/v1/srb/completions", {"prompt": "During", "n": 1, "max_tokens": 3, "stream": False})
             if answer.status_code != 200:
                 refused.append(answer.text)
 
@@ -135,27 +135,44 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
     wait_for(lambda: replicas(web) == 3, "three new replicas")
 
 
-def test_a_full_queue_is_answered_429(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Cluster(tmp_path_factory.mktemp("small")) as small:
-        small.start().deploy(1, "--max-queue", "1", "--parallel", "1")
-        web = small.server(tmp_path_factory.mktemp("web")).start(wait=False)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Server]]:
+    """A cluster of one replica with a short queue, and a web server over it."""
+    with Cluster(tmp_path_factory.mktemp("small")) as own:
+        own.start().deploy(1, "--max-queue", "1", "--parallel", "1")
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
         wait_for(lambda: replicas(web) == 1, "the replica is ready", 2 * DEADLINE)
-        waiting: list[Stream] = []
-        body = {"prompt": "One more", "n": 1, "max_tokens": 3, "stream": False}
-        running = Stream(web, "The first one")
-        wait_for(lambda: running.has_text, "one runs")
-        queued = threading.Thread(target=web.post, args=("/v1/completions", body))
-        queued.start()
-        wait_for(lambda: web.metric("llamacpp:requests_deferred") == 1, "one waits")
-        answer = web.post("/v1/completions", body)
-        assert answer.status_code == 429
-        assert answer.headers["Retry-After"] == "1"
+        yield own, web
+
+
+def test_a_full_queue_is_answered_429(small: tuple[Cluster, Server]) -> None:
+    _, web = small
+    body = {"prompt": "One more", "n": 1, "max_tokens": 3, "stream": False}
+    running = Stream(web, "The first one")
+    wait_for(lambda: running.has_text, "one runs")
+    queued = threading.Thread(target=web.post, args=("/v1/srb/completions", body))
+    queued.start()
+    wait_for(lambda: web.metric("llamacpp:requests_deferred") == 1, "one waits")
+    answer = web.post("/v1/srb/completions", body)
+    assert answer.status_code == 429
+    assert answer.headers["Retry-After"] == "1"
+    running.close()
+    queued.join(DEADLINE)
+
+
+def test_without_the_head_what_runs_goes_on(small: tuple[Cluster, Server]) -> None:
+    own, web = small
+    running = Stream(web, "A stream that goes on")
+    wait_for(lambda: running.has_text, "it runs")
+    [gcs] = [pid for pid in children(own.head.pid) if "gcs_server" in command_line(pid)]
+    os.kill(gcs, signal.SIGSTOP)
+    try:
+        wait_for(lambda: "degraded" in web.get("/health").json(), "GET /health says so")
+        assert web.metric("srb:cluster_degraded") == 1
+        count = len(running.events)
+        wait_for(lambda: len(running.events) > count, "the stream goes on")
         running.close()
-        queued.join(DEADLINE)
-        for stream in waiting:
-            stream.close()
-        # The head is lost: the replica goes on, and /health says that the cluster is degraded.
-        gcs = [pid for pid in children(small.head.pid) if "gcs_server" in command_line(pid)]
-        os.kill(gcs[0], signal.SIGKILL)
-        wait_for(lambda: "degraded" in web.get("/health").json(), "GET /health says so", 2 * DEADLINE)
         serves(web)
+    finally:
+        os.kill(gcs, signal.SIGCONT)
+    wait_for(lambda: "degraded" not in web.get("/health").json(), "the head is back")

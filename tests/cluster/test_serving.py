@@ -10,7 +10,7 @@ import orjson
 import pytest
 import requests
 
-from tests.cluster.conftest import Cluster, replicas
+from tests.cluster.conftest import MODEL, Cluster, replicas
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -55,7 +55,7 @@ def golden(answer: requests.Response) -> Any:
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A server with an engine of its own."""
-    with Server(tmp_path_factory.mktemp("alone")) as server:
+    with Server(tmp_path_factory.mktemp("alone"), model=MODEL) as server:
         yield server.start()
 
 

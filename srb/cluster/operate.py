@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import ray
@@ -15,20 +14,12 @@ from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Member
 from srb.cluster.ray_client import connect
 from srb.cluster.registry import Entry, find_registry
+from srb.cluster.row import Row
 from srb.errors import SRBError
 from srb.protocol import GetStats
 
 _ASK_SECONDS = 2.0
 _LIST_SECONDS = 10.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One replica, as operators see it."""
-
-    name: str
-    entry: Entry
-    stats: dict[str, float]  # empty: it does not answer
 
 
 def deploy(address: str, arguments: Arguments) -> None:

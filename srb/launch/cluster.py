@@ -13,7 +13,7 @@ from srb.errors import ConfigError
 from srb.settings import Settings
 
 if TYPE_CHECKING:
-    from srb.cluster.operate import Row
+    from srb.cluster.row import Row
 
 DESCRIPTION = """Deploy replicas of the engine on a Ray cluster, list them, or stop them. `srb serve --cluster ADDRESS` then
 answers with them. deploy again with other options replaces the replicas one by one, without refusing a request."""

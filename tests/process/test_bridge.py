@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -45,7 +46,15 @@ from srb.protocol import (
     Tokenize,
 )
 from srb.settings import SOCKET_NAME, Settings
-from tests.processes import DEADLINE, Worker, brief, children, endless, is_alive, wait_for
+from tests.processes import DEADLINE, PYTHON, ROOT, Worker, brief, children, clean_environ, endless, is_alive, wait_for
+
+WITHOUT_RAY = """
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "ray" else real(name, *more)
+import srb.launch.gunicorn_conf
+"""
+
 
 ENGINE = {"model": "fake:", "n_ctx": 100_000}
 
@@ -378,3 +387,12 @@ def test_an_engine_that_hangs_is_unhealthy_and_one_that_restarts_is_not(loop: Lo
         replica.engine.close()
     assert not is_alive(supervisor)
     assert replica.engine.state == "failed"
+
+
+def test_without_ray_the_server_does_not_start_and_says_so_in_one_line() -> None:
+    done = subprocess.run(
+        [PYTHON, "-c", WITHOUT_RAY], env=clean_environ(cluster="auto"), cwd=ROOT, capture_output=True, text=True,
+        timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "srb: cluster needs Ray, which is not installed: pip install 'llama-srb[cluster]'\n"

@@ -1,0 +1,152 @@
+"""`srb cluster` and the setting `cluster`: one line where Ray is missing, and a table that operators can read."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+
+import pytest
+
+from srb.cluster.registry import Entry, Registry
+from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
+from srb.errors import ConfigError, EngineLoading, NotSupported, Unavailable
+from srb.launch import cli
+from srb.launch.cluster import engine_settings, table
+from srb.protocol import (
+    AddBranches,
+    BranchSpec,
+    Cancel,
+    Command,
+    Generate,
+    GetAdapters,
+    GetSlots,
+    GetStats,
+    ListRequests,
+    StateAction,
+)
+from srb.settings import Settings
+from tests.processes import DEADLINE
+
+
+def entry(node: str = "4f2a", state: str = "running") -> Entry:
+    return Entry(host="h", port=1, token="t", node=node, gpus=["0"], state=state, alias="m", pid=1)
+
+
+def test_without_ray_the_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cluster", "status"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379", "head.studio:6379", ""])
+def test_a_cluster_is_named_by_its_address(address: str) -> None:
+    assert Settings.load({"cluster": address}, {}).cluster == address
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "head", "head:port", "a b:1"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="cluster"):
+        Settings.load({"cluster": address}, {})
+
+
+def test_replicas_get_the_settings_of_engines_that_were_given() -> None:
+    given = {
+        "model": "/m.gguf",
+        "n_ctx": 4096,
+        "api_key": "secret",
+        "port": 80,
+        "cluster": "auto",
+        "log_level": "debug",
+    }
+    assert engine_settings(Settings(**given)) == {"model": "/m.gguf", "n_ctx": 4096, "log_level": "debug"}
+
+
+def test_the_table_has_a_line_for_each_replica_also_for_one_that_is_silent() -> None:
+    from srb.cluster.row import Row
+
+    stats = {
+        "kv_cells_used": 100, "kv_cells": 8192, "prompt_tokens_cached_total": 30, "prompt_tokens_total": 10,
+        "tokens_predicted_seconds_total": 2.0, "tokens_predicted_total": 500, "requests_processing": 1,
+        "branches_running": 8,
+    }  # fmt: skip
+    word, _, first, second = table("RUNNING", [Row("srb#engine#abc", entry(), stats), Row("x", entry("b"), {})]).split(
+        "\n"
+    )
+    assert word == "RUNNING"
+    assert first.split() == ["abc", "4f2a", "0", "running", "m", "1", "8", "100/8192", "75%", "250"]
+    assert second.split() == ["x", "b", "0", "running", "m", "-", "-", "-", "-", "-"]
+
+
+GENERATE = Generate("r", ("Once upon a time",), (BranchSpec(1),), owner="me")
+
+
+def test_every_command_has_its_way() -> None:
+    assert way_of(GENERATE) is Way.TEXT
+    assert way_of(GetAdapters("r")) is Way.ANY
+    assert way_of(AddBranches("r", "target", ())) is Way.HOME
+    assert way_of(GetStats("r")) is Way.ALL
+    for cls in Command.__args__:
+        if cls not in (Cancel, StateAction):
+            way_of(cls.__new__(cls))
+    with pytest.raises(NotSupported):
+        way_of(StateAction("r", "save", "name"))
+
+
+def test_a_session_of_an_owner_goes_before_a_state_and_a_state_before_the_text() -> None:
+    def marks(**fields: str) -> object:
+        return marks_of(Generate("r", ("Once upon a time",), (BranchSpec(1),), **{"owner": "me", **fields}))  # type: ignore[arg-type]
+
+    assert marks() == marks(owner="you")
+    assert marks(session="s") == marks(session="s", state="x") != marks(session="s", owner="you")
+    assert marks(state="x") == marks_of(StateAction("r", "restore", "x"))
+
+
+def test_controls_never_go_to_another_replica() -> None:
+    assert may_move(GENERATE)
+    assert not may_move(AddBranches("r", "target", ()))
+
+
+def test_answers_of_all_replicas_become_one() -> None:
+    stats = {"a": {"x_total": 1, "n_tokens_max": 5}, "b": {"x_total": 2, "n_tokens_max": 3}, "c": Unavailable("busy")}
+    assert merge(GetStats("r"), stats) == {"x_total": 3, "n_tokens_max": 5}
+    assert merge(GetSlots("r"), {"a": [{"id": 0}], "b": [{"id": 0}]}) == [
+        {"id": 0, "replica": "a"},
+        {"id": 0, "replica": "b"},
+    ]
+    assert merge(ListRequests("r", ""), {"a": [1], "b": [2, 3]}) == [1, 2, 3]
+    with pytest.raises(Unavailable, match="busy"):
+        merge(GetStats("r"), {"c": Unavailable("busy")})
+    with pytest.raises(EngineLoading):
+        merge(GetStats("r"), {})
+
+
+def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
+    async def talk() -> None:
+        registry = Registry()
+        await registry.announce("a", entry())
+        version, entries = await registry.listed()
+        assert entries == {"a": entry()}
+        waiting = asyncio.create_task(registry.listed(version, DEADLINE))
+        await registry.announce("a", entry())  # nothing new
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await registry.announce("a", entry(state="leaving"))
+        version, entries = await asyncio.wait_for(waiting, DEADLINE)
+        assert entries["a"]["state"] == "leaving"
+        await registry.withdraw("a")
+        assert (await registry.listed(version, DEADLINE))[1] == {}
+        await registry.withdraw("a")
+
+    asyncio.run(talk())
+
+
+def test_a_replica_that_is_silent_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk() -> None:
+        registry = Registry()
+        await registry.announce("a", entry())
+        monkeypatch.setattr("srb.cluster.registry._FORGET_SECONDS", -1)
+        assert (await registry.listed())[1] == {}
+
+    asyncio.run(talk())

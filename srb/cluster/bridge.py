@@ -13,10 +13,11 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 
 from srb import logs
 from srb.cluster.members import Members
-from srb.cluster.ray_client import follow_registry
+from srb.cluster.ray_client import follow_registry, watch_head
 from srb.cluster.relay import Relay
 from srb.engine.process.connection import is_peer_allowed
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
@@ -39,6 +40,7 @@ class Bridge:
         self._hello = Hello(VERSION, os.getpid(), server_id)
         self._relays: set[Relay] = set()
         self._state = ""
+        self._troubles: dict[str, str] = {}
         self.members = Members(self._changed)
 
     def start(self) -> None:
@@ -68,11 +70,13 @@ class Bridge:
             self._reporter.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    def note_trouble(self, message: str) -> None:
-        """Note that the list of replicas cannot be read; "": it is read again."""
-        if message and message != self.members.trouble:
-            log.warning("%s; replicas that are known go on", message)
-        self.members.trouble = message
+    def note_trouble(self, part: str, message: str) -> None:
+        """Note that a part of the cluster, its registry or its head, cannot be reached; "": it can."""
+        if message == self._troubles.get(part, ""):
+            return
+        self._troubles[part] = message
+        log.warning("%s; replicas that are known go on", message) if message else log.info("%s is back", part)
+        self.members.trouble = "; ".join(filter(None, self._troubles.values()))
         self._changed()
 
     def _changed(self) -> None:
@@ -104,8 +108,11 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     server = await asyncio.start_unix_server(bridge.connected, settings.socket_path, backlog=128)
     settings.socket_path.chmod(0o600)
     bridge.start()
-    following = follow_registry(settings.cluster, bridge.members.update, bridge.note_trouble, handle_signals)
-    work = (bridge.beat(), following, ended.wait())
+    following = follow_registry(
+        settings.cluster, bridge.members.update, partial(bridge.note_trouble, "registry"), handle_signals
+    )
+    watching = watch_head(partial(bridge.note_trouble, "head"))
+    work = (bridge.beat(), following, watching, ended.wait())
     tasks: list[asyncio.Task[object]] = [asyncio.create_task(each) for each in work]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     reporter.report_state("stopping")

@@ -14,6 +14,7 @@ from srb.cluster.registry import NAMESPACE, Entry, find_registry
 log = logging.getLogger("srb.cluster")
 
 _LIST_SECONDS = 5.0  # that the registry keeps a question open until something changes
+_HEAD_SECONDS = 5.0  # for the head's answer
 _PAUSE = 2.0
 
 T = TypeVar("T")
@@ -33,6 +34,14 @@ def connect(address: str) -> None:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConnectionError(f"Ray at {address} cannot be reached: {reason}") from error
+
+
+def ask_head() -> None:
+    """Ask the head something; waits while it does not answer."""
+    import ray
+
+    if ray.is_initialized():
+        ray.nodes()
 
 
 def disconnect() -> None:
@@ -66,6 +75,22 @@ async def follow_registry(
             on_trouble(_reason(error))
             if not isinstance(error, TimeoutError):  # the head may come back, or another one
                 await _in_thread(disconnect)
+        await asyncio.sleep(_PAUSE)
+
+
+async def watch_head(on_trouble: Callable[[str], None]) -> None:
+    """Look for ever whether the head answers; `on_trouble` gets the reason while it does not, then "".
+
+    The registry and the replicas go on without it; but nothing that is lost is started again.
+    """
+    while True:
+        asked = asyncio.ensure_future(_in_thread(ask_head))
+        done, _ = await asyncio.wait([asked], timeout=_HEAD_SECONDS)
+        if not done:
+            on_trouble("the cluster's head does not answer")
+            await asyncio.wait([asked])
+        failed = asked.exception()
+        on_trouble(f"the cluster's head cannot be asked: {type(failed).__name__}" if failed is not None else "")
         await asyncio.sleep(_PAUSE)
 
 

@@ -24,6 +24,7 @@ class Stream:
 
     def __init__(self, server: Server, prompt: str) -> None:
         self.events: list[dict[str, Any]] = []
+        self._closing = False
         self._answer = requests.post(
             f"{server.url}/v1/srb/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
         )
@@ -36,8 +37,9 @@ class Stream:
             for line in self._answer.iter_lines():
                 if line.startswith(b"data: {"):
                     self.events.append(orjson.loads(line[6:]))
-        except requests.RequestException as error:
-            self.events.append({"event": "cut", "message": str(error)})
+        except Exception as error:  # closed here: urllib3 has many errors for it
+            if not self._closing:
+                self.events.append({"event": "cut", "message": str(error)})
 
     @property
     def has_text(self) -> bool:
@@ -49,6 +51,7 @@ class Stream:
         return next((str(event) for event in list(self.events) if event["event"] in ("error", "cut")), "")
 
     def close(self) -> None:
+        self._closing = True
         self._answer.close()
         self._thread.join(DEADLINE)
 

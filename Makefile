@@ -2,6 +2,7 @@
 # make serve MODEL=path PORT=8080 … with another model, on another port
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
+# make test-cluster               install Ray, and run the tests that need it
 # make bench-tree                 measure the prefix tree alone
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
@@ -32,7 +33,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-steering bench-page bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test test-cluster lint lint-page format-page bench bench-steering bench-page bench-tree model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -59,6 +60,10 @@ serve: install
 
 test: dev node page
 	$(BIN)/pytest
+
+test-cluster: dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[cluster]'
+	$(BIN)/pytest tests/cluster
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
 node: build/node/.installed

@@ -112,9 +112,10 @@ class Affinity:
         usable = [name for name in self._open if name not in exclude]
         if not usable:
             return None
-        known = self._knowing(marks, usable)
-        ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
-        chosen = next(filter(self._may_have, (*known, *ranked)), None) or self.least_loaded(exclude)
+        chosen = next(filter(self._may_have, self._knowing(marks, usable)), None)
+        if chosen is None:
+            ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
+            chosen = next(filter(self._may_have, ranked), None) or self.least_loaded(exclude)
         assert chosen is not None  # `usable` has one
         self._remember(marks, chosen)
         return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ import pytest
 import requests
 
 from tests.cluster.conftest import MODEL, Cluster, replicas
-from tests.processes import DEADLINE, wait_for
+from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
 from tests.servers import MakeServer, Server
 
 STORY = "The lighthouse keeper had not spoken to anyone for nine days when the boat came. "  # more than one mark
@@ -147,3 +148,19 @@ def test_without_a_cluster_there_are_no_figures_of_replicas(make_server: MakeSer
     server = make_server().start()
     assert "replica" not in server.get("/metrics").text
     assert orjson.loads(server.get("/health").content).keys() == {"status", "slots_idle", "slots_processing"}
+
+
+CONFIG = """
+import sys, yaml
+from ray.serve.schema import ServeDeploySchema
+from srb.cluster.app import Arguments
+from srb.settings import Settings
+[application] = ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1]))).applications
+assert application.import_path == "srb.cluster.app:build"
+Settings.load(flags=Arguments(**application.args).settings, environ={})
+"""
+
+
+def test_the_config_file_is_one_of_serve_and_of_ours(cluster: Cluster) -> None:
+    command = [PYTHON, "-c", CONFIG, ROOT / "config" / "ray" / "srb.yaml"]
+    subprocess.run(command, env=cluster.environ, check=True, timeout=DEADLINE, cwd=ROOT)

@@ -14,6 +14,7 @@ from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
+from srb.engine.known_texts import KnownTexts
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
@@ -42,6 +43,7 @@ class Preparer:
         self._model = model
         self._states = states
         self._is_in_memory = is_in_memory
+        self._texts = KnownTexts(model)
         self._has_logged_biases = False
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
@@ -60,7 +62,7 @@ class Preparer:
         tokens: list[int] = []
         for place, part in enumerate(parts):
             if isinstance(part, str):
-                tokens += self._model.tokenize(part, add_special and place == 0, parse_special)
+                tokens += self._texts.tokenize(part, add_special and place == 0, parse_special)
             else:
                 self._check_token(part, field)
                 tokens.append(part)
@@ -152,10 +154,12 @@ class Preparer:
 
         Megabytes take seconds to tokenize, and a context seldom has room for them.
         """
+        if str not in set(map(type, parts)):
+            return 0  # ids are counted when they are checked
         texts = [part for part in parts if isinstance(part, str)]
         sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
         ids = len(parts) - len(texts)
-        if not texts or ids + sum(sizes) <= most or not self._model.max_piece_bytes:
+        if ids + sum(sizes) <= most or not self._model.max_piece_bytes:
             return 0
         return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
 

@@ -18,6 +18,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 import llama_cpp as lib
 
 from srb.cores import usable_cores
+from srb.engine.cuts import Cuts
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
@@ -37,6 +38,7 @@ from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sa
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.errors import ModelLoadFailed
@@ -198,6 +200,10 @@ class LlamaModel:
             if count >= 0:
                 return list(tokens[:count])
             room = -count
+
+    def find_cut(self, text: str, start: int) -> int:
+        """Return the first position from `start` on at which a text may be cut without changing its tokens; −1: none."""
+        return -1 if self._cuts is None else self._cuts.find(text, start)
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """Return a token's bytes; control tokens have none, or with `special` their text."""
@@ -374,6 +380,10 @@ class LlamaModel:
         return sorted(self._eog_tokens)
 
     # ---- private
+
+    @cached_property
+    def _cuts(self) -> Cuts | None:
+        return cuts_of(self._model)  # reads the whole vocabulary, when a long text first needs it
 
     @cached_property
     def _eog_tokens(self) -> frozenset[int]:

@@ -20,6 +20,7 @@ import llama_cpp as lib
 from srb.cores import usable_cores
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
@@ -74,6 +75,7 @@ class LlamaModel:
         self._context = context
         self._settings = settings
         self._vocab = lib.llama_model_get_vocab(model)
+        self.dry = DrySamplers(self._vocab)
         self._sequences = sequences
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
@@ -328,6 +330,7 @@ class LlamaModel:
         for embedder in (self._embedder, self._ranker):
             if embedder:
                 embedder.close()
+        self.dry.close()
         if self._context:
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)

@@ -567,6 +567,11 @@ class Settings(_SamplingSettings):
         return keys
 
     @property
+    def adapts_threads(self) -> bool:
+        """Whether the engine may compute with fewer threads than there are cores: no number of them is set."""
+        return not self.threads and not self.threads_batch
+
+    @property
     def hosts(self) -> list[str]:
         """The addresses and socket paths to listen on."""
         return split_commas(self.host)

@@ -99,8 +99,7 @@ class LlamaModel:
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
-        is_chosen = bool(settings.threads or settings.threads_batch)
-        self._threads = Threads(contexts, adapts=not is_chosen and not self.is_on_gpu)
+        self._threads = Threads(contexts, adapts=settings.adapts_threads and not self.is_on_gpu)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))

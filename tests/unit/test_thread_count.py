@@ -97,13 +97,15 @@ def test_on_two_cores_a_light_load_costs_less_than_a_thread(others: float) -> No
 
 @pytest.mark.parametrize("cores", [2, 4, 16])
 def test_no_steady_load_makes_the_number_swing(cores: int) -> None:
-    """One change to the number that fits; the threads may have begun with too many or too few."""
+    """But for one window in which one more is tried."""
     for tenths in range(20 * cores):
         machine, count = SharedMachine(cores, lambda now, tenths=tenths: tenths / 20), ThreadCount(cores)
         machine.run(count, 10)
         settled = len(machine.counts)
         machine.run(count, 60)
-        assert len(set(machine.counts[settled:])) == 1, f"{tenths / 20} cores of {cores}"
+        numbers = machine.counts[settled:]
+        tried = sum(number != max(set(numbers), key=numbers.count) for number in numbers)
+        assert tried <= 1, f"{tenths / 20} cores of {cores}: {numbers}"
 
 
 def test_a_short_burst_changes_nothing() -> None:
@@ -187,11 +189,26 @@ def test_a_pause_on_a_busy_machine_raises_nothing() -> None:
 def test_where_idle_cores_are_not_told_more_threads_are_tried_now_and_then() -> None:
     machine, count = SharedMachine(2, busy_until(300), tells_idle=False), ThreadCount(2)
     machine.run(count, 300)
-    assert (
-        machine.counts.count(2) * WINDOW < 10
-    )  # a trial takes one window, and each waits twice as long as the one before
+    assert machine.counts.count(2) <= 5  # one window each, after twice the time of the one before
     machine.run(count, 200)
     assert count.count == 2
+
+
+def test_programs_of_low_priority_keep_no_core_for_ever() -> None:
+    """They fill every core, so that none is ever idle, but threads that want it need not wait."""
+    count = ThreadCount(4)
+    assert count.note(SharedMachine(4, lambda now: 1.0).window(4)) == 3
+    numbers = [count.note(Window(WINDOW, WINDOW, ran=count.count * WINDOW, waited=0.0, idle=0.0)) for _ in range(100)]
+    assert numbers[50] == 3
+    assert numbers[-1] == 4
+
+
+def test_the_way_down_in_several_steps_does_not_make_the_way_up_slow() -> None:
+    machine, count = SharedMachine(64, busy_until(5, 60)), ThreadCount(64)
+    machine.run(count, 5)
+    assert machine.changes >= 2
+    machine.run(count, 2)
+    assert count.count == 64
 
 
 def test_the_number_stays_between_one_and_the_most() -> None:

@@ -17,6 +17,7 @@ log = logging.getLogger("srb.llama")
 
 _WINDOW = 0.5  # seconds, or one step if that takes longer
 _QUIET = 60.0  # seconds between two log lines
+_SETTLED = 3.0  # seconds after a raise; more threads that were tried in vain are not worth a line
 
 
 class Threads:
@@ -38,7 +39,7 @@ class Threads:
         self._opened = clock()
         self._in_steps = 0.0
         self._told = self.count
-        self._told_at = float("-inf")
+        self._told_at = self._changed_at = float("-inf")
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -54,19 +55,22 @@ class Threads:
 
     def _end_window(self, choice: ThreadCount, now: float) -> None:
         times = self._cpu_clock.read()
-        self._set(choice.note(Window(now - self._opened, self._in_steps, times.ran, times.waited, times.idle)))
+        window = Window(now - self._opened, self._in_steps, times.ran, times.waited, times.idle)
+        self._set(choice.note(window), now)
         self._tell(now)
         self._opened, self._in_steps = now, 0.0
 
-    def _set(self, count: int) -> None:
+    def _set(self, count: int, now: float) -> None:
         if count != self.count:
-            self.count = count
+            self.count, self._changed_at = count, now
             for context in self._contexts:
                 lib.llama_set_n_threads(context, count, count)
 
     def _tell(self, now: float) -> None:
         """Log a change, at most one a minute."""
         if self.count == self._told or now - self._told_at < _QUIET:
+            return
+        if self.count > self._told and now - self._changed_at < _SETTLED:
             return
         why = "other programs use the cores" if self.count < self._told else "cores are free again"
         log.info("threads: %d instead of %d, since %s", self.count, self._told, why)

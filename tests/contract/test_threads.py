@@ -141,6 +141,19 @@ def test_threads_that_are_set_are_taken_exactly_and_never_adapted(
         assert model.threads == counts_of(model)[1]
 
 
+@pytest.mark.parametrize(
+    ("given", "computes"),
+    [({}, False), ({"n_gpu_layers": 0}, True), ({"n_gpu_layers": 4}, True), ({"n_gpu_layers": 5}, False)],
+)
+def test_the_cpu_computes_unless_all_layers_are_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, int], computes: bool
+) -> None:
+    assert params.uses_cpu(Settings(), n_layers=4)
+    monkeypatch.setattr(params, "has_gpu", lambda: True)
+    assert params.uses_cpu(Settings(**given), n_layers=4) == computes
+    assert params.uses_cpu(Settings(**given, kv_offload=False), n_layers=4)
+
+
 def test_embeddings_are_computed_with_as_many_threads(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CPUClock, "read", lambda self: CPUTimes(ran=0.0, waited=1000.0, idle=0.0))
     monkeypatch.setattr("srb.engine.llama.threads._WINDOW", 0.0)

@@ -31,6 +31,7 @@ from srb.engine.llama.params import (
     memory_kind,
     model_params,
     progress_callback,
+    uses_cpu,
     uses_gpu,
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
@@ -99,7 +100,8 @@ class LlamaModel:
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
-        self._threads = Threads(contexts, adapts=settings.adapts_threads and not self.is_on_gpu)
+        computes = uses_cpu(settings, lib.llama_model_n_layer(model))
+        self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))

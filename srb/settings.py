@@ -374,8 +374,22 @@ class Settings(_SamplingSettings):
         "memory, half as many for models with sliding windows (swa_full)",
     )
     n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
-    threads: int = Field(0, ge=0, description="threads for steps of one token; 0: one per usable core")
-    threads_batch: int = Field(0, ge=0, description="threads for all other steps; 0: same as threads")
+    threads: int = Field(
+        0,
+        ge=0,
+        description="threads for steps of one token; 0: one per usable core, and fewer while other programs use the cores",
+    )
+    threads_batch: int = Field(
+        0,
+        ge=0,
+        description="threads for all other steps; 0: same as threads. If this or threads is set, neither is adapted",
+    )
+    nice: int = Field(
+        1,
+        ge=0,
+        le=19,
+        description="added to the nice value of the engine process, so that other programs come first where cores are short",
+    )
     numa: Literal["off", "distribute", "isolate", "numactl", "mirror"] = Field(
         "off", description="placement of threads and memory by llama.cpp on a machine with several NUMA nodes"
     )
@@ -551,6 +565,11 @@ class Settings(_SamplingSettings):
         if not keys and (self.api_key or self.api_key_file):
             raise ConfigError("api_key or api_key_file is set, but has no key")
         return keys
+
+    @property
+    def adapts_threads(self) -> bool:
+        """Whether the engine may compute with fewer threads than there are cores: no number of them is set."""
+        return not self.threads and not self.threads_batch
 
     @property
     def hosts(self) -> list[str]:

@@ -362,6 +362,7 @@ class Engine:
             "branches_room": self._scheduler.room(list(self._registry.active.values())),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
+            "threads": self.model.threads,
             "embedding_tokens_total": self._embeddings.tokens_total,
             **asdict(self._branches.counters),
             **self._prompts.stats(),

@@ -70,6 +70,7 @@ class FakeModel:
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max
         self.is_on_gpu = False
+        self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]

@@ -172,6 +172,8 @@ class Model(Protocol):
     supports_partial_reuse: bool  # whether a part of a sequence can be reused and saved, or only the whole
 
     @property
+    def threads(self) -> int: ...  # number of threads that compute a batch now
+    @property
     def max_piece_bytes(self) -> int: ...  # most bytes of text per token; 0: no limit
 
     def info(self, alias: str) -> ModelInfo: ...

@@ -829,6 +829,13 @@ def test_a_request_that_has_just_come_has_its_room_already() -> None:
     assert driver.engine.stats()["branches_room"] == 13
 
 
+def test_the_number_of_threads_is_told_as_it_is_now() -> None:
+    driver = Driver()
+    assert driver.engine.stats()["threads"] == 1
+    driver.model.threads = 5
+    assert driver.engine.stats()["threads"] == 5
+
+
 def test_branches_of_their_own_beginnings_continue_as_if_the_prompt_had_them() -> None:
     driver = Driver()
     beginnings = ["", " king said", " king said", " fox"]

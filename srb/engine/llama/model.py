@@ -33,12 +33,14 @@ from srb.engine.llama.params import (
     memory_kind,
     model_params,
     progress_callback,
+    uses_cpu,
     uses_gpu,
 )
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
@@ -102,6 +104,9 @@ class LlamaModel:
         self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
+        contexts = [context, *(each.context for each in (embedder, ranker) if each)]
+        computes = uses_cpu(settings, lib.llama_model_n_layer(model))
+        self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -193,6 +198,11 @@ class LlamaModel:
     def memory_kind(self) -> str:
         return memory_kind(self._model)
 
+    @property
+    def threads(self) -> int:
+        """Number of threads that compute a batch now."""
+        return self._threads.count
+
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`; `add_special` adds BOS or EOS if the vocabulary has them added."""
         data = text.encode("utf-8")
@@ -278,7 +288,9 @@ class LlamaModel:
         self._wanted = batch.wanted
         self._logits.clear()
         native_log.forget_error()
-        code = lib.llama_decode(self._context, self._batch.fill(batch))
+        native = self._batch.fill(batch)
+        with self._threads.step():
+            code = lib.llama_decode(self._context, native)
         if code == 0:
             self._sequences.computed(batch)
             return DecodeStatus.OK
@@ -324,12 +336,14 @@ class LlamaModel:
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
         assert self._embedder is not None
-        return self._embedder.vectors(inputs, lora)
+        with self._threads.step():
+            return self._embedder.vectors(inputs, lora)
 
     def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None:
         """Return the score of each pair; None if the computation failed."""
         assert self._ranker is not None
-        return self._ranker.scores(inputs, lora)
+        with self._threads.step():
+            return self._ranker.scores(inputs, lora)
 
     def close(self) -> None:
         """Free the context and the model; may be called again."""

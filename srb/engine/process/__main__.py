@@ -211,6 +211,7 @@ def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
     try:
         settings = Settings.load()
         logs.configure(settings)
+        os.nice(settings.nice)  # the threads that compute inherit it
         return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
     except ConfigError as error:
         if supervisor is not None:

@@ -113,10 +113,8 @@ export class Live {
     for (const event of events) {
       const slots = this.apply(key, event);
       for (const number of slots) (event.event === "stream" ? grown : changed).add(number);
-      if (event.event !== "stream") changed.add(-1);
     }
-    changed.delete(-1);
-    if (events.some(({ event }) => event !== "stream")) this.changed(changed);
+    if (events.some(({ event }) => event !== "stream")) this.listener.round(this, changed);
     if (events.some(({ event }) => event === "error")) this.listener.troubled(this);
     for (const number of grown) this.unsaved.add(number);
     if (grown.size) this.listener.text(this, grown);

@@ -108,7 +108,7 @@ export class Rounds {
     this.desk.flush();
   }
 
-  /** Leave the story: its rounds are stopped, and their texts stay. */
+  /** Leave the story: its rounds are read no more, and their branches go on to their ends at the server. */
   leave() {
     this.asked += 1;
     for (const live of this.kept.values()) live.leave();

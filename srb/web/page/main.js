@@ -6,6 +6,7 @@ import { Keeper } from "./keep.js";
 import { bindKeys } from "./keys.js";
 import "./parts/alternatives.js";
 import "./parts/branches.js";
+import "./parts/file_drops.js";
 import "./parts/formats.js";
 import "./parts/header.js";
 import "./parts/help.js";
@@ -46,10 +47,10 @@ async function start(root) {
   document.body.append(
     make("srb-status"),
     make("srb-alternatives"),
+    make("srb-file-drops"),
     key,
     ...DIALOGS.map((name) => make(`srb-${name}`)),
   );
-  for (const event of ["dragover", "drop"]) document.addEventListener(event, (each) => each.preventDefault());
   bindKeys(desk);
   showSettings(desk);
   desk.addEventListener("story", () => showSettings(desk));

@@ -1,4 +1,4 @@
-"""Parts of the page on their own: a document around a module of tests/page/harness, the page's real modules and headers, no server."""
+"""Parts of the page on their own: a document around a module of tests/page/harness, with the real files and headers."""
 
 from __future__ import annotations
 

@@ -215,26 +215,24 @@ test("the length of a card that goes on by a new request does not spoil the esti
   assert.ok(Math.abs(it.desk.prompt.rate - rate) < 1, `${it.desk.prompt.rate} after ${rate}`);
 });
 
-test("branches are asked for one call after the other, so that each comes into its card", async () => {
+test("branches that are asked for at once come into their own cards, whichever call the server takes first", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
-  await round(it, " b c");
+  const stream = await round(it, " b c");
   const answers = [];
-  const { send } = it.api;
-  it.api.send = (method, path, body) => {
-    send.call(it.api, method, path, body);
-    return new Promise((answer) => answers.push(answer));
-  };
-  it.desk.more(1);
-  it.desk.vary(0, 2, 1);
+  it.api.send = () => new Promise((answer) => answers.push(answer));
+  const more = it.desk.more(1);
+  const vary = it.desk.vary(0, 2, 1);
   await settled();
-  assert.equal(answers.length, 1);
-  answers[0]({});
-  await settled();
-  assert.deepEqual(
-    it.api.calls.slice(-2).map(({ body }) => body.from?.branch),
-    [undefined, 0],
-  );
+  stream.send({ event: "branch", index: 1, seed: 8, from: { branch: 0, token: 1 }, text: " b" });
+  stream.send({ event: "stream", index: 1, text: " z" });
+  stream.send({ event: "branch", index: 2, seed: 9 }, { event: "stream", index: 2, text: " new" });
+  answers[0]({ indices: [2] });
+  answers[1]({ indices: [1] });
+  await Promise.all([more, vary]);
+  assert.deepEqual(texts(it.desk), [" b c", " new", " b z"]);
+  await it.desk.take(2, { go: false });
+  assert.equal(it.desk.text, "A b z");
 });
 
 test("a refusal of more branches leaves no card that waits for ever", async () => {

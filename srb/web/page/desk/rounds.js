@@ -4,7 +4,7 @@ import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { filledSlots, RunIndex, rebuilt } from "./past_rounds.js";
+import { RunIndex, rebuilt } from "./past_rounds.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -169,47 +169,48 @@ export class Rounds {
     if (!run) return null;
     const known = this.kept.get(run.id);
     if (known) return known;
-    const { round, trails } = rebuilt(story, run);
+    const { round, trails } = rebuilt(story, run, this.runs.joined(story, run));
     const live = this.newLive(round, trails);
     this.remember(live);
     return live;
   }
 
-  /** Join a round that the server may still be writing, after a reload or a sleep. @param {Live} live */
+  /** Read a round again that the server may still be writing, after a reload or a sleep: all of its requests. @param {Live} live */
   async attach(live) {
-    const { desk } = this;
-    const run = desk.story.runs.get(live.round.id);
-    if (!run || live.isConnected) return;
-    const isThere = await this.isRunningThere(run.request_id);
-    if (isThere === false) this.settle(live); // it has ended: what was saved is what there is
-    if (!isThere) return;
-    if (live !== this.shown || live.isConnected) return;
-    const stream = live.attach(run.request_id, filledSlots(desk.story, run));
-    this.saveWhileOpen();
-    await stream;
+    if (!live.lostIds.length) return;
+    const running = await this.runningThere();
+    if (!running) return;
+    this.settle(live, running);
+    if (live !== this.shown) return;
+    const streams = [];
+    for (const id of live.lostIds.filter((each) => running.has(each)))
+      if (this.makeRoom(live)) streams.push(live.attach(id));
+    if (streams.length) this.saveWhileOpen();
+    await Promise.all(streams);
   }
 
-  /** Whether the server still has a request; null if it does not say. @param {string} id @returns {Promise<boolean | null>} */
-  async isRunningThere(id) {
+  /** The ids of the requests that the server still has; null if it does not say. @returns {Promise<Set<string> | null>} */
+  async runningThere() {
     try {
       const { completions } = await this.desk.api.get("v1/srb/completions");
-      return completions.some((/** @type {{id: string}} */ each) => each.id === id);
+      return new Set(completions.map((/** @type {{id: string}} */ each) => each.id));
     } catch {
       return null; // the server is away; its state is told in the banner
     }
   }
 
-  /** Close the nodes of a round that nobody writes any more. @param {Live} live */
-  settle(live) {
-    for (const slot of live.round.slots) live.finish(slot.number);
+  /** Close the nodes of branches that nobody writes any more: what was saved is what there is. @param {Live} live
+   * @param {Set<string>} running ids of requests */
+  settle(live, running) {
+    for (const { number, request } of live.round.slots)
+      if (!running.has(live.round.requests.get(request ?? "")?.id ?? "")) live.finish(number);
     this.nodes();
   }
 
   /** The page is shown again: take up streams that the sleep has ended. */
   comeBack() {
     const { shown } = this;
-    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost"))
-      this.attach(shown);
+    if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
   }
 
   /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
@@ -264,22 +265,21 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    const { given = "" } = [...round.requests.values()].find((each) => each.id === id) ?? {};
+    const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
     if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
-    if (desk.story.runs.has(round.id)) return;
-    const { node, at } = round.base;
-    const { settings } = desk;
-    const request = { n: round.n, keep: round.keep, max_tokens: settings.max_tokens, stop_at: settings.stop_at };
-    const { model } = desk.server;
+    if (event.event !== "start") return; // its run is in the story
+    const { max_tokens, stop_at } = desk.settings;
+    const joins = desk.story.runs.has(round.id);
+    const asked = joins ? { n: slots.length, given, slots } : { n: round.n, keep: round.keep, stop_at };
     desk.story.addRun({
-      id: round.id,
-      node,
-      at,
+      id: joins ? newId() : round.id,
+      ...round.base,
       made: Date.now(),
-      model,
+      model: desk.server.model,
       request_id: id,
       seeds: event.seeds ?? [],
-      request,
+      request: { ...asked, max_tokens },
+      ...(joins ? { round: round.id } : {}),
     });
     desk.changed();
   }

@@ -130,3 +130,15 @@ test("a story with absurd numbers is opened with as many cards as a request may 
     ],
   );
 });
+
+test("branches that join a round after a reload have seeds of their own", async () => {
+  const it = await makeDesk();
+  it.desk.setSetting("seed", 7);
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.desk.stop();
+  await reload(it);
+  it.desk.more(2);
+  await settled();
+  assert.equal(it.api.last.body.seed, 9);
+});

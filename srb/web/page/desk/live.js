@@ -50,6 +50,11 @@ export class Live {
     return this.streams.size > 0 && this.round.slots.some((slot) => slot.isLive || slot.pending);
   }
 
+  /** Whether the server has begun a request of the round. */
+  get hasBegun() {
+    return [...this.round.requests.values()].some(({ id }) => id !== null);
+  }
+
   /** Whether anything holds a connection to the server. */
   get isConnected() {
     return this.streams.size > 0;

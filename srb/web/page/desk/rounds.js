@@ -19,6 +19,8 @@ export class Rounds {
     this.desk = desk;
     /** @type {Live | null} */
     this.shown = null;
+    /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
+    this.before = null;
     /** @type {Map<string, Live>} by the id of a round; the latest used last */
     this.kept = new Map();
     this.runs = new RunIndex();
@@ -44,6 +46,7 @@ export class Rounds {
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
       this.remember(live);
+      this.before = this.shown;
       this.show(live);
       const stream = live.begin(this.body(round));
       this.saveWhileOpen();
@@ -113,7 +116,7 @@ export class Rounds {
     this.asked += 1;
     for (const live of this.kept.values()) live.leave();
     this.kept.clear();
-    this.shown = null;
+    this.shown = this.before = null;
     this.runs.forget();
   }
 
@@ -253,8 +256,15 @@ export class Rounds {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
-    this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() });
+    this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
     this.desk.checkServer();
+    if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
+  }
+
+  /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */
+  takeBack(live) {
+    this.kept.delete(live.round.id);
+    this.show(this.before);
   }
 
   troubled() {
@@ -267,6 +277,7 @@ export class Rounds {
     const { round } = live;
     const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
     if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
+    desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
     const { max_tokens, stop_at } = desk.settings;
     const joins = desk.story.runs.has(round.id);

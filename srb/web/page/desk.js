@@ -110,7 +110,7 @@ export class Desk extends EventTarget {
     this.tell("notice", { text, kind, action, about });
   }
 
-  /** @param {string} name of a dialog: stories, settings, formats, help, map, versions @param {object} [detail] */
+  /** @param {string} name of a dialog: parts/later.js @param {object} [detail] */
   openDialog(name, detail = {}) {
     this.tell("dialog", { name, ...detail });
   }

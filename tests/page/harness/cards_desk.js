@@ -31,6 +31,10 @@ export class CardsDesk extends EventTarget {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
   }
 
+  openDialog(name, detail = {}) {
+    this.tell("dialog", { name, ...detail });
+  }
+
   /** Begin a round of n cards, whose request runs. */
   begin(n, options = {}) {
     this.runs += 1;

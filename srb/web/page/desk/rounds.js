@@ -47,8 +47,8 @@ export class Rounds {
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
+      const stream = live.begin(this.body(round)); // it is on its way while the cards are laid out
       this.show(live);
-      const stream = live.begin(this.body(round));
       this.saveWhileOpen();
       await stream;
     });

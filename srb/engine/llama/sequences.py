@@ -15,11 +15,13 @@ from srb.engine.llama.memory import bytes_pointer
 from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 
-_WINDOWS_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+_STATE_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
 class Sequences:
-    """Sequences of memory without windows; those of attention can be cut, states are kept whole."""
+    """Sequences of memory without windows and states; those of plain attention can be cut."""
+
+    has_states = False
 
     def __init__(self, context: Any, count: int, cuts: bool) -> None:
         """Use the first `count` sequence ids of the context and the next one as the scratch."""
@@ -58,6 +60,12 @@ class Sequences:
             self._copy(self._scratch, seq_id)
             self._cut(self._scratch)
         return True
+
+    def save_state(self, seq_id: int) -> Blob:
+        return self._state(seq_id, _STATE_ALONE)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        return self._set_state(seq_id, state, _STATE_ALONE)
 
     def remove(self, seq_id: int) -> None:
         self._cut(seq_id)
@@ -178,6 +186,58 @@ class GuardedSequences(Sequences):
             start = until
 
 
+class StatefulSequences(Sequences):
+    """Sequences of recurrent and hybrid memory: cells of attention layers, which can be cut, and a state of the end.
+
+    A copy to a sequence gives it the source's state, whatever span of cells is copied, and llama.cpp cuts no sequence whose
+    state is beyond the cut. So a sequence loses its state before it is cut, and after it got a part of another. Spans are
+    saved without a state. Purely recurrent memory has no cells: nothing is saved but states.
+    """
+
+    has_states = True
+
+    def __init__(self, context: Any, count: int, has_cells: bool) -> None:
+        super().__init__(context, count, cuts=True)
+        self._has_cells = has_cells
+        self._no_state = self._state(self._scratch, _STATE_ALONE)  # of an empty sequence
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        super().fork(source, target, end)
+        if end is not None:
+            self._drop_state(target)
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        self._drop_state(seq_id)
+        self._cut(seq_id, end, -1)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        if self._has_cells:
+            self._copy(target, self._scratch, end, -1)
+            self._cut(target)
+            self._copy(source, target, 0, end)
+            self._copy(self._scratch, target)  # the state with it
+            self._cut(self._scratch)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        if not self._has_cells:
+            return np.empty(0, np.uint8)
+        self._copy(seq_id, self._scratch, start, -1)
+        self._drop_state(self._scratch)
+        blob = self._state(self._scratch)
+        self._cut(self._scratch)
+        return blob
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        if not self._has_cells:
+            self._drop_state(seq_id)
+            return True
+        return super().restore(seq_id, blob)
+
+    def _drop_state(self, seq_id: int) -> None:
+        if not self._set_state(seq_id, self._no_state, _STATE_ALONE):
+            raise AssertionError(f"the state of sequence {seq_id} could not be dropped")
+
+
 class NewestWindows(Sequences):
     """Sequences over the small cache of sliding windows, which are reused whole.
 
@@ -189,9 +249,9 @@ class NewestWindows(Sequences):
         super().__init__(context, count, cuts=False)
 
     def fork(self, source: int, target: int, end: int | None) -> None:
-        window = self._state(source, _WINDOWS_ALONE)
+        window = self._state(source, _STATE_ALONE)
         super().fork(source, target, end)
-        if not self._set_state(target, window, _WINDOWS_ALONE):
+        if not self._set_state(target, window, _STATE_ALONE):
             raise AssertionError(f"there is no room for the window of sequence {target}")
 
 
@@ -202,5 +262,8 @@ def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
         return GuardedSequences(context, count, lib.llama_model_n_swa(model))
     if windows is Windows.SMALL:
         return NewestWindows(context, count)
-    has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
-    return Sequences(context, count, cuts=not has_states and lib.llama_model_n_swa(model) <= 0)
+    has_windows = lib.llama_model_n_swa(model) > 0  # beside states, or in an architecture that is not cut
+    is_recurrent = bool(lib.llama_model_is_recurrent(model))
+    if (is_recurrent or lib.llama_model_is_hybrid(model)) and not has_windows:
+        return StatefulSequences(context, count, has_cells=not is_recurrent)
+    return Sequences(context, count, cuts=not has_windows)

@@ -18,7 +18,8 @@ class Match:
     """The matched part of a text: the path to the end of `node`, or `cut` tokens into `into`, a child of `node`.
 
     `awaits` is a node that another request is computing and that will match more of the text. `logits` are those of the
-    text's last token, if all of the text matches.
+    text's last token, if all of the text matches. With memory that keeps states, the tree holds `shared` tokens, and the
+    match ends at the last place among them from which the text can go on.
     """
 
     node: Node
@@ -26,6 +27,7 @@ class Match:
     cut: int = 0
     awaits: Node | None = None
     logits: Logits | None = None
+    shared: int = 0
 
     @property
     def length(self) -> int:

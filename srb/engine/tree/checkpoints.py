@@ -1,0 +1,144 @@
+"""Checkpoints: saved states of recurrent memory, from which a text goes on at a place within it.
+
+Recurrent layers keep one state for a sequence, that of its end, so a text can be cut only where its state was saved. The
+checkpoints of a long text are thinned as the budget fills: places that are rounder numbers stay longer, so the oldest
+texts keep a few, far apart, and the newest keep all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from srb.engine.model import Blob
+
+AUTO = -1
+MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO
+STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
+WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
+NEAR_THE_END = 4  # the last tokens of a prompt, where most edits are, have so many times as many checkpoints
+CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
+_TOP_LEVEL = 8
+LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
+
+
+@dataclass(eq=False, slots=True)
+class Checkpoint:
+    """The state after the first `position` tokens of a text. It is found in `place`, which a node or a lease has."""
+
+    position: int
+    state: Blob
+    place: dict[int, Checkpoint]
+    level: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.state) + CHECKPOINT_BYTES
+
+    def move(self, place: dict[int, Checkpoint]) -> None:
+        """Move to another place, which has none at this position."""
+        del self.place[self.position]
+        self.place = place
+        place[self.position] = self
+
+
+class Spacing:
+    """The places of checkpoints: at most `every` tokens apart; 0: at the ends of prompts and branches only."""
+
+    def __init__(self, every: int) -> None:
+        """AUTO depends on the size of a state, which `note_size` tells."""
+        self._is_auto = every == AUTO
+        self.every = MIN_EVERY if self._is_auto else every
+
+    def note_size(self, nbytes: int) -> None:
+        """Note the size of a state: checkpoints of large states are further apart."""
+        while self._is_auto and self.every * STATE_BYTES_PER_TOKEN < nbytes:
+            self.every *= 2
+
+    def next(self, position: int, total: int, shared: int = 0) -> int:
+        """Return where the next chunk of a prompt of `total` tokens ends at the latest, after `position` of them.
+
+        A further checkpoint is where a known text ends that shares `shared` tokens: other texts may part there, too.
+        """
+        if not self.every:
+            return total
+        is_near = total - position <= self.every
+        step = max(1, self.every // NEAR_THE_END) if is_near else self.every
+        worth = min(WORTH_A_STEP, step)
+        stop = (position // step + 1) * step
+        if is_near and stop - position < worth:
+            stop += step
+        if position + worth <= shared < stop:
+            stop = shared
+        return stop if stop + worth <= total else total
+
+    def to_next(self, position: int) -> int:
+        """Return how many tokens a branch of `position` tokens may grow by up to its next checkpoint."""
+        return self.every - position % self.every if self.every else 2**31
+
+    def passes(self, before: int, after: int) -> bool:
+        """Whether a branch that has grown from `before` to `after` tokens has come to the place of a checkpoint."""
+        return self.every > 0 and before // self.every < after // self.every
+
+    def level(self, position: int) -> int:
+        """Return how round the number is of a place: 0 for most."""
+        if not self.every:
+            return LEVEL_OF_ENDS
+        number = position // max(1, self.every // NEAR_THE_END)
+        return min(_TOP_LEVEL, (number & -number).bit_length() - 1) if number else _TOP_LEVEL
+
+
+class Checkpoints:
+    """All checkpoints that may be dropped, in the order of their use for each level; those of pinned ends are not here."""
+
+    def __init__(self) -> None:
+        self._levels: list[OrderedDict[Checkpoint, None]] = [OrderedDict() for _ in range(_TOP_LEVEL + 1)]
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))
+
+    def __contains__(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint in self._levels[checkpoint.level]
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Let a checkpoint be dropped when room is needed; it counts as used now."""
+        if checkpoint not in self:
+            self._levels[checkpoint.level][checkpoint] = None
+            self.nbytes += checkpoint.nbytes
+
+    def remove(self, checkpoint: Checkpoint) -> None:
+        """Stop counting a checkpoint, if it was counted; its place keeps it."""
+        if checkpoint in self:
+            del self._levels[checkpoint.level][checkpoint]
+            self.nbytes -= checkpoint.nbytes
+
+    def drop(self, checkpoint: Checkpoint) -> None:
+        """Forget a state."""
+        self.remove(checkpoint)
+        del checkpoint.place[checkpoint.position]
+
+    def touch(self, checkpoint: Checkpoint) -> None:
+        """Mark a checkpoint as used now."""
+        if checkpoint in self:
+            self._levels[checkpoint.level].move_to_end(checkpoint)
+
+    def drop_one(self) -> bool:
+        """Drop the checkpoint that is missed least; return False if there is none.
+
+        It is the oldest of the lowest level that has as many as all higher levels together, so half of all are the
+        newest of the lowest level, a quarter those of the next, and so on.
+        """
+        higher = len(self)
+        for level in self._levels:
+            higher -= len(level)
+            if level and len(level) >= higher:
+                self.drop(next(iter(level)))
+                return True
+        return False
+
+    def check_invariants(self, placed: set[Checkpoint]) -> None:
+        """Assert that the counted checkpoints are `placed`, and that their sum is right."""
+        counted = {checkpoint for level in self._levels for checkpoint in level}
+        assert counted == placed, "checkpoints that may be dropped"
+        assert self.nbytes == sum(checkpoint.nbytes for checkpoint in counted), "bytes of checkpoints"

@@ -33,7 +33,7 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(params=["fake", *WRITERS, SMALL_WINDOWS])
+@pytest.fixture(params=["fake", "fake, with states", *WRITERS, SMALL_WINDOWS])
 def model_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -42,8 +42,8 @@ def model_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
     made: Model
-    if model_name == "fake":
-        made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64)
+    if model_name.startswith("fake"):
+        made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64, has_states="states" in model_name)
     else:
         given: dict[str, Any] = {"n_ctx": N_CTX, "swa_full": "on"}
         if "gemma3" in model_name:  # in its six layers f16 cells would round equal texts apart

@@ -443,7 +443,17 @@ class Settings(_SamplingSettings):
         "memory. -1: 4096 on a GPU, 0 on a CPU, where parking and restoring cost almost nothing",
     )
     cache_ram_mib: int = Field(
-        2048, ge=0, description="host memory for parked KV, in MiB; 0: idle texts are kept in the cells only"
+        2048,
+        ge=0,
+        description="host memory for parked KV and checkpoints, in MiB; 0: idle texts are kept in the cells only",
+    )
+    checkpoint_every: int = Field(
+        -1,
+        ge=-1,
+        description="for models with recurrent layers, such as LFM2, Mamba, Qwen3-Next and Granite 4: tokens between the "
+        "checkpoints of a text, saved states from which it goes on, so an edit computes at most so many tokens before its "
+        "place; in the last tokens of a prompt they are four times as close. -1: 256, or more for large states; 0: only "
+        "at the ends of prompts and branches",
     )
 
     state_dir: str = Field(

@@ -62,12 +62,15 @@ class Spacing:
         """
         if not self.every:
             return total
-        is_near = total - position <= self.every
-        step = max(1, self.every // NEAR_THE_END) if is_near else self.every
-        worth = min(WORTH_A_STEP, step)
-        stop = (position // step + 1) * step
-        if is_near and stop - position < worth:
-            stop += step
+        near = max(1, self.every // NEAR_THE_END)
+        if total - position <= near and not position < shared < total:
+            return total
+        stop = (position // self.every + 1) * self.every
+        if stop > total - self.every:
+            stop = (position // near + 1) * near
+        worth = min(WORTH_A_STEP, near)
+        if stop - position < worth:
+            stop += near
         if position + worth <= shared < stop:
             stop = shared
         return stop if stop + worth <= total else total
@@ -126,16 +129,13 @@ class Checkpoints:
     def drop_one(self) -> bool:
         """Drop the checkpoint that is missed least; return False if there is none.
 
-        It is the oldest of the lowest level that has as many as all higher levels together, so half of all are the
-        newest of the lowest level, a quarter those of the next, and so on.
+        It is the oldest of the level that has most, so every level covers twice as much text as the one below: the
+        newest places are close together, and the older they are, the further apart.
         """
-        higher = len(self)
-        for level in self._levels:
-            higher -= len(level)
-            if level and len(level) >= higher:
-                self.drop(next(iter(level)))
-                return True
-        return False
+        fullest = max(self._levels, key=len)
+        if fullest:
+            self.drop(next(iter(fullest)))
+        return bool(fullest)
 
     def check_invariants(self, placed: set[Checkpoint]) -> None:
         """Assert that the counted checkpoints are `placed`, and that their sum is right."""

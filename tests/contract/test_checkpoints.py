@@ -1,9 +1,10 @@
-"""Recurrent and hybrid models: texts go on from checkpoints as if they were computed anew, and compute little again."""
+"""Recurrent and hybrid models, and small windows: texts go on from checkpoints as if they were computed anew."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,19 @@ from tests.contract.writers import N_CTX, Writer, evening, words
 
 TOLERANCE = 2e-2  # other texts differ by ones
 EVERY = 64
-ARCHITECTURES = pytest.mark.parametrize("arch", ["mamba", "mamba2", "lfm2", "falcon-h1"])
+ARCHITECTURES = pytest.mark.parametrize("arch", ["mamba", "mamba2", "lfm2", "falcon-h1", "gemma3"])
 Load = Callable[..., LlamaModel]
+
+
+def warm(load: Load, arch: str, **changes: Any) -> LlamaModel:
+    """Load a model with states: gemma3 with the small cache of its windows."""
+    model = load(arch, **({"swa_full": "off"} if arch == "gemma3" else {}), **changes)
+    assert model.has_states
+    return model
+
+
+def cold(load: Load, arch: str) -> LlamaModel:
+    return load(arch, n_seq_max=2, swa_full="on")
 
 
 class Texts:
@@ -63,7 +75,7 @@ class Texts:
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_cut_beside_it_a_text_goes_on_from_its_states(load: Load, arch: str, seed: int) -> None:
     chance = random.Random(seed)
-    texts = Texts(load(arch, n_seq_max=6), load(arch, n_seq_max=2))
+    texts = Texts(warm(load, arch, n_seq_max=6), cold(load, arch))
     model, held, states = texts.model, texts.texts, texts.states
     for turn in range(60):
         seq_id = chance.choice(list(held))
@@ -104,27 +116,30 @@ def test_whatever_is_cut_beside_it_a_text_goes_on_from_its_states(load: Load, ar
                 model.splice(source, seq_id, same)
         if turn % 3 == 0 and (others := [other for other in held if held[other]]):
             texts.check(chance.choice(others))
+    for seq_id in held:
+        texts.forget(seq_id)
+    texts.write(0, words(N_CTX, 0))  # every cell is free
 
 
 @ARCHITECTURES
 @pytest.mark.parametrize("cache_cells", [0, 10**6])
 def test_a_writers_long_evening_gives_the_texts_of_cold_runs(load: Load, arch: str, cache_cells: int) -> None:
-    writer = Writer(load(arch), cache_cells, checkpoint_every=EVERY)
+    writer = Writer(warm(load, arch), cache_cells, checkpoint_every=EVERY)
     asked = evening(writer)
     stats = writer.engine.stats()
     assert stats["checkpoints_loaded_total"] > 0
     assert stats["tokens_restored_total"] > 0 or cache_cells
-    cold = load(arch, n_seq_max=2)
+    other = cold(load, arch)
     for name, prompt, tokens, _ in asked:
-        cold.clear()
-        [expected], computed = Writer(cold, cache_bytes=0).ask(prompt)
+        other.clear()
+        [expected], computed = Writer(other, cache_bytes=0).ask(prompt)
         assert computed == len(prompt)
         assert tokens == expected, name
 
 
 @ARCHITECTURES
 def test_an_edit_computes_at_most_the_spacing_more_than_from_its_place(load: Load, arch: str) -> None:
-    computed = {name: count for name, _, _, count in evening(Writer(load(arch), checkpoint_every=EVERY))}
+    computed = {name: count for name, _, _, count in evening(Writer(warm(load, arch), checkpoint_every=EVERY))}
     assert computed["continue"] <= 21  # the words after the branch, and its last token
     assert computed["take half"] <= 6 + 1 + EVERY
     assert computed["edit 200 tokens back"] <= 200 + EVERY
@@ -135,19 +150,19 @@ def test_an_edit_computes_at_most_the_spacing_more_than_from_its_place(load: Loa
 @ARCHITECTURES
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 200_000])
 def test_with_little_host_memory_texts_are_right_and_more_is_computed(load: Load, arch: str, cache_bytes: int) -> None:
-    asked = evening(Writer(load(arch, n_seq_max=4), 10**6, cache_bytes, checkpoint_every=EVERY))
-    cold = load(arch, n_seq_max=2)
+    asked = evening(Writer(warm(load, arch, n_seq_max=4), 10**6, cache_bytes, checkpoint_every=EVERY))
+    other = cold(load, arch)
     for name, prompt, tokens, _ in asked:
-        cold.clear()
-        assert [tokens] == Writer(cold, cache_bytes=0).ask(prompt)[0], name
+        other.clear()
+        assert [tokens] == Writer(other, cache_bytes=0).ask(prompt)[0], name
 
 
 @ARCHITECTURES
 def test_a_long_branch_has_checkpoints_too(load: Load, arch: str) -> None:
-    writer = Writer(load(arch), checkpoint_every=EVERY)
+    writer = Writer(warm(load, arch), checkpoint_every=EVERY)
     prompt = words(20, 1)
     [tokens], _ = writer.ask(prompt, count=300)
     half = [*prompt, *tokens[:150]]
-    [other], computed = writer.ask([*half, 300])
+    [text], computed = writer.ask([*half, 300])
     assert computed <= EVERY + 1
-    assert Writer(load(arch, n_seq_max=2)).ask([*half, 300])[0] == [other]
+    assert Writer(cold(load, arch)).ask([*half, 300])[0] == [text]

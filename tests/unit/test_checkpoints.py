@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.tree.checkpoints import AUTO, CHECKPOINT_BYTES, Checkpoint, Checkpoints, Spacing
+from srb.engine.tree.checkpoints import AUTO, BRANCH_EVERY, CHECKPOINT_BYTES, Checkpoint, Checkpoints, Spacing
 from srb.engine.tree.host import NODE_BYTES
 from srb.protocol import Done
 from tests.engine_helpers import Driver, solo
@@ -62,10 +62,10 @@ def test_a_text_that_goes_on_computes_only_what_is_new() -> None:
         text = [*text, *tokens, *words(3, turn)]
 
 
-def test_half_of_a_long_branch_computes_at_most_the_spacing() -> None:
+def test_half_of_a_long_branch_computes_at_most_the_spacing_of_branches() -> None:
     at, prompt = driver(), words(100, 1)
     tokens, _ = ask(at, prompt, 300)
-    assert ask(at, [*prompt, *tokens[:170], 41])[1] <= EVERY + 1
+    assert ask(at, [*prompt, *tokens[:170], 41])[1] <= BRANCH_EVERY + 1
 
 
 def test_the_place_where_two_prompts_part_gets_a_checkpoint_for_the_third() -> None:

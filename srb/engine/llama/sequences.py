@@ -11,6 +11,7 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
+from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.memory import bytes_pointer
 from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
@@ -238,21 +239,45 @@ class StatefulSequences(Sequences):
             raise AssertionError(f"the state of sequence {seq_id} could not be dropped")
 
 
-class NewestWindows(Sequences):
-    """Sequences over the small cache of sliding windows, which are reused whole.
+class NewestWindows(StatefulSequences):
+    """Sequences over the small cache of sliding windows: the window of a sequence's newest tokens is its state.
 
     llama.cpp has room for one window for each sequence, and frees a cell beyond the window only if no other sequence has
-    it. A fork therefore gets a copy of its source's window. It shares the cells of the layers without windows.
+    it, so no two sequences share a window: a fork gets a copy of its source's. The cells of layers without windows are
+    shared, cut and saved as others. A sequence without a state has the window of a text of one token, since llama.cpp can
+    replace the window of a sequence, and not remove it alone.
     """
 
     def __init__(self, context: Any, count: int) -> None:
-        super().__init__(context, count, cuts=False)
+        super().__init__(context, count, has_cells=True)
+        batch = Batch()
+        batch.add(self._scratch, 0, [0], want_logits=True)
+        if lib.llama_decode(context, NativeBatch(1).fill(batch)) != 0:
+            raise AssertionError("one token could not be computed")
+        self._no_state = self._state(self._scratch, _STATE_ALONE)
+        self._cut(self._scratch)
 
     def fork(self, source: int, target: int, end: int | None) -> None:
-        window = self._state(source, _STATE_ALONE)
-        super().fork(source, target, end)
-        if not self._set_state(target, window, _STATE_ALONE):
-            raise AssertionError(f"there is no room for the window of sequence {target}")
+        window = self._state(source, _STATE_ALONE) if end is None else self._no_state
+        self._copy(source, target, *((-1, -1) if end is None else (0, end)))
+        self._set_window(target, window)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        window = self._state(target, _STATE_ALONE)
+        self._drop_state(target)
+        self._cut(target, 0, end)
+        self._copy(source, target, 0, end)
+        self._set_window(target, window)
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        if not super().restore(seq_id, blob):
+            return False
+        self._drop_state(seq_id)  # else it would share the scratch's
+        return True
+
+    def _set_window(self, seq_id: int, window: Blob) -> None:
+        if not self._set_state(seq_id, window, _STATE_ALONE):
+            raise AssertionError(f"there is no room for the window of sequence {seq_id}")
 
 
 def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:

@@ -17,8 +17,10 @@ MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO
 STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
 WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
 NEAR_THE_END = 4  # the last tokens of a prompt, where most edits are, have so many times as many checkpoints
+BRANCH_EVERY = 32  # tokens between those of a branch, of which often a part is taken; more for large states
 CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
-_TOP_LEVEL = 8
+_ROUND = 16  # a place's level is the number of times that its number can be halved down to this
+_TOP_LEVEL = 14
 LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
 
 
@@ -49,11 +51,14 @@ class Spacing:
         """AUTO depends on the size of a state, which `note_size` tells."""
         self._is_auto = every == AUTO
         self.every = MIN_EVERY if self._is_auto else every
+        self._of_branches = min(BRANCH_EVERY, self.every)
 
     def note_size(self, nbytes: int) -> None:
         """Note the size of a state: checkpoints of large states are further apart."""
         while self._is_auto and self.every * STATE_BYTES_PER_TOKEN < nbytes:
             self.every *= 2
+        while self._of_branches < self.every and self._of_branches * STATE_BYTES_PER_TOKEN < nbytes:
+            self._of_branches = min(2 * self._of_branches, self.every)
 
     def next(self, position: int, total: int, shared: int = 0) -> int:
         """Return where the next chunk of a prompt of `total` tokens ends at the latest, after `position` of them.
@@ -76,18 +81,16 @@ class Spacing:
         return stop if stop + worth <= total else total
 
     def to_next(self, position: int) -> int:
-        """Return how many tokens a branch of `position` tokens may grow by up to its next checkpoint."""
+        """Return how many tokens of a branch, at `position`, are computed at once at most."""
         return self.every - position % self.every if self.every else 2**31
 
     def passes(self, before: int, after: int) -> bool:
         """Whether a branch that has grown from `before` to `after` tokens has come to the place of a checkpoint."""
-        return self.every > 0 and before // self.every < after // self.every
+        return self.every > 0 and before // self._of_branches < after // self._of_branches
 
     def level(self, position: int) -> int:
         """Return how round the number is of a place: 0 for most."""
-        if not self.every:
-            return LEVEL_OF_ENDS
-        number = position // max(1, self.every // NEAR_THE_END)
+        number = position // _ROUND
         return min(_TOP_LEVEL, (number & -number).bit_length() - 1) if number else _TOP_LEVEL
 
 

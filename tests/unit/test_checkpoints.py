@@ -144,6 +144,40 @@ def test_a_prompt_that_is_cancelled_can_be_gone_on_with() -> None:
     assert ask(at, prompt)[1] <= 1000 - 15 * 32 + EVERY
 
 
+def test_an_edited_prompt_that_is_cancelled_can_be_gone_on_with() -> None:
+    at, prompt = driver(n_ubatch=32, n_batch=32), words(500, 1)
+    ask(at, prompt)
+    edited = [*prompt[:30], 41, *words(800, 2)]
+    request_id = at.submit(edited)
+    for _ in range(15):
+        at.step()
+    at.cancel(request_id)
+    at.run()
+    assert ask(at, edited)[1] <= len(edited) - 14 * 32 + EVERY
+
+
+def test_two_equal_edits_at_once_are_computed_once() -> None:
+    at, prompt = driver(n_ubatch=32, n_batch=32), words(500, 1)
+    ask(at, prompt)
+    edited = [*prompt[:300], 41, *prompt[301:]]
+    computed = at.model.n_tokens_decoded
+    ids = [at.submit(edited, 1, seed, 5, ignore_eos=True) for seed in (1, 2)]
+    at.run()
+    assert at.model.n_tokens_decoded - computed <= 200 + EVERY + 2 * 5
+    for seed, request_id in zip((1, 2), ids, strict=True):
+        assert at.result(request_id).texts[0] == solo(edited, seed, 5, ignore_eos=True).texts[0]
+
+
+def test_a_prompt_that_is_a_part_of_a_longer_text_is_computed_in_part_once() -> None:
+    at, text = driver(), words(500, 1)
+    ask(at, text)
+    assert 0 < ask(at, text[:230])[1] <= EVERY
+    assert ask(at, text[:230], seed=2)[1] == 0
+    nodes = at.engine.stats()["tree_nodes"]
+    ask(at, text[:230], seed=2)
+    assert at.engine.stats()["tree_nodes"] == nodes
+
+
 # ---- the plan of places
 
 

@@ -102,14 +102,15 @@ def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
 def best_child(children: Children, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
-    Return (None, 0) if no child shares enough tokens to be worth sharing.
+    Return (None, 0) if no child shares enough tokens to be worth sharing. Of children that share as many, which only
+    memory with states has, it is the newest, since it has a checkpoint where it parted from the others.
     """
     best, most = None, 0
     siblings = children.get(tokens[offset], ()) if offset < len(tokens) else ()
     enough = 1 if len(siblings) >= CROWD else worth
     for child in siblings:
         common = common_length(child.tokens, tokens, offset)
-        if common > most and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
+        if common >= max(most, 1) and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
             best, most = child, common
     return best, most
 

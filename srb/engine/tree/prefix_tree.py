@@ -115,7 +115,7 @@ class PrefixTree:
                 at = parent = residency.move_pin(at, root)
                 num_cached = 0
             rest = tokens[parent.end :]
-            is_private = not keep or self._child(parent, rest, 0)[0] is not None
+            is_private = not keep or self._is_known(parent, rest)
             node = Node(parent, rest, NodeState.COMPUTING, residency.lend(at), at.end - parent.end, is_private)
             residency.insert(node)
             residency.move_pin(at, node)
@@ -255,6 +255,16 @@ class PrefixTree:
         at = residency.move_pin(at, node)
         self._states.adopt(at, checkpoints)
         return at
+
+    def _is_known(self, node: Node, tokens: Tokens) -> bool:
+        """Whether tokens that follow a node are best inserted when they are computed, since the tree has them in part.
+
+        Memory with states computes some known tokens again: if many follow that are new, other requests may find them
+        at once, and the known ones take cells twice.
+        """
+        child, common = self._child(node, tokens, 0)
+        is_mostly_new = self._states.are_kept and len(tokens) - common >= WORTH_SHARING
+        return child is not None and not is_mostly_new
 
     def _child(self, node: Node, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
         """Return the child that shares enough of `tokens[offset:]`, and the number of shared tokens."""

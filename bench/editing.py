@@ -42,7 +42,7 @@ SHAPES = {
     ),
 }
 ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns")
-STORY, BRANCH, WRITTEN, EDIT_BACK = 2000, 100, 20, 200  # tokens
+STORY, BRANCH, WRITTEN, EDIT_BACK = 1500, 64, 20, 200  # tokens
 _FIRST_WORD, _NUM_WORDS = 400, 20000  # token ids of normal words
 _START_SECONDS = 120.0
 

@@ -387,7 +387,7 @@ class Settings(_SamplingSettings):
     swa_full: SwitchOrAuto = Field(
         "auto",
         description="for models with sliding windows, a KV cache of full size, so that texts are reused up to any place; "
-        "off: the small cache of the newest windows, from which texts are reused at their ends only and by few sequences "
+        "off: the small cache of the newest windows, with which texts are reused up to checkpoints and by few sequences "
         "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model",
     )
     mmap: bool = Field(True, description="map the model file into memory instead of reading it")
@@ -450,10 +450,10 @@ class Settings(_SamplingSettings):
     checkpoint_every: int = Field(
         -1,
         ge=-1,
-        description="for models with recurrent layers, such as LFM2, Mamba, Qwen3-Next and Granite 4: tokens between the "
+        description="for recurrent layers (LFM2, Mamba, Qwen3-Next, Granite 4) and swa_full off: tokens between the "
         "checkpoints of a text, saved states from which it goes on, so an edit computes at most so many tokens before its "
-        "place; in the last tokens of a prompt they are four times as close. -1: 256, or more for large states; 0: only "
-        "at the ends of prompts and branches",
+        "place; in the last tokens of a prompt they are four times as close. -1: 256 (512 on a GPU), more for large "
+        "states; 0: only at the ends of prompts and branches",
     )
 
     state_dir: str = Field(

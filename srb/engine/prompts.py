@@ -70,7 +70,7 @@ class Prompts:
             self._score(prefix, count, last_row, events)
         self._residency.record_computed(prefix.node, count)
         if prefix.request.cache_prompt:
-            self._residency.states.note_prompt(prefix.node)
+            self._residency.states.note_prompt(prefix.node, count, prefix.tokens, prefix.num_shared)
         self.tokens_total += count
         self._report_progress(prefix.request, events)
 

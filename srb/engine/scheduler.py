@@ -125,7 +125,7 @@ class Scheduler:
             return span.pending
         if isinstance(span, Branch):
             return min(span.pending, states.spacing.to_next(position))
-        return states.spacing.next(position, len(span.tokens), span.num_shared) - position
+        return states.next_place(span.tokens, position, span.num_shared) - position
 
     def admissible(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Match | None]]:
         """Yield requests that may begin now, each with its match in the tree (None if it does not use the tree).

@@ -8,12 +8,14 @@ texts keep a few, far apart, and the newest keep all.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from srb.engine.model import Blob
 
 AUTO = -1
-MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO
+MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer
+MIN_EVERY_ON_GPU = 512  # short chunks cost a GPU more
 STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
 WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
 NEAR_THE_END = 4  # the last tokens of a prompt, where most edits are, have so many times as many checkpoints
@@ -22,6 +24,9 @@ CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
 _ROUND = 16  # a place's level is the number of times that its number can be halved down to this
 _TOP_LEVEL = 14
 LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
+
+
+LineEnd = Callable[[int, int], int]
 
 
 @dataclass(eq=False, slots=True)
@@ -47,10 +52,10 @@ class Checkpoint:
 class Spacing:
     """The places of checkpoints: at most `every` tokens apart; 0: at the ends of prompts and branches only."""
 
-    def __init__(self, every: int) -> None:
-        """AUTO depends on the size of a state, which `note_size` tells."""
+    def __init__(self, every: int, on_gpu: bool = False) -> None:
+        """AUTO depends on the machine, and on the size of a state, which `note_size` tells."""
         self._is_auto = every == AUTO
-        self.every = MIN_EVERY if self._is_auto else every
+        self.every = (MIN_EVERY_ON_GPU if on_gpu else MIN_EVERY) if self._is_auto else every
         self._of_branches = min(BRANCH_EVERY, self.every)
 
     def note_size(self, nbytes: int) -> None:
@@ -60,22 +65,29 @@ class Spacing:
         while self._of_branches < self.every and self._of_branches * STATE_BYTES_PER_TOKEN < nbytes:
             self._of_branches = min(2 * self._of_branches, self.every)
 
-    def next(self, position: int, total: int, shared: int = 0) -> int:
-        """Return where the next chunk of a prompt of `total` tokens ends at the latest, after `position` of them.
+    @property
+    def near(self) -> int:
+        """Tokens between checkpoints in the last tokens of a prompt."""
+        return max(1, self.every // NEAR_THE_END)
 
-        A further checkpoint is where a known text ends that shares `shared` tokens: other texts may part there, too.
+    def next(self, position: int, total: int, shared: int = 0, line_end: LineEnd = lambda low, high: high) -> int:
+        """Return where the next checkpoint of a prompt of `total` tokens is, after `position`; `total` if there is none.
+
+        The places are the same whatever chunks are computed. They are at round numbers, each moved back to the last end of
+        a line or message shortly before it: `line_end` returns it for the places after `low` and up to `high`, or `high`.
+        Another is where a known text ends that shares `shared` tokens, since other texts may part there, too.
         """
         if not self.every:
             return total
-        near = max(1, self.every // NEAR_THE_END)
-        if total - position <= near and not position < shared < total:
-            return total
-        stop = (position // self.every + 1) * self.every
-        if stop > total - self.every:
+        near = self.near
+        step, worth = max(1, self.every - near), min(WORTH_A_STEP, near)
+        stop = (position // step + 1) * step
+        if stop <= total - self.every:
+            place = line_end(stop - near, stop)
+            stop = place if place > position else line_end(stop + step - near, stop + step)
+        else:
             stop = (position // near + 1) * near
-        worth = min(WORTH_A_STEP, near)
-        if stop - position < worth:
-            stop += near
+            stop += near if stop - position < worth else 0
         if position + worth <= shared < stop:
             stop = shared
         return stop if stop + worth <= total else total

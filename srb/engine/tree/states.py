@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from srb.engine.model import Blob, Model
+from srb.engine.tokens import Tokens
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint, Spacing
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
@@ -26,7 +27,7 @@ class States:
         self._model = model
         self._host = host
         self.are_kept = model.has_states
-        self.spacing = Spacing(every if model.has_states else 0)
+        self.spacing = Spacing(every, model.is_on_gpu)
         self._at_end: set[int] = set()  # sequences that have the state of their end
         self.saved_total = 0
         self.loaded_total = 0
@@ -102,11 +103,25 @@ class States:
             checkpoint.level = max(LEVEL_OF_ENDS, checkpoint.level)
             self._host.add_checkpoint(checkpoint, is_needed=node.pins > 0)
 
-    def note_prompt(self, node: Node) -> None:
-        """Leave a checkpoint where a chunk of a prompt has ended, unless it was the last one."""
-        if self.are_kept and self.spacing.every and self._host.budget and node.state is NodeState.COMPUTING:
+    def next_place(self, tokens: Tokens, position: int, shared: int) -> int:
+        """Return where the next checkpoint of a prompt is after `position`, or its end."""
+
+        def line_end(low: int, high: int) -> int:
+            return next((place for place in range(high, low, -1) if self._ends_line(tokens[place - 1])), high)
+
+        return self.spacing.next(position, len(tokens), shared, line_end)
+
+    def _ends_line(self, token: int) -> bool:
+        piece = self._model.piece(token)
+        return not piece or piece.endswith(b"\n")  # control tokens, which end messages, have no text
+
+    def note_prompt(self, node: Node, count: int, tokens: Tokens, shared: int) -> None:
+        """Leave a checkpoint if the last `count` tokens of a prompt that were computed end at the place of one."""
+        if not self.are_kept or not self._host.budget or node.state is not NodeState.COMPUTING:
+            return
+        position = node.start + node.num_computed
+        if self.next_place(tokens, position - count, shared) == position:
             assert node.seq_id is not None
-            position = node.start + node.num_computed
             self._host.add_checkpoint(self._checkpoint(node.seq_id, position, node.checkpoints))
 
     def note_branch(self, seq_id: int, place: dict[int, Checkpoint], before: int, after: int) -> None:

@@ -2,6 +2,7 @@
 
 `python -m bench.editing` writes a random-weight hybrid (LFM2), starts the server with it, and measures four acts after a
 few turns of one story: to continue, to take half of a branch, to edit a word 200 tokens back, and to go back three turns.
+Two more edit a text that was pasted, in which no turn has ended.
 With `--llama-server` it starts that program with the same file and its default options, and both are measured in turns.
 The computed tokens do not depend on the load of the machine; read them first.
 """
@@ -41,8 +42,9 @@ SHAPES = {
         dim=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=32000, context=N_CTX, window=1024, q8=True
     ),
 }
-ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns")
-STORY, BRANCH, WRITTEN, EDIT_BACK = 1500, 64, 20, 200  # tokens
+PASTED = {"edit pasted text 200 back": 200, "edit pasted text 800 back": 800}
+ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns", *PASTED)
+STORY, BRANCH, WRITTEN, EDIT_BACK = 1500, 96, 20, 200  # tokens
 _FIRST_WORD, _NUM_WORDS = 400, 20000  # token ids of normal words
 _START_SECONDS = 120.0
 
@@ -92,6 +94,10 @@ def acts(url: str, seed: int) -> dict[str, Answer]:
     edited = [*half[:-EDIT_BACK], *words(1), *half[1 - EDIT_BACK :]]
     found["edit 200 tokens back"] = ask(url, edited)
     found["go back three turns"] = ask(url, [*turns[-3], *words(WRITTEN)])
+    for act, back in PASTED.items():
+        pasted = [1, *words(STORY)]
+        ask(url, pasted, 8)
+        found[act] = ask(url, [*pasted[:-back], *words(1), *pasted[1 - back :]], 8)
     return found
 
 
@@ -116,7 +122,7 @@ class Side:
 
 def table(sides: list[Side]) -> str:
     """Return the medians of each act as lines, with the ratios of the first side to the second, if there is one."""
-    lines = [f"{'':<22}" + "".join(f"{side.name + ': computed':>24} {'first token ms':>15}" for side in sides)]
+    lines = [f"{'':<26}" + "".join(f"{side.name + ': computed':>24} {'first token ms':>15}" for side in sides)]
     if len(sides) > 1:
         lines[0] += f" {'ratio of tokens':>16} {'of times':>9}"
     for act in ACTS:
@@ -128,17 +134,18 @@ def table(sides: list[Side]) -> str:
                 for pair in [(ours.answers[act], other.answers[act])]
             ]
             cells += f" {ours.computed(act) / max(1, other.computed(act)):>16.2f} {ratios[0]:>9.2f}"
-        lines.append(f"{act:<22}{cells}")
+        lines.append(f"{act:<26}{cells}")
     return "\n".join(lines)
 
 
 @contextlib.contextmanager
-def llama_server(program: Path, model: Path) -> Iterator[str]:
-    """Run a llama-server with its default options on a free port, and yield its URL."""
+def llama_server(program: Path, model: Path, threads: int) -> Iterator[str]:
+    """Run a llama-server with its default options on a free port, and yield its URL; `threads` 0: its own number."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [str(program), "-m", str(model), "-c", str(N_CTX), "--port", str(port)]
+    command += ["-t", str(threads)] if threads else []
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         url = f"http://127.0.0.1:{port}"
         try:
@@ -180,13 +187,18 @@ def main() -> None:
         "--llama-server", type=Path, help="path of a llama-server, which is started and measured as well"
     )
     parser.add_argument("--rounds", type=int, default=3, help="stories (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=0, help="threads of each side (default: its own number)")
     options = parser.parse_args()
     model = (options.model or random_model(options.arch)).absolute()
     environ: dict[str, Any] = {**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": str(N_CTX)}
+    if options.threads:
+        environ["SRB_THREADS"] = str(options.threads)
     with contextlib.ExitStack() as stack:
         sides = [Side("srb", stack.enter_context(server(environ)))]
         if options.llama_server:
-            sides.append(Side("llama-server", stack.enter_context(llama_server(options.llama_server, model))))
+            sides.append(
+                Side("llama-server", stack.enter_context(llama_server(options.llama_server, model, options.threads)))
+            )
         for seed in range(options.rounds):
             for side in sides:
                 side.measure(seed)

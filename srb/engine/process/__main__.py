@@ -75,6 +75,12 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
             "and branches that are paused for lack of room are computed again"
         )
+    if model.has_states and info.memory != "sliding_window":
+        log.info(
+            "%s memory keeps a state for each text: an earlier text is reused up to a checkpoint of its state "
+            "(checkpoint_every)",
+            info.memory,
+        )
     engine = Engine(
         model,
         max_queue=settings.max_queue,

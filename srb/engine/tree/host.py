@@ -152,11 +152,19 @@ class HostMemory:
 
     def note_idle(self, node: Node) -> None:
         """Count the logits and the state at the end of a node that is no longer pinned."""
-        if not node.pins and (checkpoint := node.checkpoints.get(node.end)) is not None:
-            self.add_checkpoint(checkpoint)
-        end = node.prompt_end
-        if end is None or node.pins or end in self._recent_ends or end in self._older_ends:
+        if node.pins:
             return
+        checkpoint, end = node.checkpoints.get(node.end), node.prompt_end
+        if checkpoint is not None:
+            self.checkpoints.add(checkpoint)
+        if end is not None and end not in self._recent_ends and end not in self._older_ends:
+            self._count(end)
+        elif checkpoint is None:
+            return
+        self.make_room()  # now that all is counted, since it may evict and merge nodes
+
+    def _count(self, end: PromptEnd) -> None:
+        """Count the logits at an end of a prompt, and drop the oldest beyond the limits."""
         self._recent_ends[end] = None
         self._logits_bytes += end.logits.nbytes
         if len(self._recent_ends) > MAX_RECENT:
@@ -165,7 +173,6 @@ class HostMemory:
             self._on_mergeable(older.node)
         while len(self._older_ends) + MAX_RECENT > MAX_LOGITS or self._logits_bytes > self.budget // LOGITS_SHARE:
             self._evict_oldest_end()
-        self.make_room()
 
     def note_pinned(self, node: Node) -> None:
         """Stop counting the logits and the state at the end of a node that is pinned now."""

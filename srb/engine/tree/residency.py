@@ -322,12 +322,12 @@ class Residency:
     def _park(self, node: Node) -> None:
         """Park an idle leaf, or evict it if it does not fit into host memory."""
         assert node.seq_id is not None
+        self.states.keep(node, node.seq_id)  # before the cells are saved: it may evict others, and so merge nodes
         blob = self._model.save(node.seq_id, node.start if self._partial_reuse else 0) if self.host.budget else None
         if blob is None or not self.host.fits(node, blob):
             self.evict(node)
             return
         self.counters.nodes_parked_total += 1
-        self.states.keep(node, node.seq_id)
         self._remove_live(node)
         self.host.add(node, blob)
 

@@ -3,6 +3,7 @@
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
 # make bench-tree                 measure the prefix tree alone
+# make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make model                      train the bundled model again, from nothing
@@ -32,7 +33,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-steering bench-page bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test lint lint-page format-page bench bench-steering bench-page bench-tree bench-long model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -104,6 +105,9 @@ bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow,
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree
+
+bench-long: dev  # long siblings, known prompts of 100,000 tokens, a prompt beside branches; PEER=http://… for a llama-server
+	$(BIN)/python -m bench.long $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
 model: install
 	$(BIN)/python -m tools.storyteller

@@ -140,7 +140,7 @@ def main() -> None:
     if options.load is not None:
         _load(options)
         return
-    models = options.model or [Settings().model_path, _random_model()]
+    models = options.model or [Settings().model_path, random_model()]
     if options.scenarios or options.peer:
         environ = {**os.environ, "SRB_MODEL": str(models[-1].absolute()), "SRB_N_CTX": "16384"}
         with server(environ) as url:
@@ -171,7 +171,7 @@ def _load(options: argparse.Namespace) -> None:
     print("\n" + orjson.dumps(rows).decode())
 
 
-def _random_model() -> Path:
+def random_model() -> Path:
     if not RANDOM_MODEL.exists():
         RANDOM_MODEL.parent.mkdir(parents=True, exist_ok=True)
         partial = RANDOM_MODEL.with_suffix(".partial")

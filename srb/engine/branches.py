@@ -294,16 +294,13 @@ class Branches:
                 return branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
         if branch.request.exploration is not None:
             return branch.request.exploration.sample(branch, self._logits(branch, row))
-        if row is not None and not branch.is_steered:
-            return branch.sampler.sample(row)
         return self._draw(branch, row, None)
 
     def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
         """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
-        if branch.is_steered:
-            assert branch.request.spreading is not None
-            logits = self._logits(branch, row) if logits is None else logits
-            return branch.request.spreading.sample(branch, row, logits)
+        spreading = branch.request.spreading
+        if spreading is not None and spreading.steers(branch):
+            return spreading.sample(branch, row, self._logits(branch, row) if logits is None else logits)
         if row is not None:
             return branch.sampler.sample(row)
         return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)

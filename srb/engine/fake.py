@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.cuts import Cuts
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
@@ -36,6 +38,9 @@ _FIRST_BYTE = len(_PIECES)
 BOS, EOS = 0, 1
 _CONTROL = {BOS: b"<s>", EOS: b"</s>"}
 _FIRST_FAULT = _FIRST_BYTE + 256
+_IDS = {piece: token for token, piece in enumerate(_PIECES) if piece}
+_LONGEST = re.compile(b"|".join(map(re.escape, sorted(_IDS, key=len, reverse=True))) + b"|(?s:.)")
+_CUTS = Cuts(frozenset())  # no word has a space within
 NO_ROOM, INVALID, FATAL = range(_FIRST_FAULT, _FIRST_FAULT + 3)
 _STATUS = {INVALID: DecodeStatus.INVALID, FATAL: DecodeStatus.FATAL}
 _HASH_SIZE = 16
@@ -121,14 +126,11 @@ class FakeModel:
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
-        tokens = [BOS] if add_special else []
-        data = text.encode()
-        while data:
-            whole = [i for i, piece in enumerate(_PIECES) if piece and data.startswith(piece)]
-            token = max(whole, key=lambda i: len(_PIECES[i]), default=_FIRST_BYTE + data[0])
-            tokens.append(token)
-            data = data[max(1, len(self.piece(token))) :]
-        return tokens
+        found = _LONGEST.findall(text.encode())
+        return [*([BOS] if add_special else []), *[_IDS.get(piece, _FIRST_BYTE + piece[0]) for piece in found]]
+
+    def find_cut(self, text: str, start: int) -> int:
+        return _CUTS.find(text, start)
 
     def piece(self, token: int, special: bool = False) -> bytes:
         if special and token in _CONTROL:
@@ -253,13 +255,16 @@ class FakeModel:
         return np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        before, *visible = (blob[i : i + _HASH_SIZE].tobytes() for i in range(0, len(blob), _HASH_SIZE))
-        if before != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
+        data, tip = blob.tobytes(), self._tips[seq_id]
+        count = len(data) // _HASH_SIZE - 1
+        if data[:_HASH_SIZE] != tip.visible.ljust(_HASH_SIZE, b"\0"):
             raise AssertionError("a span is restored after another text than it was saved after")
-        if self.used_cells + len(visible) > self.n_ctx:
+        if self.used_cells + count > self.n_ctx:
             raise AssertionError("there is no room to restore")
-        for each in visible:
-            self._grow(seq_id, each)
+        for start in range(_HASH_SIZE, len(data), _HASH_SIZE):
+            tip = _Cell(data[start : start + _HASH_SIZE], tip)  # the tip is now used by it instead of the sequence
+        self._tips[seq_id] = tip
+        self.used_cells += count
         self._with_state.discard(seq_id)
         return True
 

@@ -18,8 +18,10 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 import llama_cpp as lib
 
 from srb.cores import usable_cores
+from srb.engine.cuts import Cuts
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
@@ -37,6 +39,7 @@ from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sa
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.errors import ModelLoadFailed
@@ -74,6 +77,7 @@ class LlamaModel:
         self._context = context
         self._settings = settings
         self._vocab = lib.llama_model_get_vocab(model)
+        self.dry = DrySamplers(self._vocab)
         self._sequences = sequences
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
@@ -96,6 +100,7 @@ class LlamaModel:
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
         self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
+        self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
@@ -200,6 +205,10 @@ class LlamaModel:
                 return list(tokens[:count])
             room = -count
 
+    def find_cut(self, text: str, start: int) -> int:
+        """Return the first position from `start` on at which a text may be cut without changing its tokens; −1: none."""
+        return -1 if self._cuts is None else self._cuts.find(text, start)
+
     def piece(self, token: int, special: bool = False) -> bytes:
         """Return a token's bytes; control tokens have none, or with `special` their text."""
         if special:
@@ -283,8 +292,7 @@ class LlamaModel:
         self._check_row(row)
         if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
             wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
-            all_rows = floats_at(lib.llama_get_logits(self._context), len(wanted) * self.n_vocab)
-            self._logits = dict(zip(wanted, all_rows.reshape(-1, self.n_vocab), strict=True))
+            self._logits = dict(zip(wanted, self._rows(len(wanted)), strict=False))
         return self._logits[row]
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
@@ -337,6 +345,7 @@ class LlamaModel:
         for embedder in (self._embedder, self._ranker):
             if embedder:
                 embedder.close()
+        self.dry.close()
         if self._context:
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
@@ -385,9 +394,22 @@ class LlamaModel:
     # ---- private
 
     @cached_property
+    def _cuts(self) -> Cuts | None:
+        return cuts_of(self._model)  # reads the whole vocabulary, when a long text first needs it
+
+    @cached_property
     def _eog_tokens(self) -> frozenset[int]:
         is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
+
+    def _rows(self, count: int) -> list[Logits]:
+        """Return views of the last decode's rows with logits, `count` or more; made again only if they lie elsewhere."""
+        pointer = lib.llama_get_logits(self._context)
+        address = ctypes.addressof(pointer.contents)
+        if address != self._rows_address or count > len(self._row_views):
+            self._rows_address = address
+            self._row_views = list(floats_at(pointer, count * self.n_vocab).reshape(-1, self.n_vocab))
+        return self._row_views
 
     def _check_row(self, row: int) -> None:
         if not 0 <= row < len(self._wanted) or not self._wanted[row]:

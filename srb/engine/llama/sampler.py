@@ -362,9 +362,7 @@ def _build(model: LlamaModel, stage: Stage) -> Any:
         case "infill":
             return lib.llama_sampler_init_infill(vocab)
         case "dry":
-            breakers = [breaker.encode() for breaker in args[4]]
-            native = (ctypes.c_char_p * len(breakers))(*breakers)
-            return lib.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
+            return model.dry.new(*args)
         case name:
             return getattr(lib, f"llama_sampler_init_{name}")(*args)
 

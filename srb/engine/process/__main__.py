@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from srb import logs
 from srb.engine.process.connection import Listener
+from srb.engine.process.garbage import spare_old_objects, tidy
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.intake import Intake, StopItem
 from srb.engine.process.loop import DecodeLoop, EngineCore
@@ -43,7 +43,6 @@ log = logging.getLogger("srb.engine")
 # The decode thread waits at most this long for the GIL while a reader or writer thread is busy (JSON, tokens);
 # Python's default of 5 ms is as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
-_GC_THRESHOLD = 50_000  # new containers before a collection; a step makes some hundreds and frees most of them
 _IDLE_CELLS = 4096  # budget of idle cells on a GPU, if cache_cells is −1
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
@@ -150,14 +149,13 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
             reporter.report_state("failed", error.message)
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             return EXIT_MODEL if isinstance(error, ModelLoadFailed) else EXIT_CONFIG
-        gc.freeze()  # loaded objects stay, so the collector need not visit them
-        gc.set_threshold(_GC_THRESHOLD)
+        spare_old_objects()
         # Only now: while a model loads, the main thread runs no signal handler, and no request has to be ended.
         decode_ended = stop_on_signal(intake, settings.state_seconds)
         intake.open(engine)
         listener.announce(Ready(info.as_dict()))
         reporter.report_state("running")
-        loop = DecodeLoop(engine, intake.inbox)
+        loop = DecodeLoop(engine, intake.inbox, tidy)
         heartbeat = Heartbeat(reporter, settings.stall_timeout, loop)
         heartbeat.start()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
-from srb.engine.tokens import Tokens
+from srb.engine.tokens import Tokens, has_at
 from srb.engine.tree.node import Children, Node, NodeState
 
 WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
@@ -76,7 +76,7 @@ def _whole_nodes(children: Children, tokens: Tokens, done: int, usable: int) -> 
     while done < usable and (siblings := children.get(tokens[done])) is not None and len(siblings) == 1:
         [node] = siblings
         end = done + len(node.tokens)
-        if end > usable or node.state is NodeState.COMPUTING or tokens[done:end] != node.tokens:
+        if end > usable or node.state is NodeState.COMPUTING or not has_at(tokens, done, node.tokens):
             break
         last, children, done = node, node.children, end
     return last, done
@@ -122,7 +122,7 @@ def common_length(a: Tokens, b: Tokens, offset: int) -> int:
         return 0
     for low in range(0, most, _BLOCK):
         high = min(low + _BLOCK, most)
-        if a[low:high] != b[offset + low : offset + high]:
+        if not has_at(b, offset + low, a[low:high]):
             return _first_difference(a, b, offset, low, high)
     return most
 

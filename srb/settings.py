@@ -401,7 +401,7 @@ class Settings(_SamplingSettings):
     swa_full: SwitchOrAuto = Field(
         "auto",
         description="for models with sliding windows, a KV cache of full size, so that texts are reused up to any place; "
-        "off: the small cache of the newest windows, from which texts are reused at their ends only and by few sequences "
+        "off: the small cache of the newest windows, with which texts are reused up to checkpoints and by few sequences "
         "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model",
     )
     mmap: bool = Field(True, description="map the model file into memory instead of reading it")
@@ -457,7 +457,17 @@ class Settings(_SamplingSettings):
         "memory. -1: 4096 on a GPU, 0 on a CPU, where parking and restoring cost almost nothing",
     )
     cache_ram_mib: int = Field(
-        2048, ge=0, description="host memory for parked KV, in MiB; 0: idle texts are kept in the cells only"
+        2048,
+        ge=0,
+        description="host memory for parked KV and checkpoints, in MiB; 0: idle texts are kept in the cells only",
+    )
+    checkpoint_every: int = Field(
+        -1,
+        ge=-1,
+        description="for recurrent layers (LFM2, Mamba, Qwen3-Next, Granite 4) and swa_full off: tokens between the "
+        "checkpoints of a text, saved states from which it goes on, so an edit computes at most so many tokens before its "
+        "place; in the last tokens of a prompt they are four times as close. -1: 256 (512 on a GPU), more for large "
+        "states; 0: only at the ends of prompts and branches",
     )
 
     state_dir: str = Field(

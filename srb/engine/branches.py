@@ -78,6 +78,11 @@ class Branches:
         elif not branch.tokens:
             self.sample(branch, None, events)
 
+    def note_computed(self, branch: Branch, count: int) -> None:
+        """Note that `count` further tokens of a branch were computed; memory with states may leave a checkpoint."""
+        assert branch.lease is not None
+        self._tree.note_grown(branch.lease, branch.start + branch.num_computed, count)
+
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
@@ -108,13 +113,12 @@ class Branches:
         rewinding = branch.rewinding
         assert rewinding is not None
         place, keep = branch.length - count, len(branch.tokens) - count
-        end = branch.start + keep - 1  # the last token that stays is computed again, for its logits
-        if (
-            keep > 0
-            and branch.lease is not None
-            and self._tree.shorten(branch.lease, end, branch.num_computed - keep + 1)
-        ):
-            branch.num_computed = keep - 1
+        end = None
+        if keep > 0 and branch.lease is not None:  # the last token that stays is computed again, for its logits
+            computed = branch.start + branch.num_computed
+            end = self._tree.shorten(branch.lease, computed, branch.start + keep - 1)
+        if end is not None:
+            branch.num_computed = end - branch.start
         elif branch.state is not BranchState.WAITING:
             branch.move(BranchState.WAITING)
             self.return_lease(branch, keep=False)

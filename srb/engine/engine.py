@@ -23,6 +23,7 @@ from srb.engine.scheduler import Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.steering import Growth, Steering, branch_of, describe_branch
+from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import (
@@ -96,6 +97,7 @@ class Engine:
         clock: Callable[[], float],
         cache_cells: int = 0,
         cache_bytes: int = 0,
+        checkpoint_every: int = AUTO,
         states: StateStore | None = None,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
@@ -104,14 +106,16 @@ class Engine:
 
         A request that waits for more than `queue_timeout` seconds fails; one that takes more than `request_timeout`
         seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
-        store and `cache_bytes` bytes in host memory. `states` stores named states beyond the server's life; None:
+        store and `cache_bytes` bytes in host memory, and a checkpoint after each `checkpoint_every` tokens if the model's
+        memory keeps states (see `Spacing`). `states` stores named states beyond the server's life; None:
         nowhere.
         """
         self.model = model
         self._max_queue = max_queue
         self._clock = clock
         self._embeddings = EmbeddingQueue(model)
-        self._residency = Residency(model, cache_cells, cache_bytes)
+        self._residency = Residency(model, cache_cells, cache_bytes, checkpoint_every)
+        self._keeps_states = model.has_states
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
         self._preparer = Preparer(model, states, named.is_in_memory)
@@ -545,6 +549,8 @@ class Engine:
             if isinstance(span, Branch):
                 span.num_computed += chunk.count
                 branch_tokens += chunk.count
+                if self._keeps_states:
+                    self._branches.note_computed(span, chunk.count)
             else:
                 self._prompts.advance(span, chunk.count, row, events)
         self._residency.record_branch(branch_tokens)

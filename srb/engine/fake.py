@@ -63,6 +63,7 @@ class FakeModel:
         n_ctx_seq: int | None = None,
         supports_partial_reuse: bool = True,
         n_adapters: int = 0,
+        has_states: bool = False,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
@@ -72,6 +73,7 @@ class FakeModel:
         self.is_on_gpu = False
         self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
+        self.has_states = has_states
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE
@@ -87,6 +89,7 @@ class FakeModel:
         self.n_decodes = 0
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
+        self._with_state: set[int] = set()  # sequences that have the state of their end, if memory has states
         self.used_cells = 0
         self._rows: dict[int, Logits] = {}
         self.open_samplers = 0
@@ -98,7 +101,7 @@ class FakeModel:
             path="",
             description="fake",
             architecture="fake",
-            memory="attention" if self.supports_partial_reuse else "recurrent",
+            memory="hybrid" if self.has_states else "attention" if self.supports_partial_reuse else "sliding_window",
             n_vocab=self.n_vocab,
             vocab_type=0,
             n_ctx=self.n_ctx,
@@ -206,6 +209,9 @@ class FakeModel:
                 raise AssertionError(f"position {position} in sequence {seq_id}, which holds {tip.end}")
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
+            if self.has_states and tip is not _EMPTY and seq_id not in self._with_state:
+                raise AssertionError(f"sequence {seq_id} has no state of its end, at {tip.end}")
+            self._with_state.add(seq_id)
             visible = _hash(tip.visible + lora, [token])
             self._grow(seq_id, visible)
             if wanted:
@@ -225,9 +231,12 @@ class FakeModel:
         if self._tips[target] is not _EMPTY:
             raise AssertionError(f"sequence {target} is not empty")
         self._move(target, self._cell_at(source, end))
+        if end is None and source in self._with_state:
+            self._with_state.add(target)
 
     def truncate(self, seq_id: int, end: int) -> None:
         self._move(seq_id, self._cell_at(seq_id, end))
+        self._with_state.discard(seq_id)
 
     def splice(self, source: int, target: int, end: int) -> None:
         shared, own = self._cell_at(source, end), self._tips[target].back_to(end)
@@ -257,6 +266,18 @@ class FakeModel:
             tip = _Cell(data[start : start + _HASH_SIZE], tip)  # the tip is now used by it instead of the sequence
         self._tips[seq_id] = tip
         self.used_cells += count
+        self._with_state.discard(seq_id)
+        return True
+
+    def save_state(self, seq_id: int) -> Blob:
+        if seq_id not in self._with_state:
+            raise AssertionError(f"sequence {seq_id} has no state of its end")
+        return np.frombuffer(self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"), np.uint8)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        if state.tobytes() != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
+            raise AssertionError("a state is restored after another text than it was saved after")
+        self._with_state.add(seq_id)
         return True
 
     def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
@@ -288,6 +309,7 @@ class FakeModel:
 
     def remove(self, seq_id: int) -> None:
         self._move(seq_id, _EMPTY)
+        self._with_state.discard(seq_id)
 
     def clear(self) -> None:
         for seq_id in self._tips:

@@ -170,6 +170,9 @@ class Model(Protocol):
     can_embed: bool
     can_rank: bool
     supports_partial_reuse: bool  # whether a part of a sequence can be reused and saved, or only the whole
+    # Whether a sequence goes on only with the state of its end. Forks of parts, cuts and restores leave none, until
+    # `restore_state`; the end may be computed again without one only where the sequence is empty.
+    has_states: bool
 
     @property
     def threads(self) -> int: ...  # number of threads that compute a batch now
@@ -202,6 +205,8 @@ class Model(Protocol):
     def splice(self, source: int, target: int, end: int) -> None: ...
     def save(self, seq_id: int, start: int) -> Blob: ...
     def restore(self, seq_id: int, blob: Blob) -> bool: ...
+    def save_state(self, seq_id: int) -> Blob: ...  # the state of a sequence's end
+    def restore_state(self, seq_id: int, state: Blob) -> bool: ...  # into a sequence that ends where it was saved
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
 

@@ -90,6 +90,7 @@ class LlamaModel:
         self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max = sequences.count
         self.supports_partial_reuse = sequences.can_be_cut
+        self.has_states = sequences.has_states
         self.is_on_gpu = uses_gpu(settings)
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
@@ -325,6 +326,14 @@ class LlamaModel:
     def restore(self, seq_id: int, blob: Blob) -> bool:
         """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
         return self._sequences.restore(seq_id, blob)
+
+    def save_state(self, seq_id: int) -> Blob:
+        """Return the state of a sequence's end, if memory has states."""
+        return self._sequences.save_state(seq_id)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        """Give a sequence that ends where `state` was saved that state; return False if llama.cpp refuses it."""
+        return self._sequences.restore_state(seq_id, state)
 
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""

@@ -111,7 +111,7 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
 def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
     """Return the number of sequence ids: a prefix's, a branch's and the scratch at least."""
     if windows is Windows.SMALL:
-        return small_sequences(settings)  # whole texts need no scratch
+        return small_sequences(settings) + 1
     most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
     if memory_kind(model) not in ("attention", "sliding_window"):
         most = RECURRENT_SEQUENCES

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from srb import logs
 from srb.engine.process.connection import Listener
@@ -34,6 +35,9 @@ from srb.gguf import FAKE_MODEL, is_fake
 from srb.protocol import ModelInfo, Ready
 from srb.settings import SERVER_ID_VARIABLE, Settings
 
+if TYPE_CHECKING:
+    from srb.engine.model import Model
+
 log = logging.getLogger("srb.engine")
 
 # The decode thread waits at most this long for the GIL while a reader or writer thread is busy (JSON, tokens);
@@ -50,7 +54,6 @@ Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
 def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngine:
     """Load the model and build the engine; `report` gets the percentage. Raise ModelLoadFailed or ConfigError."""
     from srb.engine.engine import Engine
-    from srb.engine.model import Model
 
     model: Model
     if is_fake(settings):
@@ -65,11 +68,17 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
 
         model = LlamaModel.load(settings, report)
     info = model.info(settings.model_alias)
-    states = _open_states(settings, info.memory, model.supports_partial_reuse)
+    states = _open_states(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
             "and branches that are paused for lack of room are computed again"
+        )
+    if model.has_states and info.memory != "sliding_window":
+        log.info(
+            "%s memory keeps a state for each text: an earlier text is reused up to a checkpoint of its state "
+            "(checkpoint_every)",
+            info.memory,
         )
     engine = Engine(
         model,
@@ -80,6 +89,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         clock=time.monotonic,
         cache_cells=_cache_cells(settings, model.is_on_gpu),
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+        checkpoint_every=settings.checkpoint_every,
         states=states,
     )
 
@@ -98,16 +108,19 @@ def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
     return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
 
 
-def _open_states(settings: Settings, memory: str, cuts: bool) -> StateFolder | None:
+def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
     """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used.
 
-    States of `memory` with sliding windows differ in form by whether it can be cut.
+    States of `memory` with sliding windows differ in form by whether it can be cut. Those of recurrent layers are saved
+    apart from the cells.
     """
     if not settings.state_dir:
         return None
     cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
     if memory == "sliding_window":
-        cells.append("every window" if cuts else "newest windows")
+        cells.append("every window" if model.supports_partial_reuse else "newest windows")
+    if model.has_states:
+        cells.append("cells and a state")
     has_weights = not is_fake(settings)
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]

@@ -18,7 +18,8 @@ class Match:
     """The matched part of a text: the path to the end of `node`, or `cut` tokens into `into`, a child of `node`.
 
     `awaits` is a node that another request is computing and that will match more of the text. `logits` are those of the
-    text's last token, if all of the text matches.
+    text's last token, if all of the text matches. With memory that keeps states, the tree holds `shared` tokens, and the
+    match ends at the last place among them from which the text can go on.
     """
 
     node: Node
@@ -26,6 +27,7 @@ class Match:
     cut: int = 0
     awaits: Node | None = None
     logits: Logits | None = None
+    shared: int = 0
 
     @property
     def length(self) -> int:
@@ -100,14 +102,15 @@ def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
 def best_child(children: Children, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
-    Return (None, 0) if no child shares enough tokens to be worth sharing.
+    Return (None, 0) if no child shares enough tokens to be worth sharing. Of children that share as many, which only
+    memory with states has, it is the newest, since it has a checkpoint where it parted from the others.
     """
     best, most = None, 0
     siblings = children.get(tokens[offset], ()) if offset < len(tokens) else ()
     enough = 1 if len(siblings) >= CROWD else worth
     for child in siblings:
         common = common_length(child.tokens, tokens, offset)
-        if common > most and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
+        if common >= max(most, 1) and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
             best, most = child, common
     return best, most
 

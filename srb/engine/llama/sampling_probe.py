@@ -25,6 +25,7 @@ BRANCHES = 16
 STEPS = 8  # in a row; of these, the first are not counted: llama.cpp plans its graphs, and a card wakes up
 UNCOUNTED = 3
 TURNS = 2  # on each side
+SECONDS = 2.0  # a device that has taken longer gets no second turn
 GAIN = 1.05  # a smaller one is noise
 COPIES_OF_LOGITS = 4  # of every sequence, that the GPU must have room for; without it llama.cpp would end the process
 
@@ -59,7 +60,10 @@ def measure(model: LlamaModel, count: int) -> tuple[float, float]:
     samplers = [model.new_sampler(SamplingParams(), seed, []) for seed in range(count)]
     seconds: dict[bool, list[float]] = {False: [], True: []}
     try:
-        for is_on in (False, True) * TURNS:
+        began = time.perf_counter()
+        for turn, is_on in enumerate((False, True) * TURNS):
+            if turn >= 2 and time.perf_counter() - began > SECONDS:  # both sides had a turn
+                break
             model.samples_on_device = is_on
             model.clear()
             for position in range(STEPS):

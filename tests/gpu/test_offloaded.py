@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import requests
 
+from srb.cores import usable_cores
 from srb.engine.llama.model import MAX_SAMPLING_THREADS, LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, has_gpu, uses_gpu
 from srb.engine.llama.sampling_probe import measure
+from srb.engine.process.__main__ import _IDLE_CELLS, _cache_cells
 from srb.settings import Settings
 from tests.contract.test_device_sampling import ON_DEVICE, always, never, run
 from tests.contract.test_model import close, compute, tokens_of
@@ -57,7 +59,8 @@ def test_all_layers_on_the_gpu_mean_the_defaults_of_one(load: Callable[..., Llam
     assert uses_gpu(Settings())
     assert model.is_on_gpu
     assert model.n_seq_max == MAX_SEQUENCES - 1 > CPU_SEQUENCES
-    assert 1 <= model._sampling_threads <= MAX_SAMPLING_THREADS
+    assert model._sampling_threads == min(MAX_SAMPLING_THREADS, usable_cores()), "no core computes the model"
+    assert _cache_cells(Settings(), model.is_on_gpu) == _IDLE_CELLS
 
 
 def test_no_layers_on_the_gpu_mean_the_defaults_of_a_cpu(load: Callable[..., LlamaModel]) -> None:
@@ -65,6 +68,7 @@ def test_no_layers_on_the_gpu_mean_the_defaults_of_a_cpu(load: Callable[..., Lla
     model = load(n_gpu_layers=0)
     assert not model.is_on_gpu
     assert model.n_seq_max == CPU_SEQUENCES
+    assert _cache_cells(Settings(), model.is_on_gpu) == 0
 
 
 def test_the_gpu_computes_the_logits_of_the_cpu(load: Callable[..., LlamaModel]) -> None:
@@ -89,7 +93,7 @@ def test_both_sides_can_be_measured(load: Callable[..., LlamaModel]) -> None:
 
 
 def test_a_server_with_all_layers_on_the_gpu_repeats_its_branches(path: Path, make_server: MakeServer) -> None:
-    given = {"model": path, "n_ctx": 2048, "n_gpu_layers": 999, "backend_sampling": "off", "queue_timeout": 0}
+    given = {"model": path, "n_ctx": 2048, "n_gpu_layers": 999, "backend_sampling": "off", "stall_timeout": 0}
     with make_server(**given) as server:
         server.start(wait=False)
         wait_for(lambda: server.has_ended or server.health() == 200, "GET /health answers 200", PATIENCE)

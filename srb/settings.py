@@ -416,6 +416,11 @@ class Settings(_SamplingSettings):
         "", description="proportions of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
+    backend_sampling: SwitchOrAuto = Field(
+        "auto",
+        description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
+        "faster with it, and never on a CPU",
+    )
     kv_offload: bool = Field(True, description="keep the KV of layers on the GPU in GPU memory")
     op_offload: bool = Field(True, description="compute long prompts on the GPU even for layers in host memory")
     check_tensors: bool = Field(False, description="check the model file for invalid numbers while it is loaded")

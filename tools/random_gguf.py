@@ -1,7 +1,7 @@
 """GGUF files with random weights and real shapes: tiny models for tests, larger ones for benchmarks.
 
 Weights do not affect speed, and tests need a model's architecture, not its quality. `python -m tools.random_gguf OUT`
-writes the 110M-parameter llama of `make bench`.
+writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Shape:
 
 TINY = Shape()
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
+BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (
     " the",
@@ -388,13 +390,14 @@ def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight") -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Write the 110M-parameter random-weight llama that the benchmark uses."
-    )
+    parser = argparse.ArgumentParser(description="Write a random-weight llama for benchmarks.")
     parser.add_argument("out", type=Path)
-    path = parser.parse_args().out
+    parser.add_argument("--shape", choices=SHAPES, default="110m", help="number of parameters (default: %(default)s)")
+    parser.add_argument("--vocab", type=int, default=0, help="tokens in the vocabulary; 0: as the shape has them")
+    options = parser.parse_args()
+    path, shape = options.out, SHAPES[options.shape]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_llama(path, BENCH_110M)
+    write_llama(path, replace(shape, vocab=options.vocab or shape.vocab))
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from srb.engine.branches import Branches
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
-from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, StateStore
+from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, Sampler, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.preparing import Preparer
 from srb.engine.prompts import Prompts
@@ -469,6 +469,8 @@ class Engine:
             return
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
+        if self.model.samples_on_device:
+            batch.samplers = _lone_samplers(chunks, rows)
         self._counters.n_decode_total += 1
         self._counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):
@@ -648,6 +650,15 @@ def _done(request: Request) -> Done:
         predicted_ms=(now - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,
     )
+
+
+def _lone_samplers(chunks: list[Chunk], rows: list[int]) -> dict[int, Sampler]:
+    """Return by row the samplers of branches whose next token alone is needed, and not the logits."""
+    return {
+        row: branch.sampler
+        for chunk, row in zip(chunks, rows, strict=True)
+        if isinstance(branch := chunk.span, Branch) and chunk.completes and branch.is_free and not branch.spec.is_scored
+    }
 
 
 def _by_lora(chunks: list[Chunk]) -> list[list[Chunk]]:

@@ -218,6 +218,10 @@ class FakeModel:
                 self._rows[row] = self._next_logits(visible)
         return DecodeStatus.OK
 
+    @property
+    def samples_on_device(self) -> bool:
+        return False
+
     def samples_in_threads(self, count: int) -> bool:
         return False
 

@@ -34,7 +34,7 @@ class DecodeStatus(Enum):
 class Batch:
     """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence."""
 
-    __slots__ = ("lora", "positions", "seq_ids", "tokens", "wanted")
+    __slots__ = ("lora", "positions", "samplers", "seq_ids", "tokens", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -42,6 +42,8 @@ class Batch:
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
         self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
+        # Of wanted rows from which nothing but one token is sampled, by their sampler: such rows may have no logits.
+        self.samplers: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -197,6 +199,8 @@ class Model(Protocol):
     # ---- the decode thread's alone
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
+    @property
+    def samples_on_device(self) -> bool: ...  # whether `samplers` of a batch are used
     def samples_in_threads(self, count: int) -> bool: ...  # whether `sample_ahead` pays for so many rows
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
     def logits(self, row: int) -> Logits: ...

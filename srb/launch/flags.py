@@ -140,6 +140,13 @@ _WITH_EFFECT = (
     Flag("--context-shift", "context_shift", "LLAMA_ARG_CONTEXT_SHIFT", off="--no-context-shift", switch=True),
     Flag("-fa --flash-attn", "flash_attn", "LLAMA_ARG_FLASH_ATTN", convert=_on_off_auto, optional=ON_OFF_AUTO),
     Flag("--swa-full", "swa_full", "LLAMA_ARG_SWA_FULL", convert=_on_off_auto, optional=ON_OFF_AUTO),
+    Flag(
+        "-bs --backend-sampling",
+        "backend_sampling",
+        "LLAMA_ARG_BACKEND_SAMPLING",
+        convert=_on_off_auto,
+        optional=ON_OFF_AUTO,
+    ),
     Flag("-r --reverse-prompt", "stop", convert=_unescaped),
     Flag("-r --reverse-prompt", "user_name", convert=_first_string),
     Flag("-s --seed", "seed"),
@@ -303,8 +310,6 @@ _WITHOUT_EFFECT = {
         --warmup --no-warmup =0""",
     "control tokens have no text in answers": """
         -sp --special =0""",
-    "all branches sample on the CPU": """
-        -bs --backend-sampling =0 LLAMA_ARG_BACKEND_SAMPLING""",
     "images, sound and video are not supported": """
         -mm --mmproj LLAMA_ARG_MMPROJ
         -mmu --mmproj-url LLAMA_ARG_MMPROJ_URL

@@ -24,7 +24,7 @@ from srb.engine.model import Batch, DecodeStatus
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import SamplingParams
 from srb.settings import Settings
-from tests.contract.test_model import compute, tokens_of
+from tests.contract.test_model import close, compute, tokens_of
 from tools.random_gguf import TINY, WRITERS
 
 EVERY_SAMPLER: list[dict[str, Any]] = [
@@ -279,7 +279,7 @@ def test_more_tokens_than_cells_finds_no_room_and_changes_nothing(llama: LlamaMo
     assert llama.decode(batch) is DecodeStatus.NO_ROOM
     llama.remove(1)
     warm = compute(llama, 0, tokens[-1:], position=len(tokens) - 1)
-    assert np.allclose(warm, compute(llama, 3, tokens), atol=2e-3)
+    assert close(warm, compute(llama, 3, tokens))
 
 
 def test_an_invalid_position_is_refused_and_harms_nobody(llama: LlamaModel) -> None:

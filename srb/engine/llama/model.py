@@ -21,6 +21,7 @@ from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.device_sampling import DeviceSampling
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
@@ -36,7 +37,8 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
-from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
+from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
+from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
@@ -44,6 +46,7 @@ from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
+from srb.engine.sampling import Stage
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.protocol import ModelInfo, SamplingParams
@@ -108,6 +111,7 @@ class LlamaModel:
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
+        self._device_sampling = DeviceSampling(self, context)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -151,6 +155,7 @@ class LlamaModel:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
             log.warning(line)
+        choose_sampling(loaded, settings.backend_sampling)
         return loaded
 
     # ---- any thread
@@ -288,20 +293,26 @@ class LlamaModel:
             self._lora = batch.lora
         self._wanted = batch.wanted
         self._logits.clear()
+        if self._device_sampling.is_on:
+            self._device_sampling.prepare(batch)
         native_log.forget_error()
         native = self._batch.fill(batch)
         with self._threads.step():
             code = lib.llama_decode(self._context, native)
         if code == 0:
+            self._device_sampling.finish()
             self._sequences.computed(batch)
             return DecodeStatus.OK
         self._wanted = []
+        self._device_sampling.drop()
         log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), native_log.last_error)
         return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
 
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
+        if self._device_sampling.has_sampled(row):
+            raise AssertionError(f"row {row} was sampled on the device, which keeps its logits")
         if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
             wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
             self._logits = dict(zip(wanted, self._rows(len(wanted)), strict=False))
@@ -361,6 +372,7 @@ class LlamaModel:
                 embedder.close()
         self.dry.close()
         if self._context:
+            self._device_sampling.stop()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -377,8 +389,26 @@ class LlamaModel:
         """The scratch array of the decode thread."""
         return self._candidates
 
+    @property
+    def samples_on_device(self) -> bool:
+        """Whether a decode uses the `samplers` of its batch."""
+        return self._device_sampling.is_on
+
+    @samples_on_device.setter
+    def samples_on_device(self, is_on: bool) -> None:
+        self._device_sampling.stop()
+        self._device_sampling.is_on = is_on
+
+    def new_chain(self, stages: Sequence[Stage]) -> Any:
+        """Return a new native chain of the stages."""
+        chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
+        for stage in stages:
+            lib.llama_sampler_chain_add(chain, build_stage(self, stage))
+        return chain
+
     def samples_in_threads(self, count: int) -> bool:
         """Whether sampling from so many rows takes long enough for several threads."""
+        count -= self._device_sampling.num_rows
         return self._sampling_threads > 1 and count * self.n_vocab >= 2 * LOGITS_A_THREAD
 
     def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:

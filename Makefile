@@ -4,6 +4,8 @@
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it
 # make bench-tree                 measure the prefix tree alone
+# make bench-long                 measure long branches, long prompts and many prompts at once
+# make bench-busy                 measure beside a busy program, with adapted and fixed threads
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make model                      train the bundled model again, from nothing
@@ -33,7 +35,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test test-cluster lint lint-page format-page bench bench-steering bench-page bench-tree model clean
+.PHONY: help install dev node page page-vendor serve test test-cluster lint lint-page format-page bench bench-steering bench-page bench-busy bench-tree bench-long model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -104,11 +106,17 @@ bench: dev  # PEER=http://… measures a llama-server beside it
 bench-steering: dev  # costs of the fields that steer branches; PEER=http://… times explore beside a llama-server
 	$(BIN)/python -m bench.steering $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
 
+bench-busy: dev  # adapted and fixed threads, beside a program that keeps a core busy; PEER=http://… a llama-server too
+	$(BIN)/python -m bench.busy $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
+
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page
 
 bench-tree: dev  # costs of the prefix tree beside 100,000 nodes, after 10,000 turns, with 500,000 tokens
 	$(BIN)/python -m bench.tree
+
+bench-long: dev  # long siblings, known prompts of 100,000 tokens, a prompt beside branches; PEER=http://… for a llama-server
+	$(BIN)/python -m bench.long $(if $(MODEL),--model $(MODEL)) $(if $(PEER),--peer $(PEER))
 
 model: install
 	$(BIN)/python -m tools.storyteller

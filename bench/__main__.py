@@ -22,7 +22,7 @@ import orjson
 
 from bench import load
 from bench.scenarios import HEAD as HEAD_OF_SCENARIOS
-from bench.scenarios import REST_SECONDS, Target, compare
+from bench.scenarios import REST_SECONDS, SCENARIOS, Target, compare, one_requests
 from srb.bench import client
 from srb.bench.server import server
 from srb.bench.work import Measure, Work
@@ -113,7 +113,9 @@ def _parse() -> argparse.Namespace:
         action="append",
         help="a GGUF file; may be given several times (default: the bundled storyteller and a random-weight 110M model)",
     )
-    parser.add_argument("--n", default="1,8,32", help="numbers of branches (default: %(default)s)")
+    parser.add_argument(
+        "--n", default="", help="numbers of branches (default: 1,8,32); of --scenarios, the one request that is timed"
+    )
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each branch (default: %(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=5, help="number of turns, of which the median is reported (default: %(default)s)"
@@ -140,25 +142,26 @@ def main() -> None:
     if options.load is not None:
         _load(options)
         return
-    models = options.model or [Settings().model_path, _random_model()]
+    models = options.model or [Settings().model_path, random_model()]
     if options.scenarios or options.peer:
         environ = {**os.environ, "SRB_MODEL": str(models[-1].absolute()), "SRB_N_CTX": "16384"}
         with server(environ) as url:
             targets = [Target.srb(url)] + ([Target.peer(options.peer)] if options.peer else [])
             print(f"\n{models[-1]}\n{HEAD_OF_SCENARIOS}", flush=True)
-            results: Any = compare(targets, options.rounds)
+            scenarios = one_requests(map(int, options.n.split(","))) if options.n else SCENARIOS
+            results: Any = compare(targets, options.rounds, scenarios)
     else:
         results = {}
         for model in models:
             print(f"\n{model}\n{HEAD}", flush=True)
-            ns = [int(n) for n in options.n.split(",")]
+            ns = [int(n) for n in (options.n or "1,8,32").split(",")]
             results[model.name] = measure(model.absolute(), ns, options.tokens, options.rounds)
     print("\n" + orjson.dumps({"tokens": options.tokens, "rounds": options.rounds, "results": results}).decode())
 
 
 def _load(options: argparse.Namespace) -> None:
     """Run the load on the named server or a new one, then on the peer; n is 2 unless a single one is given."""
-    n = 2 if "," in options.n else int(options.n)
+    n = int(options.n) if options.n.isdecimal() else 2
     model = (options.model or [Settings().model_path])[-1].absolute()
     with contextlib.ExitStack() as stack:
         url = options.load or stack.enter_context(server({**os.environ, "SRB_MODEL": str(model)}))
@@ -171,7 +174,7 @@ def _load(options: argparse.Namespace) -> None:
     print("\n" + orjson.dumps(rows).decode())
 
 
-def _random_model() -> Path:
+def random_model() -> Path:
     if not RANDOM_MODEL.exists():
         RANDOM_MODEL.parent.mkdir(parents=True, exist_ok=True)
         partial = RANDOM_MODEL.with_suffix(".partial")

@@ -1,17 +1,21 @@
 """CPU time of preparing a request, by its number of branches: `python -m bench.preparing`, which takes some seconds.
 
 The model is a tiny llama with random weights and a vocabulary of 128,000 tokens, each of which is searched for DRY's
-sequence breakers. Only the preparation before the decode thread is measured.
+sequence breakers when its settings are first used. Only the preparation before the decode thread is measured.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import llama_cpp as lib
 
 from srb.engine.llama.model import LlamaModel
 from srb.engine.preparing import Preparer
+from srb.engine.sampling import chain
 from srb.protocol import BranchSpec, Generate, SamplingParams
 from srb.settings import Settings
 from tools.random_gguf import Shape, write_llama
@@ -27,19 +31,38 @@ CASES = {
     "1,024 biases": SamplingParams(logit_bias=tuple((token, 1.0) for token in range(1000, 2024))),
     "a grammar": SamplingParams(grammar=GRAMMAR),
 }
+FIRST_TIME = {"DRY, settings that were not used before": CASES["DRY"]}
 COUNTS = (1, 8, 64)
 TRIES = 5
 
 
-def measure(preparer: Preparer, params: SamplingParams, n: int) -> float:
-    """Return the shortest CPU time, in milliseconds, that this thread took to prepare a request of `n` branches."""
+def measure(preparer: Preparer, params: SamplingParams, n: int, forget: Callable[[], None] = lambda: None) -> float:
+    """Return the shortest CPU time, in milliseconds, that this thread took to prepare a request of `n` branches.
+
+    `forget` is called before each try.
+    """
     command = Generate("r", (PROMPT,), tuple(BranchSpec(seed, sampling=params) for seed in range(n)))
     times = []
     for _ in range(TRIES):
+        forget()
         began = time.thread_time()
         request = preparer.request(command)
         times.append(time.thread_time() - began)
         request.close()
+    return min(times) * 1000
+
+
+def clone(model: LlamaModel, n: int) -> float:
+    """Return the shortest CPU time, in milliseconds, of `n` calls of llama_sampler_clone: the least for n branches."""
+    [stage] = [stage for stage in chain(CASES["DRY"], 0) if stage.name == "dry"]
+    first, times = model.dry.new(*stage.args), []
+    for _ in range(TRIES):
+        began = time.thread_time()
+        clones = [lib.llama_sampler_clone(first) for _ in range(n)]
+        times.append(time.thread_time() - began)
+        for each in clones:
+            lib.llama_sampler_free(each)
+    lib.llama_sampler_free(first)
     return min(times) * 1000
 
 
@@ -48,11 +71,17 @@ def main() -> None:
         path = write_llama(Path(folder) / "large-vocabulary.gguf", Shape(vocab=128_000, dim=32, layers=1, context=2048))
         model = LlamaModel.load(Settings(model=str(path), n_ctx=2048, n_seq_max=65, threads=1))
         preparer = Preparer(model, None)
-        print(f"{'ms of CPU time':34}", *(f"n = {n:<4}" for n in COUNTS), f"n = {COUNTS[-1]} / n = 1", sep="  ")
+        print(f"{'ms of CPU time':42}", *(f"n = {n:<4}" for n in COUNTS), f"n = {COUNTS[-1]} / n = 1", sep="  ")
         for name, params in CASES.items():
-            times = [measure(preparer, params, n) for n in COUNTS]
-            print(f"{name:34}", *(f"{each:8.1f}" for each in times), f"{times[-1] / times[0]:8.2f}", sep="  ")
+            _print(name, [measure(preparer, params, n) for n in COUNTS])
+        for name, params in FIRST_TIME.items():
+            _print(name, [measure(preparer, params, n, model.dry.close) for n in COUNTS])
+        _print("DRY, llama.cpp's clones alone", [clone(model, n) for n in COUNTS])
         model.close()
+
+
+def _print(name: str, times: list[float]) -> None:
+    print(f"{name:42}", *(f"{each:8.1f}" for each in times), f"{times[-1] / times[0]:8.2f}", sep="  ", flush=True)
 
 
 if __name__ == "__main__":

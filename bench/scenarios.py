@@ -10,7 +10,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -157,14 +157,19 @@ SCENARIOS = [
 ]
 
 
-def compare(targets: list[Target], rounds: int) -> list[dict[str, Any]]:
+def one_requests(ns: Iterable[int]) -> list[Scenario]:
+    """Return the scenarios of one request with each of these numbers of branches."""
+    return [Scenario(f"one request, n = {n}", one_request(n)) for n in ns]
+
+
+def compare(targets: list[Target], rounds: int, scenarios: Iterable[Scenario] = SCENARIOS) -> list[dict[str, Any]]:
     """Run every scenario on all targets in turns; return one row per scenario, with medians in milliseconds and the ratio.
 
     Prompts are the same for all targets, and new: no target can have them in its cache.
     """
     rows = []
     fresh = itertools.count(time.time_ns() // 10**6 % 10**9)
-    for scenario in SCENARIOS:
+    for scenario in scenarios:
         times: dict[str, list[float]] = {target.name: [] for target in targets}
         for _turn in range(rounds):
             seed = next(fresh)

@@ -3,7 +3,7 @@
 `python -m bench.steering` prints, for the bundled model and a random-weight 110M model, the ratio of the rates of new
 tokens, and for the fake model the time until a reader that joins a request of 64 branches has all their text, and how many
 steps a branch waits for its next token while siblings are stopped and added. With `--peer URL`, a llama-server that runs
-`--model`, it instead times `explore` to 64 leaves beside that server, which answers the same leaves one by one.
+`--model`, it instead times `explore` to 64 leaves beside that server (see `exploring`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import argparse
 import os
 import statistics
 import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from bench.__main__ import RANDOM_MODEL
+from bench.exploring import PROMPT, Bare, compare
 from bench.scenarios import REST_SECONDS, Target, ask
-from srb.bench.client import TIMEOUT_SECONDS, post
+from srb.bench.client import post
 from srb.bench.server import server
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
@@ -32,8 +31,6 @@ from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
 
 N, TOKENS = 8, 256
-LEAVES = 64
-PROMPT = [1] + [400 + (i * 7919) % 3000 for i in range(40)]
 LADDER = [{"temperature": 0.5 + 0.1 * i} for i in range(N)]
 # Each with the fields of a plain request that it is compared with: eight settings cost more than one in llama.cpp as well.
 FIELDS: dict[str, dict[str, Any]] = {
@@ -74,71 +71,6 @@ def join(url: str, n: int, tokens: int) -> tuple[float, int]:
         while b"\n\n" not in received.partition(b"data: ")[2]:
             received += sock.recv(65536)
     return time.perf_counter() - began, len(received)
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A branch of a request that explored: its tokens, of which its origin has the first `at`."""
-
-    tokens: list[int]
-    at: int
-
-
-def explore(url: str, depth: int) -> tuple[float, list[Leaf]]:
-    """Explore to 64 leaves; return the seconds and the leaves."""
-    asked = {"cutoff": 1e-4, "max_branches": LEAVES, "depth": depth}
-    body = {"prompt": PROMPT, "explore": asked, "ignore_eos": True, "stream": False, "return_tokens": True}
-    began = time.perf_counter()
-    said = _answer(url, "/v1/srb/completions", body)
-    seconds = time.perf_counter() - began
-    leaves = [Leaf(each["tokens"], each.get("from", {}).get("token", 0)) for each in said["completions"]]
-    if len(leaves) != LEAVES:
-        raise RuntimeError(f"the model has {len(leaves)} leaves instead of {LEAVES}")
-    return seconds, leaves
-
-
-def one_by_one(peer: str, leaves: list[Leaf], depth: int) -> tuple[float, int]:
-    """Have a llama-server complete each leaf after its fork; return the seconds, and how many leaves are the same.
-
-    The prompt is in its cache. A leaf that ends at its fork is complete without a request.
-    """
-    began, same = time.perf_counter(), 0
-    for leaf in leaves:
-        given = leaf.tokens[: leaf.at + 1] if leaf.at else leaf.tokens[:1]
-        body = {"prompt": PROMPT + given, "n_predict": depth - len(given), "temperature": 0, "ignore_eos": True}
-        if len(given) < depth:
-            said = _answer(peer, "/completion", body | {"cache_prompt": True, "return_tokens": True})
-            given = given + said["tokens"]
-        same += given == leaf.tokens
-    return time.perf_counter() - began, same
-
-
-def _answer(url: str, path: str, body: dict[str, Any]) -> Any:
-    """Return the JSON of an answer that is not streamed."""
-    request = urllib.request.Request(url + path, orjson.dumps(body), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        return orjson.loads(response.read())
-
-
-def compare_leaves(url: str, peer: str, depth: int, rounds: int) -> None:
-    """Print the time of `explore` beside that of a llama-server with the same leaves, in turns."""
-    found: list[tuple[float, float]] = []
-    same = 0
-    for _ in range(rounds + 1):
-        own, leaves = explore(url, depth)
-        time.sleep(REST_SECONDS)
-        others, same = one_by_one(peer, leaves, depth)
-        time.sleep(REST_SECONDS)
-        found.append((own, others))
-    del found[0]  # warms up
-    own, others = (statistics.median(times) for times in zip(*found, strict=True))
-    ratios_found = [theirs / ours for ours, theirs in found]
-    print(
-        f"{LEAVES} leaves, depth {depth:>3}: {own * 1000:8.1f} ms, one by one {others * 1000:8.1f} ms: "
-        f"{statistics.median(ratios_found):5.1f} x ({min(ratios_found):.1f} to {max(ratios_found):.1f}), "
-        f"{same} of {LEAVES} leaves the same",
-        flush=True,
-    )
 
 
 def longest_wait(n: int, controls: int) -> int:
@@ -185,11 +117,11 @@ def main() -> None:
     if options.peer:
         model = options.model or Settings().model_path
         with server({**os.environ, "SRB_MODEL": str(model.absolute()), "SRB_N_CTX": "16384"}) as url:
-            print(
-                f"\n{model}: explore, and {options.peer} one by one; medians of {options.rounds} rounds\n", flush=True
-            )
+            print(f"\n{model}: explore beside {options.peer}; medians of {options.rounds} rounds", flush=True)
+            bare = Bare(model)
             for depth in options.depth:
-                compare_leaves(url, options.peer.rstrip("/"), depth, options.rounds)
+                compare(url, options.peer.rstrip("/"), bare, depth, options.rounds)
+            bare.close()
     else:
         measure_fields(options.rounds)
 

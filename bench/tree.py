@@ -1,7 +1,9 @@
 """Cost of the prefix tree as it grows: CPU time of the decode thread, with a model that computes almost nothing.
 
 `python -m bench.tree` prints three tables: a request in larger and larger trees, a story's turns, long prompts. A step's
-time is the thread's CPU time, so other programs matter little; read the ratios.
+time is the thread's CPU time, so other programs matter little; read the ratios. To prepare a long prompt takes the
+processor's caches from the steps that follow, whatever these compute; so the table of turns also has a short story's
+turns after the preparation of a long prompt, and the comparison of a long text with itself after the caches were emptied.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import numpy as np
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.model import Logits
-from srb.engine.tokens import tokens_of
+from srb.engine.tokens import Tokens, has_at, tokens_of
 from srb.engine.tree.match import Match
 from srb.protocol import BranchSpec, Delta, Event, Generate, SamplingParams
 
 PROMPT = [5] * 40
+COLD_TURNS = 200
+CACHE_BYTES = 2**26  # more than a processor's caches hold
 _FIRST_WORD, _WORDS = 400, 4000
 
 
@@ -77,18 +81,23 @@ class TimedEngine:
         return int(self.engine.stats()["tree_nodes"])
 
     def match(self, prompt: list[int]) -> Match:
+        return self.find(tokens_of(prompt))
+
+    def find(self, tokens: Tokens) -> Match:
         tree = self.engine._tree
-        return tree.match(tokens_of(prompt), tree.root(()))
+        return tree.match(tokens, tree.root(()))
 
     def path_length(self, prompt: list[int]) -> int:
         """Return the number of nodes on the path of a cached text."""
         return len(self.match(prompt).node.path())
 
-    def ask(self, prompt: list[int], n: int, tokens: int = 6) -> Work:
-        """Run one request until the engine has no work left, parking included."""
+    def ask(self, prompt: list[int], n: int, tokens: int = 6, beside: list[int] | None = None) -> Work:
+        """Run one request until the engine has no work left, parking included; `beside` is prepared before, and dropped."""
         self._count += 1
         spec = tuple(BranchSpec(self._count * 1000 + i, tokens) for i in range(n))
         request = self.engine.prepare(Generate(f"r{self._count}", tuple(prompt), spec))
+        if beside:
+            self.engine.prepare(Generate("beside", tuple(beside), spec)).close()
         work = Work()
         self._note(work, self.engine.submit(request))
         while self.engine.has_work:
@@ -132,28 +141,53 @@ def beside_nodes(sizes: Sequence[int], rounds: int) -> None:
 
 def story(turns: int, n: int, cache_cells: int) -> None:
     """Continue one text repeatedly, by one of its branches and a word."""
-    desk, text, costs = TimedEngine(cache_cells=cache_cells), list(PROMPT), []
-    for turn in range(turns):
-        work = desk.ask(text, n)
-        costs.append(work.total)
-        text += [*work.texts[turn % n], _FIRST_WORD]
+    desk = TimedEngine(cache_cells=cache_cells)
+    text, costs = write(desk, turns, n)
     tenth = max(1, turns // 10)
     first, last = np.median(costs[1 : 1 + tenth]), np.median(costs[-tenth:])
+    cold = np.median(write(TimedEngine(cache_cells=cache_cells), min(turns, COLD_TURNS), n, beside=text)[1])
     print(
         f"{turns:>7} turns, n = {n}, {cache_cells:>7} cells kept: {first:8.2f} ms a turn in the first tenth,"
-        f" {last:8.2f} in the last ({len(text)} tokens, {desk.nodes} nodes)",
+        f" {last:8.2f} in the last ({len(text)} tokens, {desk.nodes} nodes)\n"
+        f"{'':15} the first {COLD_TURNS} again, each after the preparation of {len(text)} tokens: {cold:8.2f} ms a turn",
         flush=True,
     )
+
+
+def write(desk: TimedEngine, turns: int, n: int, beside: list[int] | None = None) -> tuple[list[int], list[float]]:
+    """Write a story; return its tokens and each turn's CPU milliseconds."""
+    text, costs = list(PROMPT), []
+    for turn in range(turns):
+        work = desk.ask(text, n, beside=beside)
+        costs.append(work.total)
+        text += [*work.texts[turn % n], _FIRST_WORD]
+    return text, costs
+
+
+def comparison(length: int) -> None:
+    """Compare a text with itself after the caches were emptied: the least that finding it costs."""
+    text, others = tokens_of(_words(length)), np.zeros(CACHE_BYTES, np.int8)
+    copy, times = text[:], []
+    for _ in range(50):
+        others += 1
+        began = time.thread_time()
+        has_at(text, 0, copy)
+        times.append((time.thread_time() - began) * 1000)
+    print(f"{length:>7} tokens, compared with empty caches: {np.median(times):8.3f} ms", flush=True)
+
+
+def _words(length: int) -> list[int]:
+    return [_FIRST_WORD + (i * 7919) % _WORDS for i in range(length)]
 
 
 def long_prompt(length: int) -> None:
     """Match a long cached prompt, as one node and as the nodes in which it was parked."""
     gc.collect()  # else a step of the prefill may free the trees of the tables before
     desk = TimedEngine(cache_cells=10**6)
-    prompt = [_FIRST_WORD + (i * 7919) % _WORDS for i in range(length)]
-    work = desk.ask(prompt, 1, 2)
+    prompt = _words(length)
+    work, tokens = desk.ask(prompt, 1, 2), tokens_of(prompt)
     began = time.thread_time()
-    length_found = desk.match(prompt).length
+    length_found = desk.find(tokens).length
     whole = (time.thread_time() - began) * 1000
     again = desk.ask([*prompt, 9], 8)
     print(
@@ -173,6 +207,7 @@ def main() -> None:
     print("\none story, continued turn by turn, CPU ms\n")
     for n in (1, 8):
         story(args.turns, n, 10**6)
+    comparison(70_000)
     print("\nlong prompts, CPU ms\n")
     for length in (20_000, 200_000, 500_000):
         long_prompt(length)

@@ -50,7 +50,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            tops = [mount, mount / "unified"]
+            tops = [mount / "unified", mount]  # the first where both versions are mounted
         elif controller in controllers.split(","):
             tops = [mount / controllers, mount / controller]
         else:

@@ -697,7 +697,9 @@ def outline(payload: bytes) -> list[tuple[type, list[Any]]]:
 
 def _frozen(value: Any) -> Any:
     """Return lists, also nested ones, as tuples; other values unchanged."""
-    return tuple(_frozen(each) if type(each) is list else each for each in value) if type(value) is list else value
+    if type(value) is not list:
+        return value
+    return tuple(map(_frozen, value) if list in set(map(type, value)) else value)
 
 
 def _changed(message: Any, defaults: dict[str, Any]) -> dict[str, Any]:

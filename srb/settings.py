@@ -375,8 +375,22 @@ class Settings(_SamplingSettings):
         "memory, half as many for models with sliding windows (swa_full)",
     )
     n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
-    threads: int = Field(0, ge=0, description="threads for steps of one token; 0: one per usable core")
-    threads_batch: int = Field(0, ge=0, description="threads for all other steps; 0: same as threads")
+    threads: int = Field(
+        0,
+        ge=0,
+        description="threads for steps of one token; 0: one per usable core, and fewer while other programs use the cores",
+    )
+    threads_batch: int = Field(
+        0,
+        ge=0,
+        description="threads for all other steps; 0: same as threads. If this or threads is set, neither is adapted",
+    )
+    nice: int = Field(
+        1,
+        ge=0,
+        le=19,
+        description="added to the nice value of the engine process, so that other programs come first where cores are short",
+    )
     numa: Literal["off", "distribute", "isolate", "numactl", "mirror"] = Field(
         "off", description="placement of threads and memory by llama.cpp on a machine with several NUMA nodes"
     )
@@ -388,7 +402,7 @@ class Settings(_SamplingSettings):
     swa_full: SwitchOrAuto = Field(
         "auto",
         description="for models with sliding windows, a KV cache of full size, so that texts are reused up to any place; "
-        "off: the small cache of the newest windows, from which texts are reused at their ends only and by few sequences "
+        "off: the small cache of the newest windows, with which texts are reused up to checkpoints and by few sequences "
         "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model",
     )
     mmap: bool = Field(True, description="map the model file into memory instead of reading it")
@@ -403,6 +417,11 @@ class Settings(_SamplingSettings):
         "", description="proportions of the model for each GPU, such as 3,2; empty: by free memory"
     )
 
+    backend_sampling: SwitchOrAuto = Field(
+        "auto",
+        description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
+        "faster with it, and never on a CPU",
+    )
     kv_offload: bool = Field(True, description="keep the KV of layers on the GPU in GPU memory")
     op_offload: bool = Field(True, description="compute long prompts on the GPU even for layers in host memory")
     check_tensors: bool = Field(False, description="check the model file for invalid numbers while it is loaded")
@@ -444,7 +463,17 @@ class Settings(_SamplingSettings):
         "memory. -1: 4096 on a GPU, 0 on a CPU, where parking and restoring cost almost nothing",
     )
     cache_ram_mib: int = Field(
-        2048, ge=0, description="host memory for parked KV, in MiB; 0: idle texts are kept in the cells only"
+        2048,
+        ge=0,
+        description="host memory for parked KV and checkpoints, in MiB; 0: idle texts are kept in the cells only",
+    )
+    checkpoint_every: int = Field(
+        -1,
+        ge=-1,
+        description="for recurrent layers (LFM2, Mamba, Qwen3-Next, Granite 4) and swa_full off: tokens between the "
+        "checkpoints of a text, saved states from which it goes on, so an edit computes at most so many tokens before its "
+        "place; in the last tokens of a prompt they are four times as close. -1: 256 (512 on a GPU), more for large "
+        "states; 0: only at the ends of prompts and branches",
     )
 
     state_dir: str = Field(
@@ -560,6 +589,11 @@ class Settings(_SamplingSettings):
         if not keys and (self.api_key or self.api_key_file):
             raise ConfigError("api_key or api_key_file is set, but has no key")
         return keys
+
+    @property
+    def adapts_threads(self) -> bool:
+        """Whether the engine may compute with fewer threads than there are cores: no number of them is set."""
+        return not self.threads and not self.threads_batch
 
     @property
     def hosts(self) -> list[str]:

@@ -18,6 +18,7 @@ class FakeRoot:
         self.write("proc/cpuinfo", "\n".join(blocks))
         self.write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 6291456 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
         self.write("proc/self/cgroup", "0::/\n")
+        self.write("proc/self/schedstat", "1000 0 1\n")
         self.write("proc/loadavg", "1.50 1.00 0.50 1/100 1234\n")
         self.write("proc/vmstat", "nr_free_pages 1\npswpin 0\n")
         self.write_ticks()

@@ -1,7 +1,7 @@
 """GGUF files with random weights and real shapes: tiny models for tests, larger ones for benchmarks.
 
 Weights do not affect speed, and tests need a model's architecture, not its quality. `python -m tools.random_gguf OUT`
-writes the 110M-parameter llama of `make bench`.
+writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Shape:
 
 TINY = Shape()
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
+BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (
     " the",
@@ -217,6 +219,43 @@ def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_mamba2(path: Path, shape: Shape = TINY) -> Path:
+    """Write a mamba2: no attention, a state for each head of each sequence."""
+    out = _Writer(path, "mamba2", shape)
+    out.gguf.add_feed_forward_length(0)
+    out.gguf.add_head_count(0)
+    out.gguf.add_layer_norm_rms_eps(1e-5)
+    _add_mamba2_keys(out)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    for layer in range(shape.layers):
+        out.ones(f"blk.{layer}.attn_norm", shape.dim)
+        _add_mamba2(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
+def write_falcon_h1(path: Path, shape: Shape = TINY) -> Path:
+    """Write a falcon-h1, a hybrid: attention and a mamba2 beside each other in every layer."""
+    out = _Writer(path, "falcon-h1", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    _add_mamba2_keys(out)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        _add_mamba2(out, prefix)
+        _add_feed_forward(out, prefix, norm_suffix="")
+    out.close()
+    return path
+
+
 def write_lfm2(path: Path, shape: Shape = TINY) -> Path:
     """Write an lfm2, a hybrid: short convolutions with a state of their own, and attention in every second layer."""
     out = _Writer(path, "lfm2", shape)
@@ -300,8 +339,31 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "gemma2": write_gemma2,
     "gemma3": write_gemma3,
     "mamba": write_mamba,
+    "mamba2": write_mamba2,
+    "falcon-h1": write_falcon_h1,
     "lfm2": write_lfm2,
 }
+
+
+def _add_mamba2_keys(out: _Writer) -> None:
+    out.gguf.add_ssm_conv_kernel(4)
+    out.gguf.add_ssm_inner_size(2 * out.shape.dim)
+    out.gguf.add_ssm_state_size(out.shape.state)
+    out.gguf.add_ssm_time_step_rank(out.shape.heads)
+    out.gguf.add_ssm_group_count(1)
+
+
+def _add_mamba2(out: _Writer, prefix: str) -> None:
+    shape, inner = out.shape, 2 * out.shape.dim
+    mixed = inner + 2 * shape.state
+    out.matrix(prefix + "ssm_in", inner + mixed + shape.heads, shape.dim)
+    out.matrix(prefix + "ssm_conv1d", mixed, 4)
+    out.vector(prefix + "ssm_conv1d", np.zeros(mixed), ".bias")
+    out.vector(prefix + "ssm_dt", np.full(shape.heads, -2.0), ".bias")
+    out.vector(prefix + "ssm_a", -np.arange(1.0, shape.heads + 1)[:, None], "")
+    out.vector(prefix + "ssm_d", np.ones((shape.heads, 1)), "")
+    out.vector(prefix + "ssm_norm", np.ones((1, inner)))
+    out.matrix(prefix + "ssm_out", shape.dim, inner)
 
 
 def _add_attention_keys(out: _Writer) -> None:
@@ -320,21 +382,22 @@ def _add_attention(out: _Writer, prefix: str, head_dim: int) -> None:
     out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
 
 
-def _add_feed_forward(out: _Writer, prefix: str) -> None:
-    out.ones(prefix + "ffn_norm", out.shape.dim)
+def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight") -> None:
+    out.vector(prefix + "ffn_norm", np.ones(out.shape.dim), norm_suffix)
     out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Write the 110M-parameter random-weight llama that the benchmark uses."
-    )
+    parser = argparse.ArgumentParser(description="Write a random-weight llama for benchmarks.")
     parser.add_argument("out", type=Path)
-    path = parser.parse_args().out
+    parser.add_argument("--shape", choices=SHAPES, default="110m", help="number of parameters (default: %(default)s)")
+    parser.add_argument("--vocab", type=int, default=0, help="tokens in the vocabulary; 0: as the shape has them")
+    options = parser.parse_args()
+    path, shape = options.out, SHAPES[options.shape]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_llama(path, BENCH_110M)
+    write_llama(path, replace(shape, vocab=options.vocab or shape.vocab))
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
 
 

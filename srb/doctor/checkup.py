@@ -35,6 +35,11 @@ class Checkup:
         return self.settings.n_gpu_layers != 0 and any(device.is_gpu for device in self.build.devices)
 
     @property
+    def adapts_threads(self) -> bool:
+        """Whether the server leaves cores to other programs by itself."""
+        return self.settings.adapts_threads and self.machine.tells_waits and not self.on_gpu
+
+    @property
     def room(self) -> int:
         """Bytes for the weights, the KV store and the buffers: free memory of the GPUs, or of the machine."""
         if self.on_gpu:

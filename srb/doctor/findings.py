@@ -114,11 +114,14 @@ def _activity(checkup: Checkup) -> Iterator[Finding]:
     idle = machine.cpus - others
     if others > _BUSY and not checkup.on_gpu and idle < checkup.model.threads:
         fewer = max(1, int(idle + _BUSY))
-        change = f"end them, or threads = {fewer}" if fewer < checkup.model.threads else "end them while you write"
+        if checkup.adapts_threads:
+            effect = "the server computes with as many threads as have a core of their own"
+            change = "end them while you write"
+        else:
+            effect = "each step waits until all its threads have had a core"
+            change = f"end them, or threads = {fewer}" if fewer < checkup.model.threads else "end them while you write"
         yield _slow(
-            f"other programs keep {cores_text(others)} of {machine.cpus} busy{_names(checkup)}; each step waits until "
-            "all its threads have had a core",
-            change,
+            f"other programs keep {cores_text(others)} of {machine.cpus} busy{_names(checkup)}; {effect}", change
         )
     if activity.stolen > _STOLEN * machine.cpus:
         yield _slow(

@@ -33,6 +33,7 @@ class Machine:
     cores: int  # physical cores among these
     quota: float | None  # cores' worth of CPU time that the control group may use
     usable: int  # cores that the server uses by default
+    tells_waits: bool  # whether the system tells how long threads wait for a core, by which their number is adapted
     numa_nodes: int
     memory: int
     memory_limit: int | None  # of the control group
@@ -59,6 +60,7 @@ def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Mac
         cores=physical_cores(root, cpus),
         quota=cpu_quota(root),
         usable=usable_cores(root, cpus),
+        tells_waits=(root / "proc/self/schedstat").exists(),
         numa_nodes=max(1, len(list((root / "sys/devices/system/node").glob("node[0-9]*")))),
         memory=memory.get("MemTotal", 0),
         memory_limit=limit.limit if limit and limit.limit < memory.get("MemTotal", 0) else None,

@@ -70,7 +70,8 @@ def _machine(checkup: Checkup) -> Iterator[Line]:
     if machine.quota is not None:
         parts.append(f"a quota of {cores_text(machine.quota)}")
     yield "cores", ", ".join(parts) + (f" ({machine.cpu})" if machine.cpu else "")
-    yield "threads", f"{checkup.model.threads}" + ("" if checkup.settings.threads else ", one for each usable core")
+    each = ", one for each usable core" + (" that other programs leave" if checkup.adapts_threads else "")
+    yield "threads", f"{checkup.model.threads}" + ("" if checkup.settings.threads else each)
     others = cores_text(activity.by_others)
     yield "busy", f"{others} by other programs, {cores_text(activity.busy)} in all; load {activity.load:.1f}"
     limit = f", limited to {size_text(machine.memory_limit)}" if machine.memory_limit else ""

@@ -78,6 +78,11 @@ class Branches:
         elif not branch.tokens:
             self.sample(branch, None, events)
 
+    def note_computed(self, branch: Branch, count: int) -> None:
+        """Note that `count` further tokens of a branch were computed; memory with states may leave a checkpoint."""
+        assert branch.lease is not None
+        self._tree.note_grown(branch.lease, branch.start + branch.num_computed, count)
+
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
@@ -108,13 +113,12 @@ class Branches:
         rewinding = branch.rewinding
         assert rewinding is not None
         place, keep = branch.length - count, len(branch.tokens) - count
-        end = branch.start + keep - 1  # the last token that stays is computed again, for its logits
-        if (
-            keep > 0
-            and branch.lease is not None
-            and self._tree.shorten(branch.lease, end, branch.num_computed - keep + 1)
-        ):
-            branch.num_computed = keep - 1
+        end = None
+        if keep > 0 and branch.lease is not None:  # the last token that stays is computed again, for its logits
+            computed = branch.start + branch.num_computed
+            end = self._tree.shorten(branch.lease, computed, branch.start + keep - 1)
+        if end is not None:
+            branch.num_computed = end - branch.start
         elif branch.state is not BranchState.WAITING:
             branch.move(BranchState.WAITING)
             self.return_lease(branch, keep=False)
@@ -290,16 +294,13 @@ class Branches:
                 return branch.rewinding.sample(draw, self._logits(branch, row), is_shared=row is None)
         if branch.request.exploration is not None:
             return branch.request.exploration.sample(branch, self._logits(branch, row))
-        if row is not None and not branch.is_steered:
-            return branch.sampler.sample(row)
         return self._draw(branch, row, None)
 
     def _draw(self, branch: Branch, row: int | None, logits: Logits | None) -> int:
         """Sample and accept a token from `logits`; None: those of a row, or of the branch's prefix if `row` is None."""
-        if branch.is_steered:
-            assert branch.request.spreading is not None
-            logits = self._logits(branch, row) if logits is None else logits
-            return branch.request.spreading.sample(branch, row, logits)
+        spreading = branch.request.spreading
+        if spreading is not None and spreading.steers(branch):
+            return spreading.sample(branch, row, self._logits(branch, row) if logits is None else logits)
         if row is not None:
             return branch.sampler.sample(row)
         return branch.sampler.sample_from(self._logits(branch, row) if logits is None else logits)

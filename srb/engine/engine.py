@@ -13,7 +13,7 @@ from typing import Any
 
 from srb.engine.branches import Branches
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
-from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, StateStore
+from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, Sampler, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.preparing import Preparer
 from srb.engine.prompts import Prompts
@@ -23,6 +23,7 @@ from srb.engine.scheduler import Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.steering import Growth, Steering, branch_of, describe_branch
+from srb.engine.tree.checkpoints import AUTO
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import (
@@ -96,6 +97,7 @@ class Engine:
         clock: Callable[[], float],
         cache_cells: int = 0,
         cache_bytes: int = 0,
+        checkpoint_every: int = AUTO,
         states: StateStore | None = None,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
@@ -104,14 +106,16 @@ class Engine:
 
         A request that waits for more than `queue_timeout` seconds fails; one that takes more than `request_timeout`
         seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
-        store and `cache_bytes` bytes in host memory. `states` stores named states beyond the server's life; None:
+        store and `cache_bytes` bytes in host memory, and a checkpoint after each `checkpoint_every` tokens if the model's
+        memory keeps states (see `Spacing`). `states` stores named states beyond the server's life; None:
         nowhere.
         """
         self.model = model
         self._max_queue = max_queue
         self._clock = clock
         self._embeddings = EmbeddingQueue(model)
-        self._residency = Residency(model, cache_cells, cache_bytes)
+        self._residency = Residency(model, cache_cells, cache_bytes, checkpoint_every)
+        self._keeps_states = model.has_states
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
         self._preparer = Preparer(model, states, named.is_in_memory)
@@ -362,6 +366,7 @@ class Engine:
             "branches_room": self._scheduler.room(list(self._registry.active.values())),
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
+            "threads": self.model.threads,
             "embedding_tokens_total": self._embeddings.tokens_total,
             **asdict(self._branches.counters),
             **self._prompts.stats(),
@@ -464,6 +469,8 @@ class Engine:
             return
         batch = Batch(chunks[0].span.request.lora)
         rows = [chunk.add_to(batch) for chunk in chunks]
+        if self.model.samples_on_device:
+            batch.samplers = _lone_samplers(chunks, rows)
         self._counters.n_decode_total += 1
         self._counters.busy_slots_total += len(chunks)
         match self.model.decode(batch):
@@ -544,6 +551,8 @@ class Engine:
             if isinstance(span, Branch):
                 span.num_computed += chunk.count
                 branch_tokens += chunk.count
+                if self._keeps_states:
+                    self._branches.note_computed(span, chunk.count)
             else:
                 self._prompts.advance(span, chunk.count, row, events)
         self._residency.record_branch(branch_tokens)
@@ -641,6 +650,15 @@ def _done(request: Request) -> Done:
         predicted_ms=(now - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,
     )
+
+
+def _lone_samplers(chunks: list[Chunk], rows: list[int]) -> dict[int, Sampler]:
+    """Return by row the samplers of branches whose next token alone is needed, and not the logits."""
+    return {
+        row: branch.sampler
+        for chunk, row in zip(chunks, rows, strict=True)
+        if isinstance(branch := chunk.span, Branch) and chunk.completes and branch.is_free and not branch.spec.is_scored
+    }
 
 
 def _by_lora(chunks: list[Chunk]) -> list[list[Chunk]]:

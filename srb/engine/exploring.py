@@ -80,6 +80,7 @@ class Exploration:
         self._biases = biases
         self._early = early
         self._heap: list[tuple[float, int, int, int, Fork]] = []  # the likeliest first; then by origin, place and token
+        self._least = -math.inf  # log-probability of paths below which no candidate can become a branch any more
 
     def sample(self, branch: Branch, logits: Logits) -> int:
         """Return the likeliest token at the branch's next place, and keep the other likely ones as candidates.
@@ -90,13 +91,13 @@ class Exploration:
         biases = self._early if branch.length < branch.spec.min_tokens else self._biases
         scores = biases.add_to(logits)
         token = int(scores.argmax())
-        largest = scores[token]
-        if not np.isfinite(largest):
+        largest = float(scores[token])
+        if not math.isfinite(largest):
             raise GrammarDeadEnd("the request's settings allow no token here")
-        total = float(largest) + math.log(float(np.exp(scores - largest).sum(dtype=np.float64)))
-        self._keep(branch, logits, self._likely(branch.request, scores, token), scores, total)
+        total = largest + math.log(np.exp(scores - scores[token]).sum(dtype=np.float64))
+        self._keep(branch, logits, self._likely(branch, scores, token, total), scores, total)
         path = branch.path
-        path.logprob += float(largest) - total
+        path.logprob += largest - total
         if not self._model.is_eog(token):
             path.of_text = path.logprob
         return token
@@ -125,12 +126,14 @@ class Exploration:
     def num_candidates(self) -> int:
         return len(self._heap)
 
-    def _likely(self, request: Request, scores: Logits, token: int) -> list[int]:
+    def _likely(self, branch: Branch, scores: Logits, token: int, total: float) -> list[int]:
         """Return the tokens that are likely enough beside the likeliest, no more than there is room for."""
-        room = self._max_branches - len(request.branches)
+        assert branch.path is not None
+        room = self._max_branches - len(branch.request.branches)
         if room <= 0:
             return []
-        others = np.flatnonzero(scores >= scores[token] + self._cutoff)
+        least = max(float(scores[token]) + self._cutoff, self._least - branch.path.logprob + total - _SLACK)
+        others = np.flatnonzero(scores >= least)
         others = others[others != token]
         if len(others) > room:
             others = others[np.argpartition(-scores[others], room - 1)[:room]]
@@ -147,8 +150,9 @@ class Exploration:
             fork = Fork(branch, branch.length, token, logprob, before, prob)
             heapq.heappush(self._heap, (-logprob, branch.index, branch.length, token, fork))
         room = self._max_branches - len(branch.request.branches)
-        if len(self._heap) > 4 * room:  # the others can never become branches
+        if len(self._heap) >= 2 * room:  # the others can never become branches
             self._heap = heapq.nsmallest(room, self._heap)
+            self._least = -self._heap[-1][0]
 
 
 def check_exploring(command: Generate) -> None:

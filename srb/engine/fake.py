@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.cuts import Cuts
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
@@ -36,6 +38,9 @@ _FIRST_BYTE = len(_PIECES)
 BOS, EOS = 0, 1
 _CONTROL = {BOS: b"<s>", EOS: b"</s>"}
 _FIRST_FAULT = _FIRST_BYTE + 256
+_IDS = {piece: token for token, piece in enumerate(_PIECES) if piece}
+_LONGEST = re.compile(b"|".join(map(re.escape, sorted(_IDS, key=len, reverse=True))) + b"|(?s:.)")
+_CUTS = Cuts(frozenset())  # no word has a space within
 NO_ROOM, INVALID, FATAL = range(_FIRST_FAULT, _FIRST_FAULT + 3)
 _STATUS = {INVALID: DecodeStatus.INVALID, FATAL: DecodeStatus.FATAL}
 _HASH_SIZE = 16
@@ -58,6 +63,7 @@ class FakeModel:
         n_ctx_seq: int | None = None,
         supports_partial_reuse: bool = True,
         n_adapters: int = 0,
+        has_states: bool = False,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
@@ -65,7 +71,9 @@ class FakeModel:
         self.n_ubatch = n_ubatch
         self.n_seq_max = n_seq_max
         self.is_on_gpu = False
+        self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
+        self.has_states = has_states
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE
@@ -81,6 +89,7 @@ class FakeModel:
         self.n_decodes = 0
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
+        self._with_state: set[int] = set()  # sequences that have the state of their end, if memory has states
         self.used_cells = 0
         self._rows: dict[int, Logits] = {}
         self.open_samplers = 0
@@ -92,7 +101,7 @@ class FakeModel:
             path="",
             description="fake",
             architecture="fake",
-            memory="attention" if self.supports_partial_reuse else "recurrent",
+            memory="hybrid" if self.has_states else "attention" if self.supports_partial_reuse else "sliding_window",
             n_vocab=self.n_vocab,
             vocab_type=0,
             n_ctx=self.n_ctx,
@@ -118,14 +127,11 @@ class FakeModel:
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
-        tokens = [BOS] if add_special else []
-        data = text.encode()
-        while data:
-            whole = [i for i, piece in enumerate(_PIECES) if piece and data.startswith(piece)]
-            token = max(whole, key=lambda i: len(_PIECES[i]), default=_FIRST_BYTE + data[0])
-            tokens.append(token)
-            data = data[max(1, len(self.piece(token))) :]
-        return tokens
+        found = _LONGEST.findall(text.encode())
+        return [*([BOS] if add_special else []), *[_IDS.get(piece, _FIRST_BYTE + piece[0]) for piece in found]]
+
+    def find_cut(self, text: str, start: int) -> int:
+        return _CUTS.find(text, start)
 
     def piece(self, token: int, special: bool = False) -> bytes:
         if special and token in _CONTROL:
@@ -203,11 +209,18 @@ class FakeModel:
                 raise AssertionError(f"position {position} in sequence {seq_id}, which holds {tip.end}")
             if not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
+            if self.has_states and tip is not _EMPTY and seq_id not in self._with_state:
+                raise AssertionError(f"sequence {seq_id} has no state of its end, at {tip.end}")
+            self._with_state.add(seq_id)
             visible = _hash(tip.visible + lora, [token])
             self._grow(seq_id, visible)
             if wanted:
                 self._rows[row] = self._next_logits(visible)
         return DecodeStatus.OK
+
+    @property
+    def samples_on_device(self) -> bool:
+        return False
 
     def samples_in_threads(self, count: int) -> bool:
         return False
@@ -222,9 +235,12 @@ class FakeModel:
         if self._tips[target] is not _EMPTY:
             raise AssertionError(f"sequence {target} is not empty")
         self._move(target, self._cell_at(source, end))
+        if end is None and source in self._with_state:
+            self._with_state.add(target)
 
     def truncate(self, seq_id: int, end: int) -> None:
         self._move(seq_id, self._cell_at(seq_id, end))
+        self._with_state.discard(seq_id)
 
     def splice(self, source: int, target: int, end: int) -> None:
         shared, own = self._cell_at(source, end), self._tips[target].back_to(end)
@@ -244,13 +260,28 @@ class FakeModel:
         return np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        before, *visible = (blob[i : i + _HASH_SIZE].tobytes() for i in range(0, len(blob), _HASH_SIZE))
-        if before != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
+        data, tip = blob.tobytes(), self._tips[seq_id]
+        count = len(data) // _HASH_SIZE - 1
+        if data[:_HASH_SIZE] != tip.visible.ljust(_HASH_SIZE, b"\0"):
             raise AssertionError("a span is restored after another text than it was saved after")
-        if self.used_cells + len(visible) > self.n_ctx:
+        if self.used_cells + count > self.n_ctx:
             raise AssertionError("there is no room to restore")
-        for each in visible:
-            self._grow(seq_id, each)
+        for start in range(_HASH_SIZE, len(data), _HASH_SIZE):
+            tip = _Cell(data[start : start + _HASH_SIZE], tip)  # the tip is now used by it instead of the sequence
+        self._tips[seq_id] = tip
+        self.used_cells += count
+        self._with_state.discard(seq_id)
+        return True
+
+    def save_state(self, seq_id: int) -> Blob:
+        if seq_id not in self._with_state:
+            raise AssertionError(f"sequence {seq_id} has no state of its end")
+        return np.frombuffer(self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"), np.uint8)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        if state.tobytes() != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
+            raise AssertionError("a state is restored after another text than it was saved after")
+        self._with_state.add(seq_id)
         return True
 
     def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
@@ -282,6 +313,7 @@ class FakeModel:
 
     def remove(self, seq_id: int) -> None:
         self._move(seq_id, _EMPTY)
+        self._with_state.discard(seq_id)
 
     def clear(self) -> None:
         for seq_id in self._tips:

@@ -34,7 +34,7 @@ class DecodeStatus(Enum):
 class Batch:
     """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence."""
 
-    __slots__ = ("lora", "positions", "seq_ids", "tokens", "wanted")
+    __slots__ = ("lora", "positions", "samplers", "seq_ids", "tokens", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -42,6 +42,8 @@ class Batch:
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
         self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
+        # Of wanted rows from which nothing but one token is sampled, by their sampler: such rows may have no logits.
+        self.samplers: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -170,12 +172,18 @@ class Model(Protocol):
     can_embed: bool
     can_rank: bool
     supports_partial_reuse: bool  # whether a part of a sequence can be reused and saved, or only the whole
+    # Whether a sequence goes on only with the state of its end. Forks of parts, cuts and restores leave none, until
+    # `restore_state`; the end may be computed again without one only where the sequence is empty.
+    has_states: bool
 
+    @property
+    def threads(self) -> int: ...  # number of threads that compute a batch now
     @property
     def max_piece_bytes(self) -> int: ...  # most bytes of text per token; 0: no limit
 
     def info(self, alias: str) -> ModelInfo: ...
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]: ...
+    def find_cut(self, text: str, start: int) -> int: ...  # the first cut (see cuts.py) from `start` on; −1: none
     def piece(self, token: int, special: bool = False) -> bytes: ...
     def is_eog(self, token: int) -> bool: ...
     def new_sampler(
@@ -191,6 +199,8 @@ class Model(Protocol):
     # ---- the decode thread's alone
 
     def decode(self, batch: Batch) -> DecodeStatus: ...
+    @property
+    def samples_on_device(self) -> bool: ...  # whether `samplers` of a batch are used
     def samples_in_threads(self, count: int) -> bool: ...  # whether `sample_ahead` pays for so many rows
     def sample_ahead(self, choices: Sequence[tuple[Any, int]]) -> None: ...  # (own sampler, row): a hint
     def logits(self, row: int) -> Logits: ...
@@ -199,6 +209,8 @@ class Model(Protocol):
     def splice(self, source: int, target: int, end: int) -> None: ...
     def save(self, seq_id: int, start: int) -> Blob: ...
     def restore(self, seq_id: int, blob: Blob) -> bool: ...
+    def save_state(self, seq_id: int) -> Blob: ...  # the state of a sequence's end
+    def restore_state(self, seq_id: int, state: Blob) -> bool: ...  # into a sequence that ends where it was saved
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
 

@@ -7,19 +7,21 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+
+import numpy as np
 
 from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
+from srb.engine.known_texts import KnownTexts
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
-from srb.engine.tokens import tokens_of
+from srb.engine.tokens import Tokens, ids_of, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.protocol import BranchSpec, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
@@ -42,6 +44,7 @@ class Preparer:
         self._model = model
         self._states = states
         self._is_in_memory = is_in_memory
+        self._texts = KnownTexts(model)
         self._has_logged_biases = False
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
@@ -52,15 +55,18 @@ class Preparer:
 
         Raise InvalidRequest, which names `field`, for an id outside the vocabulary.
         """
-        if set(map(type, parts)) == {int}:  # a long prompt of ids is checked in C, in a few passes
-            ids = cast(Sequence[int], parts)
-            if not 0 <= min(ids) <= max(ids) < self._model.n_vocab:
-                self._check_token(next(token for token in ids if not 0 <= token < self._model.n_vocab), field)
-            return list(ids)
-        tokens: list[int] = []
+        return self._tokens(parts, add_special, parse_special, field).tolist()
+
+    def _tokens(
+        self, parts: Sequence[str | int], add_special: bool, parse_special: bool, field: str = "prompt"
+    ) -> Tokens:
+        """Return the tokens of `tokenize` as an array."""
+        if (ids := ids_of(parts)) is not None and self._are_known(ids):
+            return ids
+        tokens = tokens_of(())
         for place, part in enumerate(parts):
             if isinstance(part, str):
-                tokens += self._model.tokenize(part, add_special and place == 0, parse_special)
+                tokens.extend(self._texts.tokenize(part, add_special and place == 0, parse_special))
             else:
                 self._check_token(part, field)
                 tokens.append(part)
@@ -85,7 +91,7 @@ class Preparer:
         if not self._model.can_generate:
             raise NotSupported("This model only makes embeddings and cannot generate text")
         self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
-        prompt = self.tokenize(command.prompt, command.add_special, parse_special=True)
+        prompt = self._tokens(command.prompt, command.add_special, parse_special=True)
         if not command.prompt:
             raise bad_field("prompt", "should not be empty")
         if not prompt:
@@ -100,7 +106,7 @@ class Preparer:
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
-        request = Request(command, tokens_of(prompt), samplers, saved, lora, given)
+        request = Request(command, prompt, samplers, saved, lora, given)
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
@@ -119,11 +125,11 @@ class Preparer:
             self._check_fits("", num_prompt + len(tokens[parts]))
         return [tokens[spec.append] for spec in specs]
 
-    def _blank_page(self) -> list[int]:
+    def _blank_page(self) -> Tokens:
         """Return the prompt of an empty text: BOS alone, even if the vocabulary does not add it. Raise InvalidRequest."""
         if self._model.bos_id < 0:
             raise bad_field("prompt", "is empty, and the vocabulary has no token (BOS) to begin with; give a character")
-        return [self._model.bos_id]
+        return tokens_of([self._model.bos_id])
 
     def _saved(self, name: str) -> SavedState | None:
         """Load a state from the store; None if it is in memory. If memory drops it now, the prompt is computed."""
@@ -152,14 +158,16 @@ class Preparer:
 
         Megabytes take seconds to tokenize, and a context seldom has room for them.
         """
+        if str not in set(map(type, parts)):
+            return 0  # ids are counted when they are checked
         texts = [part for part in parts if isinstance(part, str)]
         sizes = [len(text) if text.isascii() else len(text.encode()) for text in texts]
         ids = len(parts) - len(texts)
-        if not texts or ids + sum(sizes) <= most or not self._model.max_piece_bytes:
+        if ids + sum(sizes) <= most or not self._model.max_piece_bytes:
             return 0
         return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
 
-    def _samplers(self, specs: Sequence[BranchSpec], prompt: list[int], given: Sequence[list[int]]) -> list[Sampler]:
+    def _samplers(self, specs: Sequence[BranchSpec], prompt: Tokens, given: Sequence[list[int]]) -> list[Sampler]:
         """Return a sampler for each branch: one is built for each set of parameters and past, the others are its clones."""
         samplers: list[Sampler] = []
         built: dict[tuple[SamplingParams, tuple[str | int, ...]], Sampler] = {}
@@ -267,6 +275,11 @@ class Preparer:
         if count > (most := self._model.n_embed_tokens):
             holds = f"{precision}{count} tokens, and the physical batch size (n_ubatch) is {most}"
             raise bad_field(field, f"is too large to process: {holds}")
+
+    def _are_known(self, ids: Tokens) -> bool:
+        """Whether all of the ids are in the vocabulary."""
+        values = np.frombuffer(ids, np.int32) if ids else np.zeros(1, np.int32)
+        return bool(values.min() >= 0 and values.max() < self._model.n_vocab)
 
     def _check_token(self, token: int, field: str) -> None:
         if not 0 <= token < self._model.n_vocab:

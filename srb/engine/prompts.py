@@ -42,7 +42,7 @@ class Prompts:
             self._states.insert(request.saved)
             match = self._tree.match(prefix.tokens, self._tree.root(request.lora)) if request.reuses else None
         begun = self._tree.begin(prefix.tokens, request.lora, request.cache_prompt, match)
-        prefix.node, prefix.logits = begun.node, begun.logits
+        prefix.node, prefix.logits, prefix.num_shared = begun.node, begun.logits, begun.num_shared
         if prefix.num_cached is None:  # after a drop the request finds its own tokens, which do not count
             prefix.num_cached, prefix.num_restored = begun.num_cached, begun.num_restored
             self.hits_total += begun.num_cached > 0
@@ -69,6 +69,8 @@ class Prompts:
         if prefix.request.wants_prompt_logprobs:
             self._score(prefix, count, last_row, events)
         self._residency.record_computed(prefix.node, count)
+        if prefix.request.cache_prompt:
+            self._residency.states.note_prompt(prefix.node, count, prefix.tokens, prefix.num_shared)
         self.tokens_total += count
         self._report_progress(prefix.request, events)
 

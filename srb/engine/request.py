@@ -43,7 +43,16 @@ def finder_of(spec: BranchSpec) -> Finder | None:
 class Prefix:
     """The prompt's tokens, shared by all branches of a request; an object of its own, not a branch."""
 
-    __slots__ = ("logits", "node", "num_cached", "num_prompt_logprobs", "num_restored", "request", "tokens")
+    __slots__ = (
+        "logits",
+        "node",
+        "num_cached",
+        "num_prompt_logprobs",
+        "num_restored",
+        "num_shared",
+        "request",
+        "tokens",
+    )
 
     start = 0
 
@@ -53,6 +62,7 @@ class Prefix:
         self.node: Node | None = None  # the tree's node at the prompt's end; None until the request begins
         self.num_cached: int | None = None  # tokens that the tree held when the request first began
         self.num_restored = 0  # how many of the cached tokens were parked
+        self.num_shared = 0  # tokens that a text of the tree begins with, too; memory with states computes some again
         self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
         self.logits: Logits | None = None  # of the last token; every branch samples its first token from them
 

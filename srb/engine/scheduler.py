@@ -105,7 +105,7 @@ class Scheduler:
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
         for span in _to_prefill((request for request in requests if request not in plan.drops), resumed):
-            count = min(span.pending, budget, free)
+            count = min(self._to_checkpoint(span), budget, free)
             if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
@@ -117,6 +117,15 @@ class Scheduler:
         if running and not plan.chunks and not plan.pauses and not plan.drops:
             plan.ends.append(running[-1])
         return plan
+
+    def _to_checkpoint(self, span: Prefix | Branch) -> int:
+        """Return how many pending tokens a chunk may have: up to the next checkpoint, if memory keeps states."""
+        states, position = self._residency.states, span.start + span.num_computed
+        if not states.are_kept or not span.request.cache_prompt:
+            return span.pending
+        if isinstance(span, Branch):
+            return min(span.pending, states.spacing.to_next(position))
+        return states.next_place(span.tokens, position, span.num_shared) - position
 
     def admissible(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Match | None]]:
         """Yield requests that may begin now, each with its match in the tree (None if it does not use the tree).

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from srb.engine.model import Candidates, Logits
 from srb.errors import bad_field
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 BEYOND_SEEDS = 2**32  # added to a branch's seed for `other_candidate`: that draw is independent of any branch's own
 _NONE = -1  # in place of a token
+_FEW = 16  # tokens
 
 
 def check_spreading(command: Generate) -> None:
@@ -45,25 +45,22 @@ def other_candidate(candidates: Candidates, taken: Set[int], number: float) -> i
 
 
 class _Place:
-    """The tokens that branches have sampled at one place, by index of the branch.
-
-    The arrays have numpy's own type of indices: it would convert others at each use.
-    """
+    """The tokens that branches have sampled at one place, by index of the branch."""
 
     __slots__ = ("_num_first", "tokens")
 
     def __init__(self, num_branches: int) -> None:
-        self.tokens = np.full(num_branches, _NONE, np.intp)
+        self.tokens = [_NONE] * num_branches
         self._num_first = 0  # how many branches, from index 0 on, have all sampled their token
 
-    def before(self, index: int) -> npt.NDArray[np.intp]:
+    def before(self, index: int) -> list[int]:
         """Return the tokens of branches with a lower index, one for each branch."""
         tokens = self.tokens[:index]
-        return tokens if index <= self._num_first else tokens[tokens != _NONE]
+        return tokens if index <= self._num_first else [token for token in tokens if token != _NONE]
 
     def record(self, index: int, token: int) -> None:
         if index >= len(self.tokens):  # the branch was added later
-            self.tokens = np.append(self.tokens, np.full(index + 1 - len(self.tokens), _NONE, np.intp))
+            self.tokens += [_NONE] * (index + 1 - len(self.tokens))
         self.tokens[index] = token
         if index == self._num_first:
             self._num_first += 1
@@ -72,6 +69,36 @@ class _Place:
         if index < len(self.tokens):
             self.tokens[index] = _NONE
             self._num_first = min(self._num_first, index)
+
+
+class _Lowered:
+    """Logits of which those of some tokens are lower, each by `penalty` for every time that it is among the tokens.
+
+    A decode leaves the processor's caches without numpy's code, so a few tokens are changed sooner without it.
+    """
+
+    __slots__ = ("_kept", "_tokens", "logits")
+
+    def __init__(self, logits: Logits, tokens: list[int], penalty: float) -> None:
+        self.logits, self._tokens = logits, tokens
+        self._kept: Any
+        if len(tokens) <= _FEW:
+            view: Any = logits.data
+            self._kept = [view[token] for token in tokens]
+            for token in tokens:
+                view[token] -= penalty
+        else:
+            self._kept = logits[tokens]
+            np.subtract.at(logits, tokens, np.float32(penalty))
+
+    def restore(self) -> None:
+        """Give the logits back their values."""
+        if len(self._tokens) <= _FEW:
+            view: Any = self.logits.data
+            for token, value in zip(self._tokens, self._kept, strict=True):
+                view[token] = value
+        else:
+            self.logits[self._tokens] = self._kept
 
 
 class Spreading:
@@ -86,7 +113,7 @@ class Spreading:
     def __init__(self, *, distinct_first: bool, sibling_penalty: float) -> None:
         """Keep first tokens distinct; subtract `sibling_penalty` from a token's logit for each sibling that chose it."""
         self._is_distinct = distinct_first
-        self._penalty = np.float32(sibling_penalty)
+        self._penalty = float(np.float32(sibling_penalty))
         self._penalizes = sibling_penalty > 0
         self._first: dict[int, int] = {}  # first token of each branch that sampled its own, by index
         self._places: dict[int, _Place] = {}  # by distance from the shared prompt
@@ -101,24 +128,21 @@ class Spreading:
         `logits` are the row's own, which the sampler reads: they are changed while it does. Stored ones are copied.
         Raise GrammarDeadEnd as the sampler does.
         """
-        place = self._places.get(_place(branch)) if self._penalizes else None
-        if place is None or not len(siblings := place.before(branch.index)):
-            token = self._draw(branch, row, logits)
-        elif row is None:
-            logits = logits.copy()
-            np.subtract.at(logits, siblings, self._penalty)
-            token = self._draw(branch, row, logits)
-        else:
-            kept = logits[siblings]
-            np.subtract.at(logits, siblings, self._penalty)
+        if not self._penalizes:
+            return self._draw(branch, row, logits)
+        at = _place(branch)
+        place = self._places.get(at)
+        if place is None:
+            place = self._places[at] = _Place(len(branch.request.branches))
+        if siblings := place.before(branch.index):
+            lowered = _Lowered(logits.copy() if row is None else logits, siblings, self._penalty)
             try:
-                token = self._draw(branch, row, logits)
+                token = self._draw(branch, row, lowered.logits)
             finally:
-                logits[siblings] = kept
-        if self._penalizes:
-            if place is None:
-                place = self._places[_place(branch)] = _Place(len(branch.request.branches))
-            place.record(branch.index, token)
+                lowered.restore()
+        else:
+            token = self._draw(branch, row, logits)
+        place.record(branch.index, token)
         return token
 
     def forget(self, branch: Branch, count: int) -> None:

@@ -7,12 +7,30 @@ comes in: `Preparer.request` and `read_state`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, cast
 
 Tokens: TypeAlias = "array[int]"  # of 32 bits, as llama_token; the alias is text, since Python 3.11 has only the class
+
+_FEW = 256  # tokens; fewer are compared sooner as arrays
 
 
 def tokens_of(ids: Iterable[int]) -> Tokens:
     """Return token ids as an array of their own."""
     return array("i", ids)
+
+
+def ids_of(parts: Sequence[str | int]) -> Tokens | None:
+    """Return token ids as an array, in one pass; None if a part is no number of 32 bits."""
+    try:
+        return array("i", cast(Sequence[int], parts))
+    except (TypeError, OverflowError):
+        return None
+
+
+def has_at(tokens: Tokens, offset: int, part: Tokens) -> bool:
+    """Whether `part` stands in `tokens` at `offset`."""
+    if len(part) < _FEW:
+        return tokens[offset : offset + len(part)] == part
+    with memoryview(tokens) as view:  # arrays compare number by number, bytes at once
+        return view[offset : offset + len(part)].tobytes().startswith(part)

@@ -131,9 +131,22 @@ _WITH_EFFECT = (
     Flag("-ub --ubatch-size", "n_ubatch", "LLAMA_ARG_UBATCH"),
     Flag("-np --parallel", "parallel", "LLAMA_ARG_N_PARALLEL", convert=_auto),
     Flag("-cram --cache-ram", "cache_ram_mib", "LLAMA_ARG_CACHE_RAM", convert=_mebibytes),
+    Flag(
+        "-cms --checkpoint-min-step",
+        "checkpoint_every",
+        "LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT",
+        convert=lambda words: "-1" if words[-1] == "0" else words[-1],  # 0 is no minimum
+    ),
     Flag("--context-shift", "context_shift", "LLAMA_ARG_CONTEXT_SHIFT", off="--no-context-shift", switch=True),
     Flag("-fa --flash-attn", "flash_attn", "LLAMA_ARG_FLASH_ATTN", convert=_on_off_auto, optional=ON_OFF_AUTO),
     Flag("--swa-full", "swa_full", "LLAMA_ARG_SWA_FULL", convert=_on_off_auto, optional=ON_OFF_AUTO),
+    Flag(
+        "-bs --backend-sampling",
+        "backend_sampling",
+        "LLAMA_ARG_BACKEND_SAMPLING",
+        convert=_on_off_auto,
+        optional=ON_OFF_AUTO,
+    ),
     Flag("-r --reverse-prompt", "stop", convert=_unescaped),
     Flag("-r --reverse-prompt", "user_name", convert=_first_string),
     Flag("-s --seed", "seed"),
@@ -247,10 +260,10 @@ _WITHOUT_EFFECT = {
     "computed text is kept in a prefix tree and reused automatically": """
         --cache-reuse LLAMA_ARG_CACHE_REUSE
         --cache-idle-slots --no-cache-idle-slots =0 LLAMA_ARG_CACHE_IDLE_SLOTS
-        -ctxcp --ctx-checkpoints --swa-checkpoints LLAMA_ARG_CTX_CHECKPOINTS
-        -cms --checkpoint-min-step LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT
         -sps --slot-prompt-similarity
         -dt --defrag-thold LLAMA_ARG_DEFRAG_THOLD""",
+    "there are as many checkpoints as `cache_ram_mib` has room for": """
+        -ctxcp --ctx-checkpoints --swa-checkpoints LLAMA_ARG_CTX_CHECKPOINTS""",
     "a prompt that was computed is found again without it; after a restart, if `cache` or `state` named it and "
     "--slot-save-path is set": """
         -R --restore-prompt""",
@@ -297,8 +310,6 @@ _WITHOUT_EFFECT = {
         --warmup --no-warmup =0""",
     "control tokens have no text in answers": """
         -sp --special =0""",
-    "all branches sample on the CPU": """
-        -bs --backend-sampling =0 LLAMA_ARG_BACKEND_SAMPLING""",
     "images, sound and video are not supported": """
         -mm --mmproj LLAMA_ARG_MMPROJ
         -mmu --mmproj-url LLAMA_ARG_MMPROJ_URL

@@ -20,14 +20,25 @@ from srb.errors import ConfigError
 
 
 class Response(wsgi.Response):  # type: ignore[misc]
-    """A response that writes data already framed as HTTP chunks unchanged: several chunks in one write."""
+    """A response that writes in pieces, and data already framed as HTTP chunks unchanged: several chunks in one write.
+
+    Each piece has `write_timeout` seconds to be taken. gevent counts the time of a whole write, whatever its size, so that a
+    large answer would fail for a client that reads steadily.
+    """
+
+    write_timeout: float | None = None
 
     def _emit_body(self, data: bytes) -> None:
         chunks = getattr(data, "chunks", None) if self.chunked else None
         if chunks is None:
-            super()._emit_body(data)
-        else:
-            self.sock.sendall(chunks)
+            chunks = b"%X\r\n%b\r\n" % (len(data), data) if self.chunked else data
+        before = self.sock.gettimeout()
+        self.sock.settimeout(self.write_timeout)
+        try:
+            for at in range(0, len(chunks), _PIECE):
+                self.sock.sendall(chunks[at : at + _PIECE])
+        finally:
+            self.sock.settimeout(before)
 
 
 wsgi.Response = Response  # gunicorn's class of responses
@@ -38,6 +49,7 @@ log = logging.getLogger("srb.web")
 
 _MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read and discarded after the answer
 _READ_SIZE = 65536
+_PIECE = 16384  # bytes of an answer in one write
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
@@ -72,6 +84,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
+        Response.write_timeout = self.wsgi.extensions["srb"].settings.write_timeout
         gc.collect()
         gc.freeze()
 

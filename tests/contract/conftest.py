@@ -13,6 +13,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.settings import Settings
+from tests.contract.writers import N_CTX as LONG_N_CTX
 from tools.random_gguf import TINY, WRITERS
 
 N_CTX = 256
@@ -33,7 +34,7 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(params=["fake", *WRITERS, SMALL_WINDOWS])
+@pytest.fixture(params=["fake", "fake, with states", *WRITERS, SMALL_WINDOWS])
 def model_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -42,8 +43,8 @@ def model_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
     made: Model
-    if model_name == "fake":
-        made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64)
+    if model_name.startswith("fake"):
+        made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64, has_states="states" in model_name)
     else:
         given: dict[str, Any] = {"n_ctx": N_CTX, "swa_full": "on"}
         if "gemma3" in model_name:  # in its six layers f16 cells would round equal texts apart
@@ -61,3 +62,19 @@ def llama(gguf: Callable[[str], Path]) -> Iterator[LlamaModel]:
     made = LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=N_CTX, n_batch=64, n_seq_max=16, threads=1))
     yield made
     made.close()
+
+
+@pytest.fixture
+def load(gguf: Callable[[str], Path]) -> Iterator[Callable[..., LlamaModel]]:
+    """Return a function that loads a model whose equal texts have equal logits but for the order of sums."""
+    loaded: list[LlamaModel] = []
+
+    def one(arch: str = "gemma3", **changes: Any) -> LlamaModel:
+        given: dict[str, Any] = {"n_ctx": LONG_N_CTX, "n_batch": 64, "n_ubatch": 64, "threads": 1}
+        given |= {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
+        loaded.append(LlamaModel.load(Settings(model=str(gguf(arch)), **(given | changes))))
+        return loaded[-1]
+
+    yield one
+    for model in loaded:
+        model.close()

@@ -16,6 +16,7 @@ import pytest
 from srb.engine.grammar import check_grammar
 from srb.engine.json_schema import check_schema
 from srb.engine.llama import sampler
+from srb.engine.llama.dry import MAX_BREAKERS, DrySamplers
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.params import NUMA_STRATEGIES
 from srb.engine.llama.sampler import LlamaSampler
@@ -23,7 +24,7 @@ from srb.engine.model import Batch, DecodeStatus
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import SamplingParams
 from srb.settings import Settings
-from tests.contract.test_model import compute, tokens_of
+from tests.contract.test_model import close, compute, tokens_of
 from tools.random_gguf import TINY, WRITERS
 
 EVERY_SAMPLER: list[dict[str, Any]] = [
@@ -109,6 +110,50 @@ def test_ignore_eos_forbids_the_end_of_text(llama: LlamaModel) -> None:
     logits[[2, 300]] = 50.0, 0.0
     assert llama.is_eog(llama.new_sampler(SamplingParams(), 1, []).sample_from(logits))
     assert llama.new_sampler(SamplingParams(ignore_eos=True), 1, []).sample_from(logits) == 300
+
+
+def test_equal_dry_settings_search_the_vocabulary_once(llama: LlamaModel) -> None:
+    """Samplers of one search do not share their past."""
+    params = SamplingParams(dry_multiplier=5.0, dry_allowed_length=1, dry_sequence_breakers=("q",), temperature=0.0)
+    pasts = [[300, 301, 302, 300], [], [303, 304, 303], [300, 301, 302, 300]]
+    logits = np.random.default_rng(1).random(llama.n_vocab, dtype=np.float32)
+    logits[[301, 304]] += 3  # the ends of two repetitions
+
+    def choices() -> list[int]:
+        samplers = [llama.new_sampler(params, 1, past) for past in pasts]
+        return [each.sample_from(logits) for each in samplers for _ in range(3)]
+
+    before = llama.dry.num_built
+    together = choices()
+    assert llama.dry.num_built == before + 1
+    alone = []
+    for past in pasts:
+        llama.dry.close()
+        sampler = llama.new_sampler(params, 1, past)
+        alone += [sampler.sample_from(logits) for _ in range(3)]
+    assert llama.dry.num_built == before + 1 + len(pasts)
+    assert together == alone
+    assert len(set(together)) > 1, "the pasts make no difference"
+
+
+def test_dry_samplers_are_kept_while_they_have_few_breakers(llama: LlamaModel) -> None:
+    kept = DrySamplers(llama.vocab)
+
+    def build(multiplier: float, breakers: int) -> bool:
+        before = kept.num_built
+        native.llama_sampler_free(kept.new(multiplier, 1.75, 2, 64, tuple("abcdefgh" * 100)[:breakers]))
+        return kept.num_built > before
+
+    assert build(1.0, MAX_BREAKERS - 4)
+    assert build(2.0, 4)
+    assert not build(1.0, MAX_BREAKERS - 4)
+    assert build(3.0, 1)
+    assert build(2.0, 4), "it was used longest ago"
+    assert not build(3.0, 1)
+    assert build(4.0, MAX_BREAKERS + 1)
+    assert not build(3.0, 1), "a sampler that is too large to keep takes the room of no other"
+    kept.close()
+    kept.close()
 
 
 def test_a_grammar_is_obeyed_to_its_end(llama: LlamaModel) -> None:
@@ -234,7 +279,7 @@ def test_more_tokens_than_cells_finds_no_room_and_changes_nothing(llama: LlamaMo
     assert llama.decode(batch) is DecodeStatus.NO_ROOM
     llama.remove(1)
     warm = compute(llama, 0, tokens[-1:], position=len(tokens) - 1)
-    assert np.allclose(warm, compute(llama, 3, tokens), atol=2e-3)
+    assert close(warm, compute(llama, 3, tokens))
 
 
 def test_an_invalid_position_is_refused_and_harms_nobody(llama: LlamaModel) -> None:

@@ -14,13 +14,16 @@ import pytest
 from srb.engine.banned import fold
 from srb.engine.engine import Engine
 from srb.engine.llama import sampler_states
-from srb.engine.model import Batch, DecodeStatus, Logits, Model, Sampler
+from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model, Sampler
 from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
+from tests.contract.conftest import SMALL_WINDOWS
 
 TEXT = "the old king said, then a boat ☃"
-PARTLY_REUSABLE = ("fake", "llama", "gemma2", "gemma3")  # the others' memory is kept, forked and saved whole
+PARTLY_REUSABLE = ("fake", "llama", "gemma2", "gemma3")
+WITH_STATES = ("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", SMALL_WINDOWS)
+with_states = pytest.mark.parametrize("model_name", WITH_STATES, indirect=True)
 partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)
 TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones
 
@@ -480,20 +483,93 @@ def test_a_writers_evening_gives_the_texts_of_cold_runs(model: Model, cache_cell
         assert tokens == generate(new_engine(model), [9], story, temperature=0)
 
 
+def saved_state(model: Model, seq_id: int) -> Blob | None:
+    """Return the state of a sequence's end, if the memory has states beside its cells."""
+    return model.save_state(seq_id) if model.has_states else None
+
+
+def restore(model: Model, seq_id: int, blob: Blob, state: Blob | None) -> None:
+    assert model.restore(seq_id, blob)
+    assert state is None or model.restore_state(seq_id, state)
+
+
 def test_a_sequence_saved_and_restored_has_the_same_next_logits(model: Model) -> None:
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
     compute(model, 1, tokens[:-1])
-    blob = model.save(1, 0)
+    blob, state = model.save(1, 0), saved_state(model, 1)
     model.remove(1)
     compute(model, 1, tokens[::-1])  # other things happen in its cells
     model.remove(1)
-    model.restore(2, blob)
+    restore(model, 2, blob, state)
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
-def test_only_attention_supports_partial_reuse(model: Model, model_name: str) -> None:
-    assert model.supports_partial_reuse == (model_name in PARTLY_REUSABLE)
+def test_all_memory_but_small_windows_can_be_cut_and_recurrent_memory_has_states(model: Model, model_name: str) -> None:
+    assert model.supports_partial_reuse == (model_name in (*PARTLY_REUSABLE, *WITH_STATES))
+    assert model.has_states == (model_name in WITH_STATES)
+
+
+@with_states
+def test_a_text_goes_on_from_the_state_of_a_place_within_it(model: Model) -> None:
+    tokens = tokens_of(model)
+    other = [*tokens[:5], *tokens[:3]]
+    cold = compute(model, 0, other)
+    compute(model, 1, tokens[:5])
+    state = model.save_state(1)
+    compute(model, 1, tokens[5:], position=5)
+    model.fork(1, 2, 5)
+    assert model.restore_state(2, state)
+    assert close(cold, compute(model, 2, other[5:], position=5))
+    model.truncate(1, 5)
+    assert model.restore_state(1, state)
+    assert close(cold, compute(model, 1, other[5:], position=5))
+
+
+@with_states
+def test_spans_and_states_are_saved_apart_and_restored_one_after_the_other(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    compute(model, 1, tokens[:5])
+    compute(model, 1, tokens[5:-1], position=5)
+    model.fork(1, 2, 5)
+    span, state = model.save(1, 5), model.save_state(1)
+    beginning = model.save(2, 0)
+    model.remove(1)
+    model.remove(2)
+    assert model.restore(3, beginning)
+    restore(model, 3, span, state)
+    assert close(cold, compute(model, 3, tokens[-1:], position=len(tokens) - 1))
+
+
+@with_states
+def test_a_spliced_sequence_keeps_its_state(model: Model) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 0, tokens)
+    for seq_id in (1, 2):
+        compute(model, seq_id, tokens[:-1])
+    model.splice(1, 2, 5)
+    model.remove(1)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+@with_states
+def test_eight_forks_of_one_checkpoint_do_not_disturb_each_other(model: Model) -> None:
+    tokens = tokens_of(model)
+    compute(model, 0, tokens[:6])
+    state = model.save_state(0)
+    compute(model, 0, tokens[6:], position=6)
+    for seq_id in range(1, 9):
+        model.fork(0, seq_id, 6)
+        assert model.restore_state(seq_id, state)
+    rows, batch = {}, Batch()
+    for seq_id in range(1, 9):
+        rows[seq_id] = batch.add(seq_id, 6, [tokens[seq_id]], want_logits=True)
+    assert model.decode(batch) is DecodeStatus.OK
+    forked = {seq_id: model.logits(row).copy() for seq_id, row in rows.items()}
+    for seq_id in range(1, 9):
+        model.remove(9)
+        assert close(forked[seq_id], compute(model, 9, [*tokens[:6], tokens[seq_id]])), seq_id
 
 
 @partly_reusable

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -15,37 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.engine import Engine
 from srb.engine.llama import windows
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.windows import available_memory, small_cells
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
-from srb.protocol import BranchSpec, ContextShift, Delta, Generate, PromptDone, SamplingParams
+from srb.protocol import ContextShift
 from srb.settings import Settings
+from tests.contract.writers import N_CTX, Writer, evening, words
 
-N_CTX = 1024
 TOLERANCE = 2e-2  # llama.cpp's GELU is rounded to f16; other texts differ by ones
 MODES = pytest.mark.parametrize("swa_full", ["on", "off"])
-
-
-@pytest.fixture
-def load(gguf: Callable[[str], Path]) -> Iterator[Callable[..., LlamaModel]]:
-    """Return a function that loads a model with sliding windows."""
-    loaded: list[LlamaModel] = []
-
-    def one(arch: str = "gemma3", **changes: Any) -> LlamaModel:
-        given: dict[str, Any] = {"n_ctx": N_CTX, "n_batch": 64, "n_ubatch": 64, "threads": 1}
-        given |= {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
-        loaded.append(LlamaModel.load(Settings(model=str(gguf(arch)), **(given | changes))))
-        return loaded[-1]
-
-    yield one
-    for model in loaded:
-        model.close()
-
-
-def words(count: int, seed: int) -> list[int]:
-    return random.Random(seed).choices(range(260, 500), k=count)
 
 
 class Texts:
@@ -149,86 +128,6 @@ def test_a_splice_and_a_cut_free_the_cells_that_they_replace(load: Callable[...,
     texts.write(2, words(N_CTX - 350, 2))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_whole_texts_with_the_newest_windows_alone_go_on_as_if_computed_anew(
-    load: Callable[..., LlamaModel], seed: int
-) -> None:
-    chance = random.Random(seed)
-    texts = Texts(load(swa_full="off"), load(swa_full="on", n_seq_max=2))
-    model, held = texts.model, texts.texts
-    assert (model.supports_partial_reuse, model.n_seq_max) == (False, 4)
-    for turn in range(50):
-        seq_id = chance.choice(list(held))
-        others = [other for other in held if held[other] and other != seq_id]
-        act = chance.choice(["write", "write", "fork", "fork", "remove", "park"])
-        if act == "write" and len(held[seq_id]) < 400:
-            texts.write(seq_id, words(max(1, min(chance.choice([3, 40, 300]), N_CTX - 20 - texts.used_cells)), turn))
-        elif act == "fork" and others and not held[seq_id]:
-            source = chance.choice(others)
-            if len(held[source]) < N_CTX - 100 - texts.used_cells:
-                model.fork(source, seq_id)
-                held[seq_id] = [*held[source]]
-        elif act == "remove":
-            model.remove(seq_id)
-            held[seq_id] = []
-        elif act == "park" and held[seq_id]:
-            blob = model.save(seq_id, 0)
-            model.remove(seq_id)
-            assert model.restore(seq_id, blob)
-        if turn % 3 == 0 and others and texts.used_cells < N_CTX - 10:
-            texts.check(others[0])
-    texts.fill()
-
-
-class Writer:
-    """A writer at an engine: texts in, the likeliest continuation and the number of computed prompt tokens out."""
-
-    def __init__(self, model: Model, cache_cells: int = 0) -> None:
-        self.engine = Engine(
-            model, max_queue=10, clock=iter(range(10**6)).__next__, cache_cells=cache_cells, cache_bytes=10**8
-        )
-
-    def ask(self, prompt: list[int], n: int = 1, count: int = 12, **options: Any) -> tuple[list[list[int]], int]:
-        """Return the tokens of each branch, and how many tokens of the prompt were computed."""
-        specs = [
-            BranchSpec(seed, count, sampling=SamplingParams(temperature=0 if n == 1 else 1, ignore_eos=True))
-            for seed in range(n)
-        ]
-        self.engine.submit(self.engine.prepare(Generate("r", tuple(prompt), tuple(specs), **options)))
-        tokens: list[list[int]] = [[] for _ in specs]
-        computed = -1
-        while self.engine.has_work:
-            for event in self.engine.step():
-                if isinstance(event, PromptDone):
-                    computed = len(prompt) - event.cached_tokens
-                elif isinstance(event, Delta):
-                    tokens[event.index] += event.tokens
-            self.engine.check_invariants()
-        return tokens, computed
-
-
-def evening(writer: Writer) -> list[tuple[str, list[int], list[int], int]]:
-    """Return the name, the prompt, the continuation and the number of computed tokens of each step of a writer."""
-    story, asked, turns = words(350, 1), [], []
-
-    def ask(name: str, prompt: list[int]) -> list[int]:
-        [tokens], computed = writer.ask(prompt)
-        asked.append((name, prompt, tokens, computed))
-        return tokens
-
-    for turn in range(4):
-        turns.append(story)
-        branches, _ = writer.ask(story, n=3)
-        story = [*story, *branches[turn % 3], *words(20, 10 + turn)]
-    first = ask("continue", story)
-    ask("take half", [*story, *first[:6]])
-    ask("edit 200 tokens back", [*story[:-200], 499, *story[-199:]])
-    ask("go back three turns", [*turns[1], *words(20, 99)])
-    ask("fork in the middle of a branch", [*turns[1], 300])
-    ask("the first words again", story[:60])
-    return asked
-
-
 @MODES
 @pytest.mark.parametrize("cache_cells", [0, 10**6])
 def test_a_writers_long_evening_gives_the_texts_of_cold_runs(
@@ -296,7 +195,7 @@ def test_auto_takes_the_full_size_where_the_kv_store_is_half_of_the_free_memory(
     size = N_CTX * 6 * 2 * (16 + 16) * 2
     with caplog.at_level(logging.INFO):
         model = native(gguf, monkeypatch, int(share * size), mmap=False)
-    assert model.supports_partial_reuse is cuts
+    assert model.has_states is not cuts
     [line] = [record.message for record in caplog.records if "sliding windows of 32 tokens" in record.message]
     assert ("full-size cache" if cuts else "small cache of 256 cells") in line
     assert "swa_full = auto" in line
@@ -308,14 +207,14 @@ def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(
 ) -> None:
     for n_seq_max, cuts in ((0, False), (40, True)):
         model = native(gguf, monkeypatch, 0, swa_full="off", n_seq_max=n_seq_max)
-        assert model.supports_partial_reuse is cuts
+        assert model.has_states is not cuts
         model.close()
 
 
-def test_the_small_cache_is_no_larger_than_llama_servers() -> None:
-    """llama-server has four slots and the same n_ubatch."""
+def test_the_small_cache_has_one_window_more_than_llama_servers() -> None:
+    """llama-server has four slots and the same n_ubatch; the scratch needs a window as well."""
     for window in (32, 512, 1024, 4096):
-        assert small_cells(Settings(), window) == -(-(4 * window + 512) // 256) * 256
+        assert small_cells(Settings(), window) == -(-(5 * window + 512) // 256) * 256
 
 
 def test_the_memory_that_is_free_is_the_control_groups_if_that_is_less(tmp_path: Path) -> None:

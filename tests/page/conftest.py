@@ -103,6 +103,7 @@ MakePage = Callable[..., Page]
 @pytest.fixture
 def make_page(browser: Browser, troubles: Troubles, request: pytest.FixtureRequest) -> Iterator[MakePage]:
     """Open pages in fresh profiles: `make_page(viewport={"width": 412, "height": 839}, has_touch=True)`."""
+    request.getfixturevalue("make_server")  # ended after this one: no page is left without its server
     with ExitStack() as stack:
 
         def make(**options: Any) -> Page:

@@ -232,6 +232,16 @@ def test_fifty_events_a_second_of_sixty_four_branches_are_written_once_a_frame(p
     assert (seen["most"], seen["hidden"]) == (1, 0)
 
 
+def test_the_first_word_is_on_its_card_in_the_first_frame_after_it_came(pane: Pane) -> None:
+    pane.tell("desk.begin(2)")
+    texts = pane.page.evaluate("""async () => {
+      desk.write([" one", " two"]);
+      await new Promise(requestAnimationFrame); // after the callbacks that were there before
+      return [...document.querySelectorAll("article.card .text")].map((each) => each.textContent);
+    }""")
+    assert texts == ["one", "two"]
+
+
 def test_a_card_that_is_scrolled_to_shows_all_that_came_meanwhile(pane: Pane) -> None:
     pane.begin(count=40)
     pane.write(*[f" text {number}." for number in range(1, 41)])

@@ -53,6 +53,22 @@ def import_file(page: Page, server: Server, file: Path) -> Writer:
     return writer.wait("desk.story.id !== argument", before)
 
 
+def test_text_is_dragged_into_fields_and_files_are_not(page: Page, slow: Server) -> None:
+    """A browser drops text where nothing keeps it from doing so; a dropped file would take the page's place."""
+    writer = Writer(page, slow.url)
+    field = writer.open_dialog("stories").get_by_role("searchbox")
+    drag = """(field, [kind, value]) => {
+      const dataTransfer = new DataTransfer();
+      if (kind === "text") dataTransfer.setData("text/plain", value);
+      else dataTransfer.items.add(new File([value], "story.txt"));
+      const event = new DragEvent("dragover", { dataTransfer, bubbles: true, cancelable: true });
+      field.dispatchEvent(event);
+      return event.defaultPrevented;
+    }"""
+    assert not field.evaluate(drag, ["text", "a lamp"])
+    assert field.evaluate(drag, ["file", "a lamp"])
+
+
 def content(story: dict[str, Any]) -> dict[str, Any]:
     """All of a story but the times of its marks, and which cards were in view."""
     kept = {

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import expect_loaded
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -20,6 +21,7 @@ MINE = "<!doctype html><title>Mine</title><link rel=icon href='data:,'>"
 def expect_desk(page: Page) -> None:
     """Expect that a text can be written."""
     expect(page.get_by_role("textbox", name="Manuscript")).to_be_visible()
+    expect_loaded(page)
 
 
 def test_the_page_loads_and_its_console_is_silent(page: Page, server: Server) -> None:

@@ -11,15 +11,23 @@ from tests.processes import wait_for
 START = "Once upon a time,"
 
 
+def expect_loaded(page: Page) -> None:
+    """Expect that the page has loaded all of its dialogs: a server that ends now leaves no file missing."""
+    expect(page.locator("srb-versions dialog")).to_be_attached()
+
+
 class Writer:
-    """A page with the desk, and what a person does there. Opening it waits until the manuscript has the focus.
+    """A page with the desk, and what a person does there. Opening it waits until it is loaded and has the focus.
 
     A server keeps stories, and a page opens the one that was changed last, so `is_new` begins another one. The first
     question for an API key is answered by `key`.
     """
 
-    def __init__(self, page: Page, url: str, *, is_new: bool = True, key: str | None = None) -> None:
+    def __init__(
+        self, page: Page, url: str, *, is_new: bool = True, key: str | None = None, is_whole: bool = True
+    ) -> None:
         self.page = page
+        self.is_whole = is_whole  # wait also for the dialogs, which are loaded later
         page.goto(url)
         if key is not None:
             self.give_key(key)
@@ -29,6 +37,8 @@ class Writer:
 
     def wait_until_ready(self) -> None:
         expect(self.page.locator("srb-manuscript")).to_be_focused()
+        if self.is_whole:
+            expect_loaded(self.page)
 
     def reload(self) -> None:
         self.page.reload()

@@ -261,3 +261,10 @@ def test_a_wrong_setting_is_one_line_and_exit_status_2(start: Start) -> None:
     assert engine.wait() == 2
     assert engine.logs.startswith("srb: n_ctx (from SRB_N_CTX): ")
     assert engine.logs.count("\n") == 1
+
+
+@pytest.mark.parametrize("added", [0, 3])
+def test_the_engine_comes_after_other_programs_by_its_nice_value(start: Start, connect: Connect, added: int) -> None:
+    engine = start(*ENGINE, nice=added)
+    connect().ready()
+    assert os.getpriority(os.PRIO_PROCESS, engine.pid) == os.getpriority(os.PRIO_PROCESS, 0) + added

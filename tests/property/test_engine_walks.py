@@ -103,7 +103,8 @@ class EngineWalk(RuleBasedStateMachine):
         n_seq_max=st.integers(2, 12),
         n_ubatch=st.integers(4, 32),
         short=st.booleans(),
-        supports_partial_reuse=st.booleans(),
+        memory=st.sampled_from([{}, {"has_states": True}, {"supports_partial_reuse": False}]),
+        every=st.sampled_from([-1, 0, 8, 30]),
         cache_cells=st.sampled_from([0, 20, 100, 10**6]),
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
@@ -114,7 +115,8 @@ class EngineWalk(RuleBasedStateMachine):
         n_seq_max: int,
         n_ubatch: int,
         short: bool,
-        supports_partial_reuse: bool,
+        memory: dict[str, bool],
+        every: int,
         cache_cells: int,
         cache_bytes: int,
         max_running: int,
@@ -126,10 +128,11 @@ class EngineWalk(RuleBasedStateMachine):
             32,
             n_ubatch,
             n_ctx_seq=self.n_ctx_seq,
-            supports_partial_reuse=supports_partial_reuse,
+            **memory,
             n_adapters=1,
         )
-        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes, max_running=max_running)
+        limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
+        self.driver = Driver(model, **limits, checkpoint_every=every)
         self.max_running = max_running
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False

@@ -21,15 +21,16 @@ class StoryWalk(RuleBasedStateMachine):
     @initialize(
         n_ctx=st.sampled_from([500, 900, 4000]),
         n_seq_max=st.integers(3, 12),
-        supports_partial_reuse=st.sampled_from([True, True, True, False]),
+        memory=st.sampled_from([{}, {}, {"has_states": True}, {"has_states": True}, {"supports_partial_reuse": False}]),
         cache_cells=st.sampled_from([0, 60, 10**6]),
         cache_bytes=st.sampled_from([0, parked_bytes(10, 300), 10**5, 10**7]),
+        every=st.sampled_from([-1, 0, 16, 50]),
     )
     def begin(
-        self, n_ctx: int, n_seq_max: int, supports_partial_reuse: bool, cache_cells: int, cache_bytes: int
+        self, n_ctx: int, n_seq_max: int, memory: dict[str, bool], cache_cells: int, cache_bytes: int, every: int
     ) -> None:
-        model = FakeModel(n_ctx, n_seq_max, 64, 32, N_CTX_SEQ, supports_partial_reuse=supports_partial_reuse)
-        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes)
+        model = FakeModel(n_ctx, n_seq_max, 64, 32, N_CTX_SEQ, **memory)
+        self.driver = Driver(model, cache_cells=cache_cells, cache_bytes=cache_bytes, checkpoint_every=every)
         self.turns: list[list[int]] = [[0, 7, 8, 9]]  # the text before each turn
         self.branches: list[list[int]] = [[]]  # those of the last turn
         self.seed = 0

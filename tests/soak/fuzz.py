@@ -32,6 +32,7 @@ ALLOWED = {
     422,
     429,
     431,
+    499,  # to a client that has ended its sending side meanwhile
     501,
     503,
     505,
@@ -60,6 +61,25 @@ ROUTES: list[tuple[str, dict[str, Any]]] = [
     ("/slots/0?action=save", {"filename": "a"}),
     ("/lora-adapters", {}),
 ]
+_NODES = {
+    "a": {"text": "Once", "by": "person", "made": 1},
+    "b": {"text": " upon", "by": "model", "parent": "a", "keep": 4, "run": "r", "index": 0, "slot": 0},
+    "c": {"text": "", "by": "import", "parent": "b", "keep": 2, "tail": 5, "changed": 7},
+}
+_RUNS = {"r": {"node": "a", "at": 4, "seeds": [1]}}
+_META = {"title": {"value": "Fuzz", "changed": 1}, "head": {"value": {"node": "b", "at": 9}, "changed": 2}}
+_MARKS = {"b": {"star": {"value": True, "changed": 3}}}
+STORIES: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/srb/stories/fuzz", {"meta": _META, "nodes": _NODES, "runs": _RUNS, "marks": _MARKS, "since": 0}),
+    ("/v1/srb/stories/fuzz", {"nodes": _NODES}),
+    (
+        "/v1/srb/stories",
+        {"format": "srb-story", "version": 1, "id": "fuzz", "nodes": _NODES, "runs": _RUNS, "title": "Fuzz"},
+    ),
+    ("/v1/srb/stories/fuzz/restore", {}),
+    ("/v1/srb/stories/nobody", {}),
+]
+ROUTES += STORIES
 READ = [
     "/",
     "/health",
@@ -71,6 +91,13 @@ READ = [
     "/metrics",
     "/openapi.json",
     "/lora-adapters",
+    "/v1/srb/stories",
+    "/v1/srb/stories?deleted=1",
+    "/v1/srb/stories/fuzz",
+    "/v1/srb/stories/fuzz?since=1",
+    "/v1/srb/stories/fuzz?since=-1",
+    "/v1/srb/stories/fuzz?since=1e9&server=x",
+    "/v1/srb/stories/fuzz/export",
 ]
 METHODS = ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "post"]
 FIELDS = [
@@ -128,6 +155,14 @@ FIELDS = [
     "adaptive_target",
     "typical_p",
     "min_tokens",
+    "nodes",
+    "meta",
+    "value",
+    "changed",
+    "parent",
+    "keep",
+    "tail",
+    "__proto__",
 ]
 VALUES: list[Any] = [
     None,
@@ -273,7 +308,9 @@ class Fuzzer:
                 ("", "/", "?", "?a=%ff")
             )
         lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close"]
-        if chance.random() < 0.1:
+        if path.startswith("/v1/srb/stories") and chance.random() < 0.95:
+            lines.append("Content-Type: application/json")
+        elif chance.random() < 0.1:
             name = chance.choice(
                 ("Content-Type", "Accept", "Origin", "X-Forwarded-For", "Authorization", "Accept-Encoding")
             )
@@ -286,7 +323,10 @@ class Fuzzer:
         chance, body = self._random, dict(body)
         for _ in range(chance.choice((0, 1, 1, 1, 2, 4))):
             name = chance.choice([*FIELDS, *body, *body])
-            if chance.random() < 0.1:
+            inner = body.get(name)
+            if isinstance(inner, dict) and inner and chance.random() < 0.8:
+                body[name] = self._mutated(inner)
+            elif chance.random() < 0.1:
                 body.pop(name, None)
             else:
                 body[name] = self._value()

@@ -62,13 +62,15 @@ class Client:
         self._random = random.Random(seed)
         self._tally = tally
         self._until = until
+        self._stage = ""  # of the request, for the report
 
     def run(self) -> None:
         while time.monotonic() < self._until:
+            self._stage = "connecting"
             try:
                 outcome = self._one()
             except (OSError, http.client.HTTPException) as error:
-                outcome = f"lost: {type(error).__name__}"
+                outcome = f"lost: {type(error).__name__} {self._stage}"
             self._tally.count(outcome)
             if outcome.startswith(("status 503", "lost")):
                 time.sleep(0.2)  # like a client that heeds Retry-After, but less patient
@@ -102,8 +104,12 @@ class Client:
             sock.sendall(head.encode() + b"Connection: close\r\n\r\n" + payload)
             if fate < CANCELLED:
                 return self._leave(sock)
+            self._stage = f"before an answer of {dialect.path}"
             response = http.client.HTTPResponse(sock)
             response.begin()
+            self._stage = (
+                f"in an answer of {dialect.path} with status {response.status}{', read slowly' if slow else ''}"
+            )
             answer = self._read_slowly(response) if slow else response.read()
             return self._outcome(dialect, body, response.status, answer)
 

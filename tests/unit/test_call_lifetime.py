@@ -6,6 +6,8 @@ import ast
 import select
 import socket
 import ssl
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -349,6 +351,51 @@ def test_a_client_that_left_before_it_was_watched_has_left(watch: ClientWatch[st
     theirs.close()
     watch.add(ours, "a")
     assert watch.left() == ["a"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when a peer has acknowledged something")
+def test_a_client_that_reads_slowly_or_not_at_all_has_not_vanished(watch: ClientWatch[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as theirs:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        theirs.connect(listener.getsockname())
+        ours, _ = listener.accept()
+        with ours:
+            ours.setblocking(False)
+            watch.add(ours, "a")
+            sent = 0
+            with suppress(BlockingIOError):
+                while True:
+                    sent += ours.send(b"x" * 4096)
+            for _ in range(20):
+                assert watch.vanished(0.2) == []
+                sent -= len(theirs.recv(256))
+                time.sleep(0.05)
+            assert sent > 0
+
+
+@pytest.mark.parametrize(
+    ("silences", "vanished"),
+    [
+        ([0, 10, 20, 30], True),
+        ([99, 109, 119, 129], True),  # long ago, but nothing was sent until now: counted from the first look
+        ([0, 10, None, 30], False),  # all was acknowledged in between
+        ([0, 10, 1, 11], False),
+    ],
+)
+def test_a_client_that_acknowledges_nothing_has_vanished(
+    monkeypatch: pytest.MonkeyPatch,
+    watch: ClientWatch[str],
+    pair: tuple[Any, Any],
+    silences: list[float | None],
+    vanished: bool,
+) -> None:
+    watch.add(pair[0], "a")
+    for second, silence in zip((0, 10, 20, 30), silences, strict=True):
+        monkeypatch.setattr(client_watch, "_silence", lambda _, silence=silence: silence)
+        monkeypatch.setattr(client_watch.time, "monotonic", lambda second=second: second)
+        found = watch.vanished(30)
+    monkeypatch.undo()
+    assert found == (["a"] if vanished else [])
 
 
 @pytest.mark.parametrize("leave", [close, half_close])

@@ -431,6 +431,43 @@ def test_a_prompt_takes_one_ubatch_of_a_step_whether_or_not_others_run(others: i
         assert driver.engine.step_tokens == 32
 
 
+@pytest.mark.parametrize("others", [1, 8])
+def test_no_branch_misses_a_step_while_a_long_prompt_is_computed(others: int) -> None:
+    driver = Driver(FakeModel(n_ctx=4000, n_batch=256, n_ubatch=64))
+    running = driver.submit([5] * 9, n=others, max_tokens=200, ignore_eos=True)
+    driver.step()
+    branches = driver.request(running).branches
+    before = [len(branch.tokens) for branch in branches]
+    long = driver.submit([7] * 1000, max_tokens=1)
+    steps = 0
+    while not driver.result(long).tokens:
+        driver.step()
+        steps += 1
+        assert [len(branch.tokens) - steps for branch in branches] == before
+    assert steps == -(-1000 // (64 - others))  # each step has a whole ubatch, so the prompt waits for nothing else
+
+
+def test_requests_with_a_common_beginning_compute_it_once() -> None:
+    driver = Driver(FakeModel(n_ctx=4000, n_seq_max=64))
+    requests = [driver.submit([5] * 300 + [7 + number] * 10, n=4, max_tokens=3, ignore_eos=True) for number in range(8)]
+    driver.run()
+    branch_tokens = 8 * 4 * 2  # a branch's last token is never computed
+    assert driver.model.n_tokens_decoded == 300 + 8 * 10 + branch_tokens
+    assert all(len(driver.result(request).ends) == 4 for request in requests)
+
+
+def test_independent_prompts_are_computed_in_the_order_of_their_arrival() -> None:
+    driver = Driver(FakeModel(n_ctx=8000, n_seq_max=64, n_batch=256, n_ubatch=128))
+    requests = [driver.submit([7 + number] * 120, max_tokens=40, ignore_eos=True) for number in range(24)]
+    firsts = []
+    while len(firsts) < 24:
+        driver.step()
+        firsts += [each for each in requests if each not in firsts and driver.result(each).tokens]
+    assert firsts == requests
+    driver.run()
+    assert driver.model.n_tokens_decoded == 24 * (120 + 39)
+
+
 def test_progress_is_told_from_what_was_cached_to_the_end() -> None:
     driver = Driver(FakeModel(n_ubatch=64))
     driver.submit([7] * 50, max_tokens=1)
@@ -790,6 +827,13 @@ def test_a_request_that_has_just_come_has_its_room_already() -> None:
     assert driver.engine.stats()["branches_room"] == 13
     driver.step()
     assert driver.engine.stats()["branches_room"] == 13
+
+
+def test_the_number_of_threads_is_told_as_it_is_now() -> None:
+    driver = Driver()
+    assert driver.engine.stats()["threads"] == 1
+    driver.model.threads = 5
+    assert driver.engine.stats()["threads"] == 5
 
 
 def test_branches_of_their_own_beginnings_continue_as_if_the_prompt_had_them() -> None:

@@ -51,6 +51,16 @@ def test_the_lowest_quota_of_the_groups_above_holds(tmp_path: Path) -> None:
     assert usable_cores(tmp_path, range(8)) == 2
 
 
+def test_where_both_versions_are_mounted_the_quota_may_be_in_either(tmp_path: Path) -> None:
+    fake = FakeRoot(tmp_path, cpus=8)
+    fake.write("proc/self/cgroup", "3:cpu,cpuacct:/app\n0::/app\n")
+    fake.write("sys/fs/cgroup/unified/app/cpu.max", "300000 100000\n")
+    assert usable_cores(tmp_path, range(8)) == 3
+    fake.write("sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_quota_us", "200000\n")
+    fake.write("sys/fs/cgroup/cpu,cpuacct/app/cpu.cfs_period_us", "100000\n")
+    assert usable_cores(tmp_path, range(8)) == 2
+
+
 def test_the_memory_limit_is_that_of_the_group_with_the_least_room_and_cached_files_are_room(tmp_path: Path) -> None:
     fake = FakeRoot(tmp_path)
     assert memory_limit(tmp_path) is None

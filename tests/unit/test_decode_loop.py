@@ -78,7 +78,8 @@ class Desk:
     def __init__(self) -> None:
         self.engine = Engine(FakeModel(n_ctx=100_000), max_queue=10, clock=time.monotonic)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.loop = DecodeLoop(self.engine, self.inbox)
+        self.tidied: queue.SimpleQueue[bool] = queue.SimpleQueue()  # whether the engine had work
+        self.loop = DecodeLoop(self.engine, self.inbox, lambda: self.tidied.put(self.engine.has_work))
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
 
@@ -263,3 +264,14 @@ def test_every_reader_is_told_once_when_the_engine_ends_also_of_requests_that_re
             ("rests", "shutting_down"), ("runs", "shutting_down"),
         ]  # fmt: skip
     assert desk.engine.model.open_samplers == 0  # type: ignore[attr-defined]
+
+
+def test_the_engine_tidies_up_once_after_each_time_of_work(desk: Desk) -> None:
+    assert not desk.tidied.get(timeout=DEADLINE)
+    for turn in range(2):
+        line = Line()
+        desk.submit(line, f"r{turn}", max_tokens=50)
+        line.next(Done)
+        assert not desk.tidied.get(timeout=DEADLINE)
+    desk.stats()
+    assert desk.tidied.empty(), "a query is no work"

@@ -190,13 +190,25 @@ def test_a_data_type_that_llama_cpp_refuses_is_a_problem_in_its_words(machine: M
 def test_a_program_on_a_core_is_named_with_the_threads_that_are_left(machine: Machine) -> None:
     program = Program(77, "browser", 1.0, is_srb=False)
     busy = dataclasses.replace(QUIET, busy=1.0, programs=(program,))
-    finding = only(findings(checkup(machine, activity=busy)), Level.SLOW)
+    fixed = Settings(model="/models/one.gguf", threads=4)
+    finding = only(findings(checkup(machine, activity=busy, settings=fixed)), Level.SLOW)
     assert "browser (pid 77) 100% of a core" in finding.text
     assert "threads = 3" in finding.change
+    silent = dataclasses.replace(machine, tells_waits=False)
+    assert "threads = 3" in only(findings(checkup(silent, activity=busy)), Level.SLOW).change
     ours = dataclasses.replace(program, is_srb=True)
     assert findings(checkup(machine, activity=dataclasses.replace(busy, programs=(ours,)))) == []
     idle = dataclasses.replace(MODEL, threads=2, threads_batch=2)
     assert findings(checkup(machine, activity=busy, model=idle)) == []
+
+
+def test_cores_that_the_server_leaves_to_other_programs_need_no_setting(machine: Machine) -> None:
+    busy = dataclasses.replace(QUIET, busy=1.0, programs=(Program(77, "browser", 1.0, is_srb=False),))
+    finding = only(findings(checkup(machine, activity=busy)), Level.SLOW)
+    assert "as many threads as have a core of their own" in finding.text
+    assert "threads" not in finding.change
+    report = as_text(checkup(machine, activity=busy), [finding])
+    assert "4, one for each usable core that other programs leave" in report
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,9 @@ def test_a_walk_without_biases_is_found_as_well() -> None:
         {"n_ctx": 1000, "n_seq_max": 5},
         {"n_ctx": 40, "n_seq_max": 16},
         {"n_ctx": 1000, "n_seq_max": 8, "supports_partial_reuse": False},
+        {"n_ctx": 1000, "n_seq_max": 8, "has_states": True},
     ],
-    ids=["two sequences", "five sequences", "few cells", "whole texts"],
+    ids=["two sequences", "five sequences", "few cells", "whole texts", "states"],
 )
 def test_pressure_changes_no_leaf(asked: Explore, model: dict[str, Any]) -> None:
     assert same(explore(Driver(FakeModel(**model)), asked), walk(asked)[0])

@@ -63,7 +63,9 @@ def test_a_word_is_compared_without_case_and_without_what_stands_around_it(text:
 
 
 @pytest.mark.parametrize("temperature", [0, 0.3, 1.5])
-@pytest.mark.parametrize("model", [{}, {"n_seq_max": 3}, {"n_ctx": 60}, {"supports_partial_reuse": False}])
+@pytest.mark.parametrize(
+    "model", [{}, {"n_seq_max": 3}, {"n_ctx": 60}, {"supports_partial_reuse": False}, {"has_states": True}]
+)
 def test_all_first_words_differ(temperature: float, model: dict[str, Any]) -> None:
     outcome = run(FakeModel(**model), 10, temperature=temperature, ignore_eos=True)
     words = words_of(outcome)
@@ -114,7 +116,13 @@ def test_the_result_is_the_same_whatever_starts_late_or_is_paused() -> None:
     options = {"ignore_eos": True, "temperature": 0.2, "max_tokens": 30}
     roomy = run(FakeModel(n_ctx=1000), **options)
     assert sum(end.rewinds for end in roomy.ends.values()) > 0
-    for model in ({"n_seq_max": 4}, {"n_seq_max": 2}, {"n_ctx": 60}, {"supports_partial_reuse": False}):
+    for model in (
+        {"n_seq_max": 4},
+        {"n_seq_max": 2},
+        {"n_ctx": 60},
+        {"supports_partial_reuse": False},
+        {"has_states": True},
+    ):
         outcome = run(FakeModel(**{"n_ctx": 1000} | model), **options)
         assert (outcome.texts, outcome.tokens) == (roomy.texts, roomy.tokens), model
         assert outcome.ends == roomy.ends

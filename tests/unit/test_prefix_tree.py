@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.tokens import tokens_of
+from srb.engine.tokens import has_at, tokens_of
 from srb.engine.tree.host import MAX_RECENT
 from srb.engine.tree.match import CROWD, common_length
 from srb.engine.tree.residency import PARK_TOKENS
@@ -227,6 +227,17 @@ def test_memory_that_cannot_be_cut_is_reused_at_exact_ends() -> None:
 )
 def test_common_length(a: list[int], b: list[int], offset: int, length: int) -> None:
     assert common_length(tokens_of(a), tokens_of(b), offset) == length
+
+
+@pytest.mark.parametrize("length", [100, 300, 5_000, 9_000])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_the_first_difference_of_long_texts_is_found_wherever_it_is(length: int, offset: int) -> None:
+    a = tokens_of(i * 7919 % 4000 for i in range(length))
+    for place in (0, 1, length // 2, length - 1, length):
+        b = tokens_of([-1] * offset) + a[:place] + tokens_of([-1] * (length - place))
+        assert common_length(a, b, offset) == place
+        assert has_at(b, offset, a) == (place == length)
+    assert not has_at(a[:-1], 0, a), "the text is shorter"
 
 
 @pytest.mark.parametrize("seed", range(12))

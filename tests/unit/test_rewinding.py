@@ -44,7 +44,9 @@ def check(driver: Driver, request_id: str, seed: int, n: int, max_tokens: int, b
     return rewinds
 
 
-@pytest.mark.parametrize("model", [{}, {"n_seq_max": 3}, {"n_ctx": 80}, {"supports_partial_reuse": False}])
+@pytest.mark.parametrize(
+    "model", [{}, {"n_seq_max": 3}, {"n_ctx": 80}, {"supports_partial_reuse": False}, {"has_states": True}]
+)
 def test_a_text_is_that_of_a_run_in_which_the_token_was_forbidden_at_its_place(model: dict[str, Any]) -> None:
     driver = Driver(FakeModel(**model))
     ids = [driver.submit(PROMPT, 4, seed, 25, banned_strings=BANNED) for seed in (1, 50, 100)]

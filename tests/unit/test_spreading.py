@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.request import Branch
+from srb.engine.spreading import _Lowered
 from srb.errors import InvalidRequest
 from srb.protocol import BranchSpec, Generate
 from tests.contract.test_spreading import CHI_SQUARE, PROBS, chi_square
@@ -146,3 +148,14 @@ def test_no_token_that_depends_on_siblings_is_sampled_ahead(options: dict[str, A
 def test_a_penalty_that_is_no_number_of_its_range_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="sibling_penalty"):
         Driver().engine.prepare(Generate("r", (PROMPT,), (BranchSpec(1),), sibling_penalty=value))
+
+
+@pytest.mark.parametrize("count", [1, 5, 16, 17, 60])
+def test_logits_are_lowered_once_for_each_sibling_and_get_their_values_back(count: int) -> None:
+    given = np.random.default_rng(count).standard_normal(50).astype(np.float32)
+    tokens = [token * 7 % 40 for token in range(count)] + [3]
+    lowered = _Lowered(given.copy(), tokens, 0.75)
+    expected = given - 0.75 * np.bincount(tokens, minlength=50).astype(np.float32)
+    assert lowered.logits == pytest.approx(expected, abs=1e-5)
+    lowered.restore()
+    assert (lowered.logits == given).all()

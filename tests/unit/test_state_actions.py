@@ -27,9 +27,9 @@ class Session:
     """One run of a server."""
 
     def __init__(
-        self, states: StateStore | None, supports_partial_reuse: bool = True, cache_bytes: int = 10**6
+        self, states: StateStore | None, memory: dict[str, bool] | None = None, cache_bytes: int = 10**6
     ) -> None:
-        model = FakeModel(supports_partial_reuse=supports_partial_reuse)
+        model = FakeModel(**(memory or {}))
         clock = iter(range(10**6)).__next__
         self.engine = Engine(model, max_queue=9, clock=clock, cache_bytes=cache_bytes, states=states)
         self._woken = threading.Semaphore(0)
@@ -68,10 +68,10 @@ def folder(tmp_path: Path) -> Iterator[StateFolder]:
     made.close()
 
 
-@pytest.mark.parametrize("supports_partial_reuse", [True, False])
-def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, supports_partial_reuse: bool) -> None:
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, memory: dict[str, bool]) -> None:
     folder = StateFolder(tmp_path / "states", "model-a")
-    first = Session(folder, supports_partial_reuse)
+    first = Session(folder, memory)
     texts, _ = first.generate((PROMPT,), n=3)
     saved = first.act("save", "chapter", slot=2)
     folder.close()
@@ -79,7 +79,7 @@ def test_a_slots_text_is_restored_in_another_run_and_continued(tmp_path: Path, s
     assert saved["tokens"] == len(tokens) - 1  # the last one has not been computed
     assert saved["bytes"] > 0
 
-    second = Session(StateFolder(tmp_path / "states", "model-a"), supports_partial_reuse)
+    second = Session(StateFolder(tmp_path / "states", "model-a"), memory)
     restored = second.act("restore", "chapter")
     assert (restored["tokens"], restored["bytes"]) == (saved["tokens"], saved["bytes"])
     [[*text]], done = second.generate((*tokens, 7))

@@ -45,8 +45,8 @@ def run(engine: Engine, prompt: str, state: str, seed: int = 3) -> tuple[str, Do
     return text, done
 
 
-def engine_with(folder: StateFolder | None, supports_partial_reuse: bool = True, cache_bytes: int = 10**6) -> Engine:
-    model = FakeModel(supports_partial_reuse=supports_partial_reuse)
+def engine_with(folder: StateFolder | None, memory: dict[str, bool] | None = None, cache_bytes: int = 10**6) -> Engine:
+    model = FakeModel(**(memory or {}))
     return Engine(model, max_queue=9, clock=iter(range(10**6)).__next__, cache_bytes=cache_bytes, states=folder)
 
 
@@ -55,12 +55,12 @@ def folder(tmp_path: Path) -> StateFolder:
     return StateFolder(tmp_path / "states", "model-a")
 
 
-@pytest.mark.parametrize("supports_partial_reuse", [True, False])
-def test_a_state_outlives_the_engine(folder: StateFolder, tmp_path: Path, supports_partial_reuse: bool) -> None:
-    run(engine_with(folder, supports_partial_reuse), PROMPT, "chapter-1")
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+def test_a_state_outlives_the_engine(folder: StateFolder, tmp_path: Path, memory: dict[str, bool]) -> None:
+    run(engine_with(folder, memory), PROMPT, "chapter-1")
     folder.close()
     again = StateFolder(tmp_path / "states", "model-a")
-    text, done = run(engine_with(again, supports_partial_reuse), PROMPT + " and then the fox", "chapter-1")
+    text, done = run(engine_with(again, memory), PROMPT + " and then the fox", "chapter-1")
     assert done.cached_tokens >= len(FakeModel().tokenize(PROMPT, True, True))
     assert text == solo(PROMPT + " and then the fox", seed=3).texts[0]
 

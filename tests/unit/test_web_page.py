@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +16,7 @@ from flask.testing import FlaskClient
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import ScriptedClient
+from srb.web.ops import page
 from srb.web.ops.page import FOLDER, MEDIA_TYPES
 
 FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file())
@@ -120,6 +123,32 @@ def test_a_browser_asks_again_and_is_sent_only_what_has_changed(http: FlaskClien
     head = http.head(path)
     assert head.data == b""
     assert head.headers["Content-Length"] == str(len(first.data))
+
+
+@pytest.mark.parametrize("path", ["/", "/page/main.js", "/page/page.css", "/page/vendor/codemirror.js"])
+def test_files_are_compressed_for_clients_that_take_it(http: FlaskClient, path: str) -> None:
+    plain = http.get(path)
+    packed = http.get(path, headers={"Accept-Encoding": "gzip, deflate, br"})
+    assert (plain.headers.get("Content-Encoding"), packed.headers["Content-Encoding"]) == (None, "gzip")
+    assert gzip.decompress(packed.data) == plain.data
+    assert len(packed.data) < 0.7 * len(plain.data)
+    assert plain.headers["ETag"] != packed.headers["ETag"]  # each names its own bytes
+    assert plain.headers["Vary"] == packed.headers["Vary"] == "Accept-Encoding"
+    again = {"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]}
+    assert http.get(path, headers=again).status_code == 304
+    assert http.get(path, headers={"If-None-Match": packed.headers["ETag"]}).data == plain.data
+    refused = http.get(path, headers={"Accept-Encoding": "gzip;q=0, identity"})
+    assert refused.data == plain.data
+
+
+def test_a_file_that_changes_is_served_anew(http: FlaskClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "FOLDER", tmp_path)
+    for text in ("one", "two"):
+        file = tmp_path / f"{text}.tmp"
+        file.write_text(text)
+        os.utime(file, (1, 1))  # as installed files may have it: both of one time and one size
+        file.rename(tmp_path / "a.js")
+        assert http.get("/page/a.js").text == text
 
 
 def test_only_reading_is_possible(http: FlaskClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -240,22 +239,6 @@ def test_a_client_that_leaves_before_a_complete_answer_is_noticed(
     with pytest.raises(Cancelled):
         gathering.get(timeout=5)
     assert client.cancelled == ["r1"]
-
-
-def test_writes_are_limited_while_the_call_is_open(
-    client: ScriptedClient, requests: Calls, connection: tuple[Any, Any]
-) -> None:
-    ours, _ = connection
-    call = requests.open([COMMAND], {"gunicorn.socket": ours}, streamed=True)
-    assert ours.gettimeout() == 7
-    call.close()
-    assert ours.gettimeout() is None
-
-
-def test_a_peer_that_vanished_is_given_up_by_tcp(client: ScriptedClient, requests: Calls) -> None:
-    with gevent.socket.socket(socket.AF_INET) as sock:
-        requests.open([COMMAND], {"gunicorn.socket": sock}, streamed=True).close()
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
 
 
 def test_a_worker_that_stops_ends_open_calls_after_the_grace_and_refuses_others_then(

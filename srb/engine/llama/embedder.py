@@ -38,12 +38,12 @@ class LlamaEmbedder:
         params.n_outputs_max = 0  # no limit: every token has an output
         params.embeddings = True
         params.pooling_type = _NATIVE_POOLINGS.index("rank" if ranks else "none")
-        self._context = lib.llama_init_from_model(model, params)
-        if not self._context:
+        self.context = lib.llama_init_from_model(model, params)
+        if not self.context:
             raise MemoryError(f"no context of {self.n_tokens} cells for embeddings")
         self._adapters = adapters
         self._lora: LoraScales = ()
-        self._memory = lib.llama_get_memory(self._context)
+        self._memory = lib.llama_get_memory(self.context)
         self._n_embd = lib.llama_model_n_embd_out(model)
         self._batch = NativeBatch(self.n_tokens)
 
@@ -58,14 +58,14 @@ class LlamaEmbedder:
         """Return the score of each input; None if the computation failed."""
         if not self._compute(inputs, lora):
             return None
-        found = [lib.llama_get_embeddings_seq(self._context, seq_id) for seq_id in range(len(inputs))]
+        found = [lib.llama_get_embeddings_seq(self.context, seq_id) for seq_id in range(len(inputs))]
         return [float(score[0]) for score in found] if all(found) else None
 
     def close(self) -> None:
         """Free the context; may be called again."""
-        if self._context:
-            lib.llama_free(self._context)
-            self._context = None
+        if self.context:
+            lib.llama_free(self.context)
+            self.context = None
 
     def _compute(self, inputs: Sequence[list[int]], lora: LoraScales) -> bool:
         if not 0 < len(inputs) <= self.n_inputs or not all(inputs):
@@ -76,16 +76,16 @@ class LlamaEmbedder:
         for seq_id, tokens in enumerate(inputs):
             batch.add(seq_id, 0, tokens, want_logits=True, want_all=True)
         if lora != self._lora:
-            self._adapters.apply(self._context, lora)
+            self._adapters.apply(self.context, lora)
             self._lora = lora
         lib.llama_memory_clear(self._memory, False)
-        code = lib.llama_decode(self._context, self._batch.fill(batch))
+        code = lib.llama_decode(self.context, self._batch.fill(batch))
         if code != 0:
             log.error("llama_decode returned %d for embeddings of %d tokens", code, total)
         return bool(code == 0)
 
     def _row(self, row: int) -> Logits:
-        pointer = lib.llama_get_embeddings_ith(self._context, row)
+        pointer = lib.llama_get_embeddings_ith(self.context, row)
         if not pointer:
             raise AssertionError(f"row {row} has no embeddings")
         return floats_at(pointer, self._n_embd)

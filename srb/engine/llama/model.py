@@ -18,8 +18,11 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 import llama_cpp as lib
 
 from srb.cores import usable_cores
+from srb.engine.cuts import Cuts
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.device_sampling import DeviceSampling
+from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
@@ -31,14 +34,19 @@ from srb.engine.llama.params import (
     memory_kind,
     model_params,
     progress_callback,
+    uses_cpu,
     uses_gpu,
 )
-from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, sample_ahead
+from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
+from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
+from srb.engine.llama.threads import Threads
+from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
+from srb.engine.sampling import Stage
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.protocol import ModelInfo, SamplingParams
@@ -74,6 +82,7 @@ class LlamaModel:
         self._context = context
         self._settings = settings
         self._vocab = lib.llama_model_get_vocab(model)
+        self.dry = DrySamplers(self._vocab)
         self._sequences = sequences
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
@@ -84,6 +93,7 @@ class LlamaModel:
         self.n_ubatch: int = lib.llama_n_ubatch(context)
         self.n_seq_max = sequences.count
         self.supports_partial_reuse = sequences.can_be_cut
+        self.has_states = sequences.has_states
         self.is_on_gpu = uses_gpu(settings)
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
@@ -95,8 +105,13 @@ class LlamaModel:
         self._pieces: dict[int, bytes] = {}
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
         self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
+        self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
         self._batch = NativeBatch(self.n_batch)
         self._candidates = CandidateArray(self.n_vocab)
+        contexts = [context, *(each.context for each in (embedder, ranker) if each)]
+        computes = uses_cpu(settings, lib.llama_model_n_layer(model))
+        self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
+        self._device_sampling = DeviceSampling(self, context)
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -140,6 +155,7 @@ class LlamaModel:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
             log.warning(line)
+        choose_sampling(loaded, settings.backend_sampling)
         return loaded
 
     # ---- any thread
@@ -188,6 +204,11 @@ class LlamaModel:
     def memory_kind(self) -> str:
         return memory_kind(self._model)
 
+    @property
+    def threads(self) -> int:
+        """Number of threads that compute a batch now."""
+        return self._threads.count
+
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`; `add_special` adds BOS or EOS if the vocabulary has them added."""
         data = text.encode("utf-8")
@@ -198,6 +219,10 @@ class LlamaModel:
             if count >= 0:
                 return list(tokens[:count])
             room = -count
+
+    def find_cut(self, text: str, start: int) -> int:
+        """Return the first position from `start` on at which a text may be cut without changing its tokens; −1: none."""
+        return -1 if self._cuts is None else self._cuts.find(text, start)
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """Return a token's bytes; control tokens have none, or with `special` their text."""
@@ -268,22 +293,29 @@ class LlamaModel:
             self._lora = batch.lora
         self._wanted = batch.wanted
         self._logits.clear()
+        if self._device_sampling.is_on:
+            self._device_sampling.prepare(batch)
         native_log.forget_error()
-        code = lib.llama_decode(self._context, self._batch.fill(batch))
+        native = self._batch.fill(batch)
+        with self._threads.step():
+            code = lib.llama_decode(self._context, native)
         if code == 0:
+            self._device_sampling.finish()
             self._sequences.computed(batch)
             return DecodeStatus.OK
         self._wanted = []
+        self._device_sampling.drop()
         log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), native_log.last_error)
         return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
 
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
         self._check_row(row)
+        if self._device_sampling.has_sampled(row):
+            raise AssertionError(f"row {row} was sampled on the device, which keeps its logits")
         if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
             wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
-            all_rows = floats_at(lib.llama_get_logits(self._context), len(wanted) * self.n_vocab)
-            self._logits = dict(zip(wanted, all_rows.reshape(-1, self.n_vocab), strict=True))
+            self._logits = dict(zip(wanted, self._rows(len(wanted)), strict=False))
         return self._logits[row]
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
@@ -306,6 +338,14 @@ class LlamaModel:
         """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
         return self._sequences.restore(seq_id, blob)
 
+    def save_state(self, seq_id: int) -> Blob:
+        """Return the state of a sequence's end, if memory has states."""
+        return self._sequences.save_state(seq_id)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        """Give a sequence that ends where `state` was saved that state; return False if llama.cpp refuses it."""
+        return self._sequences.restore_state(seq_id, state)
+
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
         self._sequences.remove(seq_id)
@@ -316,19 +356,23 @@ class LlamaModel:
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
         assert self._embedder is not None
-        return self._embedder.vectors(inputs, lora)
+        with self._threads.step():
+            return self._embedder.vectors(inputs, lora)
 
     def rank(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[float] | None:
         """Return the score of each pair; None if the computation failed."""
         assert self._ranker is not None
-        return self._ranker.scores(inputs, lora)
+        with self._threads.step():
+            return self._ranker.scores(inputs, lora)
 
     def close(self) -> None:
         """Free the context and the model; may be called again."""
         for embedder in (self._embedder, self._ranker):
             if embedder:
                 embedder.close()
+        self.dry.close()
         if self._context:
+            self._device_sampling.stop()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -345,8 +389,26 @@ class LlamaModel:
         """The scratch array of the decode thread."""
         return self._candidates
 
+    @property
+    def samples_on_device(self) -> bool:
+        """Whether a decode uses the `samplers` of its batch."""
+        return self._device_sampling.is_on
+
+    @samples_on_device.setter
+    def samples_on_device(self, is_on: bool) -> None:
+        self._device_sampling.stop()
+        self._device_sampling.is_on = is_on
+
+    def new_chain(self, stages: Sequence[Stage]) -> Any:
+        """Return a new native chain of the stages."""
+        chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
+        for stage in stages:
+            lib.llama_sampler_chain_add(chain, build_stage(self, stage))
+        return chain
+
     def samples_in_threads(self, count: int) -> bool:
         """Whether sampling from so many rows takes long enough for several threads."""
+        count -= self._device_sampling.num_rows
         return self._sampling_threads > 1 and count * self.n_vocab >= 2 * LOGITS_A_THREAD
 
     def sample_ahead(self, choices: Sequence[tuple[LlamaSampler, int]]) -> None:
@@ -376,9 +438,22 @@ class LlamaModel:
     # ---- private
 
     @cached_property
+    def _cuts(self) -> Cuts | None:
+        return cuts_of(self._model)  # reads the whole vocabulary, when a long text first needs it
+
+    @cached_property
     def _eog_tokens(self) -> frozenset[int]:
         is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
+
+    def _rows(self, count: int) -> list[Logits]:
+        """Return views of the last decode's rows with logits, `count` or more; made again only if they lie elsewhere."""
+        pointer = lib.llama_get_logits(self._context)
+        address = ctypes.addressof(pointer.contents)
+        if address != self._rows_address or count > len(self._row_views):
+            self._rows_address = address
+            self._row_views = list(floats_at(pointer, count * self.n_vocab).reshape(-1, self.n_vocab))
+        return self._row_views
 
     def _check_row(self, row: int) -> None:
         if not 0 <= row < len(self._wanted) or not self._wanted[row]:

@@ -44,6 +44,11 @@ def uses_gpu(settings: Settings) -> bool:
     return has_gpu() and settings.n_gpu_layers != 0
 
 
+def uses_cpu(settings: Settings, n_layers: int) -> bool:
+    """Return whether the CPU's threads compute in every step: some of the model's layers, or their attention."""
+    return not uses_gpu(settings) or 0 < settings.n_gpu_layers <= n_layers or not settings.kv_offload
+
+
 def model_params(settings: Settings) -> tuple[Any, Any]:
     """Return llama_model_params, and an object that must outlive their use."""
     params = lib.llama_model_default_params()
@@ -106,7 +111,7 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
 def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
     """Return the number of sequence ids: a prefix's, a branch's and the scratch at least."""
     if windows is Windows.SMALL:
-        return small_sequences(settings)  # whole texts need no scratch
+        return small_sequences(settings) + 1
     most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
     if memory_kind(model) not in ("attention", "sliding_window"):
         most = RECURRENT_SEQUENCES

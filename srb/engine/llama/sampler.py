@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import llama_cpp as lib
 import numpy as np
 
+from srb.engine.llama.device_sampling import BIASES, device_stages
 from srb.engine.llama.log import native_log
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits
@@ -101,8 +102,9 @@ class LlamaSampler:
         self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
         self._parts: tuple[Stage | None, ...] = ((None,) if biases else ()) + tuple(chain(params, seed))  # None: biases
         self._assemble(model, params, _grammar(model, params.grammar) if params.grammar else None, min_tokens)
+        self._device_stages = device_stages([part for part in self._parts if part], biases, model.n_vocab)
         for part in self._parts:
-            lib.llama_sampler_chain_add(self._chain, _build(model, part) if part else _bias_sampler(model, biases))
+            lib.llama_sampler_chain_add(self._chain, build_stage(model, part) if part else _bias_sampler(model, biases))
         remembered = remembered_tokens(params)
         for token in history[-remembered:] if remembered else ():
             lib.llama_sampler_accept(self._chain, token)
@@ -140,12 +142,13 @@ class LlamaSampler:
         clone._forbidden = self._forbidden
         drawing = {stage.name: stage for stage in chain(self._params, seed) if stage.name in SEEDED}
         clone._parts = tuple(drawing.get(part.name, part) if part else None for part in self._parts)
+        clone._device_stages = self._device_stages
         clone._assemble(self._model, self._params, self._cloned_grammar(), min_tokens)
         clone._is_in_grammar = self._is_in_grammar
         first = lib.llama_sampler_chain_n(self._chain) - len(self._parts)  # after the ban
         for place, part in enumerate(clone._parts, first):
             if part and part.name in SEEDED:
-                native = _build(self._model, part)
+                native = build_stage(self._model, part)
             else:
                 native = lib.llama_sampler_clone(lib.llama_sampler_chain_get(self._chain, place))
             lib.llama_sampler_chain_add(clone._chain, native)
@@ -162,6 +165,16 @@ class LlamaSampler:
     def is_plain(self) -> bool:
         """Whether the native chain alone samples the token."""
         return self._is_plain
+
+    @property
+    def native(self) -> Any:
+        """The native chain."""
+        return self._chain
+
+    @property
+    def device_stages(self) -> tuple[Stage, ...] | None:
+        """The stages of a chain that samples the same tokens on the device; None: the next token has to be sampled here."""
+        return self._device_stages if self._is_plain and self._tokens_to_come <= 0 else None
 
     def look_ahead(self, row: int) -> None:
         """Sample the token that `sample` will return next; only if `is_plain`."""
@@ -351,7 +364,7 @@ class LlamaSampler:
         return array
 
 
-def _build(model: LlamaModel, stage: Stage) -> Any:
+def build_stage(model: LlamaModel, stage: Stage) -> Any:
     """Return the native sampler of a stage."""
     vocab, args = model.vocab, stage.args
     match stage.name:
@@ -361,10 +374,10 @@ def _build(model: LlamaModel, stage: Stage) -> Any:
             return lib.llama_sampler_init_mirostat(model.n_vocab, *args)
         case "infill":
             return lib.llama_sampler_init_infill(vocab)
+        case name if name == BIASES:
+            return _bias_sampler(model, dict(args))
         case "dry":
-            breakers = [breaker.encode() for breaker in args[4]]
-            native = (ctypes.c_char_p * len(breakers))(*breakers)
-            return lib.llama_sampler_init_dry(vocab, *args[:4], native, len(breakers))
+            return model.dry.new(*args)
         case name:
             return getattr(lib, f"llama_sampler_init_{name}")(*args)
 

@@ -11,15 +11,18 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
+from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.memory import bytes_pointer
 from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 
-_WINDOWS_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+_STATE_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
 class Sequences:
-    """Sequences of memory without windows; those of attention can be cut, states are kept whole."""
+    """Sequences of memory without windows and states; those of plain attention can be cut."""
+
+    has_states = False
 
     def __init__(self, context: Any, count: int, cuts: bool) -> None:
         """Use the first `count` sequence ids of the context and the next one as the scratch."""
@@ -58,6 +61,12 @@ class Sequences:
             self._copy(self._scratch, seq_id)
             self._cut(self._scratch)
         return True
+
+    def save_state(self, seq_id: int) -> Blob:
+        return self._state(seq_id, _STATE_ALONE)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        return self._set_state(seq_id, state, _STATE_ALONE)
 
     def remove(self, seq_id: int) -> None:
         self._cut(seq_id)
@@ -178,21 +187,97 @@ class GuardedSequences(Sequences):
             start = until
 
 
-class NewestWindows(Sequences):
-    """Sequences over the small cache of sliding windows, which are reused whole.
+class StatefulSequences(Sequences):
+    """Sequences of recurrent and hybrid memory: cells of attention layers, which can be cut, and a state of the end.
+
+    A copy to a sequence gives it the source's state, whatever span of cells is copied, and llama.cpp cuts no sequence whose
+    state is beyond the cut. So a sequence loses its state before it is cut, and after it got a part of another. Spans are
+    saved without a state. Purely recurrent memory has no cells: nothing is saved but states.
+    """
+
+    has_states = True
+
+    def __init__(self, context: Any, count: int, has_cells: bool) -> None:
+        super().__init__(context, count, cuts=True)
+        self._has_cells = has_cells
+        self._no_state = self._state(self._scratch, _STATE_ALONE)  # of an empty sequence
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        super().fork(source, target, end)
+        if end is not None:
+            self._drop_state(target)
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        self._drop_state(seq_id)
+        self._cut(seq_id, end, -1)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        if self._has_cells:
+            self._copy(target, self._scratch, end, -1)
+            self._cut(target)
+            self._copy(source, target, 0, end)
+            self._copy(self._scratch, target)  # the state with it
+            self._cut(self._scratch)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        if not self._has_cells:
+            return np.empty(0, np.uint8)
+        self._copy(seq_id, self._scratch, start, -1)
+        self._drop_state(self._scratch)
+        blob = self._state(self._scratch)
+        self._cut(self._scratch)
+        return blob
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        if not self._has_cells:
+            self._drop_state(seq_id)
+            return True
+        return super().restore(seq_id, blob)
+
+    def _drop_state(self, seq_id: int) -> None:
+        if not self._set_state(seq_id, self._no_state, _STATE_ALONE):
+            raise AssertionError(f"the state of sequence {seq_id} could not be dropped")
+
+
+class NewestWindows(StatefulSequences):
+    """Sequences over the small cache of sliding windows: the window of a sequence's newest tokens is its state.
 
     llama.cpp has room for one window for each sequence, and frees a cell beyond the window only if no other sequence has
-    it. A fork therefore gets a copy of its source's window. It shares the cells of the layers without windows.
+    it, so no two sequences share a window: a fork gets a copy of its source's. The cells of layers without windows are
+    shared, cut and saved as others. A sequence without a state has the window of a text of one token, since llama.cpp can
+    replace the window of a sequence, and not remove it alone.
     """
 
     def __init__(self, context: Any, count: int) -> None:
-        super().__init__(context, count, cuts=False)
+        super().__init__(context, count, has_cells=True)
+        batch = Batch()
+        batch.add(self._scratch, 0, [0], want_logits=True)
+        if lib.llama_decode(context, NativeBatch(1).fill(batch)) != 0:
+            raise AssertionError("one token could not be computed")
+        self._no_state = self._state(self._scratch, _STATE_ALONE)
+        self._cut(self._scratch)
 
     def fork(self, source: int, target: int, end: int | None) -> None:
-        window = self._state(source, _WINDOWS_ALONE)
-        super().fork(source, target, end)
-        if not self._set_state(target, window, _WINDOWS_ALONE):
-            raise AssertionError(f"there is no room for the window of sequence {target}")
+        window = self._state(source, _STATE_ALONE) if end is None else self._no_state
+        self._copy(source, target, *((-1, -1) if end is None else (0, end)))
+        self._set_window(target, window)
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        window = self._state(target, _STATE_ALONE)
+        self._drop_state(target)
+        self._cut(target, 0, end)
+        self._copy(source, target, 0, end)
+        self._set_window(target, window)
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        if not super().restore(seq_id, blob):
+            return False
+        self._drop_state(seq_id)  # else it would share the scratch's
+        return True
+
+    def _set_window(self, seq_id: int, window: Blob) -> None:
+        if not self._set_state(seq_id, window, _STATE_ALONE):
+            raise AssertionError(f"there is no room for the window of sequence {seq_id}")
 
 
 def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
@@ -202,5 +287,8 @@ def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
         return GuardedSequences(context, count, lib.llama_model_n_swa(model))
     if windows is Windows.SMALL:
         return NewestWindows(context, count)
-    has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
-    return Sequences(context, count, cuts=not has_states and lib.llama_model_n_swa(model) <= 0)
+    has_windows = lib.llama_model_n_swa(model) > 0  # beside states, or in an architecture that is not cut
+    is_recurrent = bool(lib.llama_model_is_recurrent(model))
+    if (is_recurrent or lib.llama_model_is_hybrid(model)) and not has_windows:
+        return StatefulSequences(context, count, has_cells=not is_recurrent)
+    return Sequences(context, count, cuts=not has_windows)

@@ -1,7 +1,7 @@
 """Sliding windows: the size of their layers' KV cache, and what it costs.
 
 Layers with a window look back `n_swa` tokens. Full size, their cache has a cell for every token of every text, so a text
-can be cut anywhere. At its small size it has the newest windows alone, and a text is reused at its end only.
+can be cut anywhere. At its small size it has the newest windows alone, and a text goes on from its end or a checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
 from srb.settings import Settings
 
-SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
+SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache, and so has the scratch
 _SHARE = 2  # the full size is taken where the KV store is at most 1/_SHARE of the free memory
 _PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
 _UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
@@ -56,12 +56,12 @@ def small_sequences(settings: Settings) -> int:
 
 def usable_sequences(ids: int, windows: Windows) -> int:
     """Return how many of a context's sequence ids hold texts; the others are guards, and the scratch for spans."""
-    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids, Windows.NONE: ids - 1}[windows]
+    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids - 1, Windows.NONE: ids - 1}[windows]
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:
     """Return the size of the small cache in cells, as llama.cpp computes it."""
-    cells = n_swa * small_sequences(settings) + min(settings.n_ubatch, settings.n_batch)
+    cells = n_swa * (small_sequences(settings) + 1) + min(settings.n_ubatch, settings.n_batch)
     return -(-cells // _PADDING) * _PADDING
 
 
@@ -86,8 +86,8 @@ def description(windows: Windows, settings: Settings, n_swa: int) -> str:
         return f"sliding windows of {n_swa} tokens, full-size cache ({by}): texts are reused up to any place"
     return (
         f"sliding windows of {n_swa} tokens, small cache of {small_cells(settings, n_swa)} cells ({by}): texts are reused "
-        f"at their ends only, by {small_sequences(settings)} sequences; swa_full = on takes more memory and cuts them "
-        "anywhere"
+        f"up to checkpoints, by {small_sequences(settings)} sequences; swa_full = on takes more memory and reuses them up "
+        "to any place"
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -17,9 +16,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from srb import logs
 from srb.engine.process.connection import Listener
+from srb.engine.process.garbage import spare_old_objects, tidy
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.intake import Intake, StopItem
 from srb.engine.process.loop import DecodeLoop, EngineCore
@@ -34,12 +35,14 @@ from srb.gguf import FAKE_MODEL, is_fake
 from srb.protocol import ModelInfo, Ready
 from srb.settings import SERVER_ID_VARIABLE, Settings
 
+if TYPE_CHECKING:
+    from srb.engine.model import Model
+
 log = logging.getLogger("srb.engine")
 
 # The decode thread waits at most this long for the GIL while a reader or writer thread is busy (JSON, tokens);
 # Python's default of 5 ms is as long as a whole decode step of a small model.
 _SWITCH_SECONDS = 0.0005
-_GC_THRESHOLD = 50_000  # new containers before a collection; a step makes some hundreds and frees most of them
 _IDLE_CELLS = 4096  # budget of idle cells on a GPU, if cache_cells is −1
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
@@ -51,7 +54,6 @@ Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
 def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngine:
     """Load the model and build the engine; `report` gets the percentage. Raise ModelLoadFailed or ConfigError."""
     from srb.engine.engine import Engine
-    from srb.engine.model import Model
 
     model: Model
     if is_fake(settings):
@@ -66,11 +68,17 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
 
         model = LlamaModel.load(settings, report)
     info = model.info(settings.model_alias)
-    states = _open_states(settings, info.memory, model.supports_partial_reuse)
+    states = _open_states(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
             "this model's memory cannot be cut: an earlier text is reused only as a whole, "
             "and branches that are paused for lack of room are computed again"
+        )
+    if model.has_states and info.memory != "sliding_window":
+        log.info(
+            "%s memory keeps a state for each text: an earlier text is reused up to a checkpoint of its state "
+            "(checkpoint_every)",
+            info.memory,
         )
     engine = Engine(
         model,
@@ -81,6 +89,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         clock=time.monotonic,
         cache_cells=_cache_cells(settings, model.is_on_gpu),
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
+        checkpoint_every=settings.checkpoint_every,
         states=states,
     )
 
@@ -99,16 +108,19 @@ def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
     return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
 
 
-def _open_states(settings: Settings, memory: str, cuts: bool) -> StateFolder | None:
+def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
     """Open the folder of named states, if one is set. Raise ConfigError if it cannot be used.
 
-    States of `memory` with sliding windows differ in form by whether it can be cut.
+    States of `memory` with sliding windows differ in form by whether it can be cut. Those of recurrent layers are saved
+    apart from the cells.
     """
     if not settings.state_dir:
         return None
     cells: list[str] = [settings.cache_type_k, settings.cache_type_v, settings.flash_attn]
     if memory == "sliding_window":
-        cells.append("every window" if cuts else "newest windows")
+        cells.append("every window" if model.supports_partial_reuse else "newest windows")
+    if model.has_states:
+        cells.append("cells and a state")
     has_weights = not is_fake(settings)
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
@@ -137,14 +149,13 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
             reporter.report_state("failed", error.message)
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             return EXIT_MODEL if isinstance(error, ModelLoadFailed) else EXIT_CONFIG
-        gc.freeze()  # loaded objects stay, so the collector need not visit them
-        gc.set_threshold(_GC_THRESHOLD)
+        spare_old_objects()
         # Only now: while a model loads, the main thread runs no signal handler, and no request has to be ended.
         decode_ended = stop_on_signal(intake, settings.state_seconds)
         intake.open(engine)
         listener.announce(Ready(info.as_dict()))
         reporter.report_state("running")
-        loop = DecodeLoop(engine, intake.inbox)
+        loop = DecodeLoop(engine, intake.inbox, tidy)
         heartbeat = Heartbeat(reporter, settings.stall_timeout, loop)
         heartbeat.start()
         try:
@@ -213,6 +224,7 @@ def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
     try:
         settings = Settings.load()
         logs.configure(settings)
+        os.nice(settings.nice)  # the threads that compute inherit it
         return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
     except ConfigError as error:
         if supervisor is not None:

@@ -39,6 +39,8 @@ from srb.protocol import (
 
 log = logging.getLogger("srb.engine")
 
+IDLE_SECONDS = 1.0
+
 
 class EngineCore(Preparing, Protocol):
     """The methods of `engine.Engine` that the loop uses."""
@@ -65,9 +67,12 @@ class EngineCore(Preparing, Protocol):
 class DecodeLoop:
     """The decode loop, which owns the engine and routes its events to the connections of their requests."""
 
-    def __init__(self, engine: EngineCore, inbox: Inbox) -> None:
+    def __init__(self, engine: EngineCore, inbox: Inbox, tidy: Callable[[], None] = lambda: None) -> None:
+        """Call `tidy` once after each time of work, when there has been none for IDLE_SECONDS."""
         self._engine = engine
         self._inbox = inbox
+        self._tidy = tidy
+        self._tidy_at: float | None = time.monotonic()  # time.monotonic(); None: there has been no work since
         engine.wake = lambda: inbox.put(WakeItem())
         self._readers: dict[str, list[Connection]] = {}  # by request_id, from submit to the terminal event
         self.turn_began: float | None = None  # time.monotonic(); None while the loop waits for requests
@@ -81,8 +86,10 @@ class DecodeLoop:
         while self._receive():
             if self._engine.has_work:
                 self._send(self._engine.step())
+                self._tidy_at = time.monotonic() + IDLE_SECONDS
             else:
                 self._send(self._engine.collect())  # a rest may be over
+                self._tidy_if_idle()
 
     def fail_all(self, error: SRBError) -> None:
         """Fail every running request with `error`, and refuse the items in the inbox; called after the loop's end."""
@@ -102,13 +109,13 @@ class DecodeLoop:
     def _receive(self) -> bool:
         """Handle all items in the inbox. Return False after a StopItem.
 
-        If there is no work, wait for an item, or until the first rest of a request is over.
+        If there is no work, wait for an item, until the first rest of a request is over, or until it is time to tidy up.
         """
         wait = not self._engine.has_work
         self.turn_began = None if wait else time.monotonic()
         while True:
             try:
-                item = self._inbox.get(block=wait, timeout=self._engine.seconds_to_rest if wait else None)
+                item = self._inbox.get(block=wait, timeout=self._wait_seconds if wait else None)
             except queue.Empty:
                 return True
             self.turn_began = self.turn_began or time.monotonic()
@@ -116,6 +123,19 @@ class DecodeLoop:
                 return False
             self._handle(item)
             wait = False
+
+    @property
+    def _wait_seconds(self) -> float | None:
+        """Seconds until something is due though no item arrives; None: nothing is."""
+        to_rest, to_tidy = self._engine.seconds_to_rest, None
+        if self._tidy_at is not None:
+            to_tidy = max(0.0, self._tidy_at - time.monotonic())
+        return min((seconds for seconds in (to_rest, to_tidy) if seconds is not None), default=None)
+
+    def _tidy_if_idle(self) -> None:
+        if self._tidy_at is not None and time.monotonic() >= self._tidy_at:
+            self._tidy()
+            self._tidy_at = None
 
     def _handle(self, item: SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem) -> None:
         match item:

@@ -1,4 +1,4 @@
-"""Host memory: the KV of parked nodes, and the logits of prompts that ended in the tree, within a budget of bytes."""
+"""Host memory: the KV of parked nodes, checkpoints, and the logits of prompts that ended in the tree, within a budget."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from srb.engine.model import Blob, Logits
+from srb.engine.tree.checkpoints import Checkpoint, Checkpoints
 from srb.engine.tree.node import Node, NodeState, PromptEnd
 
 MAX_NAMES = 256
@@ -14,10 +15,11 @@ MAX_RECENT = 8  # of these, the newest: they stay the ends of nodes, so a prompt
 NODE_BYTES = 1024  # per parked node: the object, its dicts and lists, its entries in other dicts
 TOKEN_BYTES = 5  # per token of a parked node: 4, and the spare room of an array that has changed its length
 LOGITS_SHARE = 8  # logits may take 1/8 of the budget
+CHECKPOINTS_SHARE = 2  # beyond 1/2 of the budget, checkpoints are dropped before parked nodes
 
 
 class HostMemory:
-    """Parked KV, idle logits and names. This class alone writes them, and decides the order of eviction.
+    """Parked KV, checkpoints, idle logits and names. This class alone writes them, and decides the order of eviction.
 
     The cost of a change does not depend on the number of nodes. Least recently used leaves are evicted first, named
     leaves last.
@@ -36,6 +38,7 @@ class HostMemory:
         self._recent_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # idle ends of prompts, oldest use first
         self._older_ends: OrderedDict[PromptEnd, None] = OrderedDict()  # all other idle ones
         self._names: dict[str, Node] = {}
+        self.checkpoints = Checkpoints()
         self._protected: Node | None = None
         self._logits_bytes = 0
         self._blob_bytes = 0
@@ -44,7 +47,8 @@ class HostMemory:
 
     @property
     def used_bytes(self) -> int:
-        return self._blob_bytes + self._logits_bytes + NODE_BYTES * self.num_nodes + TOKEN_BYTES * self.num_tokens
+        texts = self._blob_bytes + NODE_BYTES * self.num_nodes + TOKEN_BYTES * self.num_tokens
+        return texts + self._logits_bytes + self.checkpoints.nbytes
 
     def __repr__(self) -> str:
         return f"<host memory {self.num_nodes} nodes, {self.used_bytes}/{self.budget} bytes, {len(self._names)} names>"
@@ -102,9 +106,12 @@ class HostMemory:
         self._named_leaves.pop(node, None)
 
     def make_room(self) -> None:
-        """Evict least recently used leaves, then logits, until the budget holds."""
+        """Drop checkpoints beyond their share, then least recently used leaves, then logits, until the budget holds."""
         while self.used_bytes > self.budget:
             leaves = self._leaves or self._named_leaves
+            has_too_many = self.checkpoints.nbytes > self.budget // CHECKPOINTS_SHARE
+            if (has_too_many or not leaves) and self.checkpoints.drop_one():
+                continue
             if leaves:
                 self._evict(next(iter(leaves)))
             elif not self._evict_oldest_end():
@@ -116,6 +123,14 @@ class HostMemory:
 
     def _order(self, node: Node) -> OrderedDict[Node, None]:
         return self._named_leaves if node.names else self._leaves
+
+    # ---- checkpoints
+
+    def add_checkpoint(self, checkpoint: Checkpoint, is_needed: bool = False) -> None:
+        """Keep a checkpoint. It may be dropped, and counts in the budget, unless something alive goes on there."""
+        if not is_needed:
+            self.checkpoints.add(checkpoint)
+            self.make_room()
 
     # ---- ends of prompts
 
@@ -136,10 +151,20 @@ class HostMemory:
             self._drop_end(end)
 
     def note_idle(self, node: Node) -> None:
-        """Count the logits at the end of a node that is no longer pinned."""
-        end = node.prompt_end
-        if end is None or node.pins or end in self._recent_ends or end in self._older_ends:
+        """Count the logits and the state at the end of a node that is no longer pinned."""
+        if node.pins:
             return
+        checkpoint, end = node.checkpoints.get(node.end), node.prompt_end
+        if checkpoint is not None:
+            self.checkpoints.add(checkpoint)
+        if end is not None and end not in self._recent_ends and end not in self._older_ends:
+            self._count(end)
+        elif checkpoint is None:
+            return
+        self.make_room()  # now that all is counted, since it may evict and merge nodes
+
+    def _count(self, end: PromptEnd) -> None:
+        """Count the logits at an end of a prompt, and drop the oldest beyond the limits."""
         self._recent_ends[end] = None
         self._logits_bytes += end.logits.nbytes
         if len(self._recent_ends) > MAX_RECENT:
@@ -148,10 +173,11 @@ class HostMemory:
             self._on_mergeable(older.node)
         while len(self._older_ends) + MAX_RECENT > MAX_LOGITS or self._logits_bytes > self.budget // LOGITS_SHARE:
             self._evict_oldest_end()
-        self.make_room()
 
     def note_pinned(self, node: Node) -> None:
-        """Stop counting the logits at the end of a node that is pinned now."""
+        """Stop counting the logits and the state at the end of a node that is pinned now."""
+        if (checkpoint := node.checkpoints.get(node.end)) is not None:
+            self.checkpoints.remove(checkpoint)
         if (end := node.prompt_end) is not None:
             self._stop_counting(end)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
-from srb.engine.tokens import Tokens
+from srb.engine.tokens import Tokens, has_at
 from srb.engine.tree.node import Children, Node, NodeState
 
 WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
@@ -18,7 +18,8 @@ class Match:
     """The matched part of a text: the path to the end of `node`, or `cut` tokens into `into`, a child of `node`.
 
     `awaits` is a node that another request is computing and that will match more of the text. `logits` are those of the
-    text's last token, if all of the text matches.
+    text's last token, if all of the text matches. With memory that keeps states, the tree holds `shared` tokens, and the
+    match ends at the last place among them from which the text can go on.
     """
 
     node: Node
@@ -26,6 +27,7 @@ class Match:
     cut: int = 0
     awaits: Node | None = None
     logits: Logits | None = None
+    shared: int = 0
 
     @property
     def length(self) -> int:
@@ -74,7 +76,7 @@ def _whole_nodes(children: Children, tokens: Tokens, done: int, usable: int) -> 
     while done < usable and (siblings := children.get(tokens[done])) is not None and len(siblings) == 1:
         [node] = siblings
         end = done + len(node.tokens)
-        if end > usable or node.state is NodeState.COMPUTING or tokens[done:end] != node.tokens:
+        if end > usable or node.state is NodeState.COMPUTING or not has_at(tokens, done, node.tokens):
             break
         last, children, done = node, node.children, end
     return last, done
@@ -100,14 +102,15 @@ def _parted(node: Node, tokens: Tokens, done: int, common: int) -> int | None:
 def best_child(children: Children, tokens: Tokens, offset: int, worth: int = WORTH_SHARING) -> tuple[Node | None, int]:
     """Return the child that shares most of `tokens[offset:]`, and the number of shared tokens.
 
-    Return (None, 0) if no child shares enough tokens to be worth sharing.
+    Return (None, 0) if no child shares enough tokens to be worth sharing. Of children that share as many, which only
+    memory with states has, it is the newest, since it has a checkpoint where it parted from the others.
     """
     best, most = None, 0
     siblings = children.get(tokens[offset], ()) if offset < len(tokens) else ()
     enough = 1 if len(siblings) >= CROWD else worth
     for child in siblings:
         common = common_length(child.tokens, tokens, offset)
-        if common > most and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
+        if common >= max(most, 1) and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
             best, most = child, common
     return best, most
 
@@ -119,7 +122,7 @@ def common_length(a: Tokens, b: Tokens, offset: int) -> int:
         return 0
     for low in range(0, most, _BLOCK):
         high = min(low + _BLOCK, most)
-        if a[low:high] != b[offset + low : offset + high]:
+        if not has_at(b, offset + low, a[low:high]):
             return _first_difference(a, b, offset, low, high)
     return most
 

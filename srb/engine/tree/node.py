@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from srb.engine.model import Blob, Logits
 from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tree.checkpoints import Checkpoint
 
 
 class NodeState(Enum):
@@ -50,8 +51,8 @@ class Node:
     """
 
     __slots__ = (
-        "blob", "children", "inner", "is_private", "key", "live_children", "names", "needed_children", "num_computed",
-        "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state", "tokens",
+        "blob", "checkpoints", "children", "inner", "is_private", "key", "live_children", "names", "needed_children",
+        "num_computed", "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,7 @@ class Node:
         self.num_live_inner = 0  # number of `inner` children in the KV store
         self.blob: Blob | None = None  # the saved KV, while parked
         self.prompt_ends: dict[int, PromptEnd] = {}  # by position; HostMemory writes it
+        self.checkpoints: dict[int, Checkpoint] = {}  # states after tokens of the span, by position; States writes it
         self.names: tuple[str, ...] = ()  # names of states that end here
 
     @property
@@ -239,6 +241,7 @@ class Node:
             upper._take_children(position, self.inner.pop(position))
         self.num_live_inner -= upper.num_live_inner + upper.children.num_live
         upper._take_prompt_ends(self, upper.end)
+        upper._take_checkpoints(self, upper.end)
         self.place = upper.place_at_end()
         upper.attach_child(self)
         upper.needed_children = int(self.is_needed)
@@ -260,6 +263,7 @@ class Node:
         for position, children in upper.inner.items():
             self._take_children(position, children)
         self._take_prompt_ends(upper, upper.end)
+        self._take_checkpoints(upper, upper.end)
         upper.state, upper.tokens = NodeState.EVICTED, tokens_of(())
         upper.forget_children()
         return upper
@@ -289,6 +293,11 @@ class Node:
         for position in [position for position in other.prompt_ends if position <= last]:
             end = self.prompt_ends[position] = other.prompt_ends.pop(position)
             end.node = self
+
+    def _take_checkpoints(self, other: Node, last: int) -> None:
+        """Take another node's checkpoints, up to the position `last`."""
+        for checkpoint in [each for position, each in other.checkpoints.items() if position <= last]:
+            checkpoint.move(self.checkpoints)
 
     def _give_place_to(self, other: Node) -> None:
         """Replace this node by `other`, which has the same start and key, among the parent's children."""

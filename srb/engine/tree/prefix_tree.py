@@ -4,17 +4,19 @@ A path from a root is a computed text. Each set of LoRA scales has a root of its
 When a request ends, its texts stay in the tree until their room is needed. Residency decides which nodes are in the KV
 store, which are parked in host memory, and which are evicted.
 
-Memory that cannot be cut (recurrent, hybrid, the small cache of sliding windows) is reused at the ends of nodes only.
-Its tree is flat: each node is a whole text under the root, with a sequence of its own.
+Memory that keeps states (recurrent, hybrid) has the same tree, but a text goes on only from places whose state is known:
+checkpoints, and the ends of sequences. Memory that cannot be cut (the small cache of sliding windows) is reused at the
+ends of nodes only. Its tree is flat: each node is a whole text under the root, with a sequence of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from srb.engine.model import Logits, LoraScales, Model
 from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tree.checkpoints import Checkpoint
 from srb.engine.tree.match import WORTH_SHARING, Match, best_child, longest_match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.residency import Residency
@@ -29,19 +31,22 @@ class Lease:
 
     node: Node
     seq_id: int
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict, compare=False)  # of its own tokens, by position
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A prompt's pinned node; `num_cached` of the prompt's tokens were in the tree, `num_restored` of these parked.
 
-    `logits` are those of the last token, if all of the prompt was in the tree; else None.
+    `logits` are those of the last token, if all of the prompt was in the tree; else None. A text of the tree has the
+    first `num_shared` tokens of the prompt; memory with states may have to compute some of them again.
     """
 
     node: Node
     logits: Logits | None
     num_cached: int
     num_restored: int
+    num_shared: int
 
 
 class PrefixTree:
@@ -51,6 +56,7 @@ class PrefixTree:
         self._model = model
         self._partial_reuse = model.supports_partial_reuse
         self._residency = residency
+        self._states = residency.states
         self._roots: dict[LoraScales, Node] = {}
 
     # ---- looking up
@@ -72,7 +78,7 @@ class PrefixTree:
         """Match a text with the tree. All of it matches only if the logits of its last token are known."""
         usable = len(tokens) - 1
         if self._partial_reuse:
-            return longest_match(tokens, root, usable)
+            return self._states.deepest(longest_match(tokens, root, usable))
         return longest_whole_match(tokens, root, self._residency.lengths, usable)
 
     def nodes(self) -> Iterator[Node]:
@@ -109,12 +115,12 @@ class PrefixTree:
                 at = parent = residency.move_pin(at, root)
                 num_cached = 0
             rest = tokens[parent.end :]
-            is_private = not keep or self._child(parent, rest, 0)[0] is not None
+            is_private = not keep or self._is_known(parent, rest)
             node = Node(parent, rest, NodeState.COMPUTING, residency.lend(at), at.end - parent.end, is_private)
             residency.insert(node)
             residency.move_pin(at, node)
         restored = residency.counters.tokens_restored_total - restored_before
-        return Begun(node, logits, num_cached, min(num_cached, restored))
+        return Begun(node, logits, num_cached, min(num_cached, restored), match.shared)
 
     def complete(self, node: Node, logits: Logits, keep: bool) -> Node:
         """Keep a computed prompt with the logits of its last token; return its node, pinned, which may be another."""
@@ -127,7 +133,7 @@ class PrefixTree:
             self._residency.unpin(node)
             self._residency.record_branch(cells)  # the cells stay in use while the text is inserted
             tokens, seq_id = node.tokens, self._residency.take_seq(node)
-            node = self._insert(anchor, tokens, seq_id)
+            node = self._insert(anchor, tokens, seq_id, node.checkpoints)
             self._residency.record_branch(-cells)
             self._residency.unpin(anchor)
         self._residency.host.set_logits(node, logits)
@@ -155,7 +161,8 @@ class PrefixTree:
         at = prompt
         if len(tokens) > 1 and self._partial_reuse and not prompt.is_private:
             # Match below the prompt only: the same text elsewhere in the tree has cells of its own.
-            found = residency.make_resident(longest_match(tokens[:-1], prompt, len(tokens) - 1, worth))
+            known = self._states.deepest(longest_match(tokens[:-1], prompt, len(tokens) - 1, worth))
+            found = residency.make_resident(known)
             if found.end > prompt.end and residency.make_room(0, 1):
                 at = found
                 residency.unpin(prompt)
@@ -164,17 +171,32 @@ class PrefixTree:
         residency.touch(at)
         return Lease(at, residency.lend(at))
 
-    def shorten(self, lease: Lease, end: int, count: int) -> bool:
-        """Drop the last `count` tokens that a branch computed, so that its sequence ends at `end`.
+    def note_grown(self, lease: Lease, end: int, count: int) -> None:
+        """Note that a branch has computed `count` tokens up to `end`; leave a checkpoint at the spacing."""
+        self._states.note_branch(lease.seq_id, lease.checkpoints, end - count, end)
 
-        Return False, and change nothing, if memory cannot be cut or nodes of the tree hold some of the tokens.
+    def shorten(self, lease: Lease, computed: int, end: int) -> int | None:
+        """Drop the last tokens that a branch computed, so that its sequence ends at `end` instead of `computed`.
+
+        With memory that keeps states it ends at the last checkpoint before. Return where it ends; None, and change
+        nothing, if memory cannot be cut or nodes of the tree hold some of the tokens.
         """
         if not self._partial_reuse or end < lease.node.end:
-            return False
-        if count:
+            return None
+        if end == computed:
+            return end
+        if not self._states.are_kept:
             self._model.truncate(lease.seq_id, end)
-            self._residency.record_branch(-count)
-        return True
+        elif (known := max((place for place in lease.checkpoints if place <= end), default=0)) > 0:
+            end = known
+            for place in [place for place in lease.checkpoints if place > end]:
+                self._residency.host.checkpoints.drop(lease.checkpoints[place])
+            self._model.truncate(lease.seq_id, end)
+            self._states.load(lease.seq_id, lease.checkpoints[end])
+        else:
+            return None
+        self._residency.record_branch(end - computed)
+        return end
 
     @property
     def has_spare_sequence(self) -> bool:
@@ -191,15 +213,17 @@ class PrefixTree:
             assert base.parent is not None
             anchor, tokens = base.parent, base.tokens + own
         if keep and tokens:
-            residency.unpin(self._insert(anchor, tokens, lease.seq_id))
+            residency.unpin(self._insert(anchor, tokens, lease.seq_id, lease.checkpoints))
         else:
             residency.free_seq(lease.seq_id)
+        self._states.drop(lease.checkpoints)
         residency.record_branch(-len(own))
         residency.unpin(base)
 
-    def _insert(self, anchor: Node, tokens: Tokens, seq_id: int) -> Node:
+    def _insert(self, anchor: Node, tokens: Tokens, seq_id: int, checkpoints: dict[int, Checkpoint]) -> Node:
         """Insert `tokens`, computed in `seq_id` after `anchor`; return the node where they end, pinned.
 
+        The nodes take the `checkpoints` within the tokens.
         Tokens that the tree already holds are shared, unless their node is being computed or cannot be restored now.
         """
         residency, at, done = self._residency, anchor, 0
@@ -210,21 +234,37 @@ class PrefixTree:
                 break
             if child.state is NodeState.PARKED and common == len(tokens) - done == len(child.tokens):
                 residency.record_restored(child, seq_id)  # its KV was just computed again
-                return residency.move_pin(at, child)
+                at = residency.move_pin(at, child)
+                self._states.adopt(at, checkpoints)
+                return at
             if child.state is NodeState.PARKED and not residency.restore(child):
                 break
             at = residency.move_pin(at, residency.split(child, common))
+            self._states.adopt(at, checkpoints)
             done += common
             if done < len(tokens):
                 holder = at.holder()
                 assert holder is not None
                 self._model.splice(holder, seq_id, at.end)
         if done == len(tokens):
+            self._states.keep(at, seq_id)
             residency.free_seq(seq_id)
             return at
         node = Node(at, tokens[done:], NodeState.RESIDENT, seq_id)
         residency.insert(node)
-        return residency.move_pin(at, node)
+        at = residency.move_pin(at, node)
+        self._states.adopt(at, checkpoints)
+        return at
+
+    def _is_known(self, node: Node, tokens: Tokens) -> bool:
+        """Whether tokens that follow a node are best inserted when they are computed, since the tree has them in part.
+
+        Memory with states computes some known tokens again: if many follow that are new, other requests may find them
+        at once, and the known ones take cells twice.
+        """
+        child, common = self._child(node, tokens, 0)
+        is_mostly_new = self._states.are_kept and len(tokens) - common >= WORTH_SHARING
+        return child is not None and not is_mostly_new
 
     def _child(self, node: Node, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
         """Return the child that shares enough of `tokens[offset:]`, and the number of shared tokens."""
@@ -264,4 +304,5 @@ class PrefixTree:
             place = node.parent.inner[node.start] if node.is_inner else node.parent.children
             assert node.is_private or node in place[node.key], f"{node!r} is not found by its key"
             assert self._partial_reuse or node.parent.parent is None, f"{node!r} is below another node"
-        self._residency.check_invariants(nodes, branch_cells, [lease.seq_id for lease in leases])
+        lent, places = [lease.seq_id for lease in leases], [lease.checkpoints for lease in leases]
+        self._residency.check_invariants(nodes, branch_cells, lent, places)

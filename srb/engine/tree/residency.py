@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model
+from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.states import States
 from srb.engine.tree.whole import Lengths, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
@@ -37,8 +39,11 @@ class MoveCounters:
 class Residency:
     """Sequence ids, cells and pins. This class alone writes them, and decides the order in which nodes are parked."""
 
-    def __init__(self, model: Model, cache_cells: int, cache_bytes: int) -> None:
-        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` of parked nodes in host memory."""
+    def __init__(self, model: Model, cache_cells: int, cache_bytes: int, checkpoint_every: int = AUTO) -> None:
+        """Keep at most `cache_cells` idle cells in the KV store and `cache_bytes` in host memory.
+
+        Memory with states has a checkpoint after each `checkpoint_every` tokens; see `Spacing`.
+        """
         self._model = model
         self._cache_cells = cache_cells
         self._partial_reuse = model.supports_partial_reuse
@@ -51,6 +56,7 @@ class Residency:
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
+        self.states = States(model, self.host, checkpoint_every)
         self.counters = MoveCounters()
 
     # ---- figures
@@ -105,6 +111,10 @@ class Residency:
             "tree_tokens_resident": self._node_cells,
             "tree_tokens_parked": self.host.num_tokens,
             "tree_parked_bytes": self.host.used_bytes,
+            "checkpoints_saved_total": self.states.saved_total,
+            "checkpoints_loaded_total": self.states.loaded_total,
+            "checkpoints": len(self.host.checkpoints),
+            "checkpoint_bytes": self.host.checkpoints.nbytes,
         }
 
     # ---- nodes come and go
@@ -118,11 +128,11 @@ class Residency:
         self._add_live(node)
 
     def insert_parked(self, node: Node, blob: Blob, logits: Logits | None) -> None:
-        """Insert a node as parked, with KV and logits of its last token that were read from a store."""
+        """Insert a node as parked, with what `snapshot` returned and the logits of its last token, read from a store."""
         if not self._partial_reuse:
             node.key = text_key(node.tokens)
         self._attach(node)
-        self.host.add(node, blob)
+        self.host.add(node, self.states.unpack(node, blob))
         if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
             self.host.set_logits(node, logits)
 
@@ -157,6 +167,7 @@ class Residency:
             assert not each.is_needed, f"{each!r} is needed and cannot be evicted"
             self.host.remove_names(each)
             self.host.drop_prompt_ends(each)
+            self.states.drop(each.checkpoints)
             self._detach(each)
             if each.state is NodeState.PARKED:
                 self.host.remove(each)
@@ -207,6 +218,7 @@ class Residency:
         self._node_ids -= 1
         if parent.parent is not None and parent.seq_id is None and not parent.live_children:
             self._model.truncate(seq_id, parent.end)
+            self.states.note_lost(seq_id)
             parent.seq_id = seq_id
             self._node_ids += 1
         else:
@@ -216,18 +228,24 @@ class Residency:
     # ---- sequences
 
     def lend(self, node: Node) -> int:
-        """Lend a sequence that shares the path up to the end of `node`, which is pinned."""
-        has_room = self.make_room(0, 1)
-        assert has_room, "no sequence id is left"
-        seq_id = self._free_ids.pop()
-        if node.parent is not None:
+        """Lend a sequence that goes on at the end of `node`, which is pinned."""
+        seq_id = self._take_id()
+        if node.parent is None:
+            self.states.note_forked(seq_id)
+        else:
             holder = node.holder()
             assert holder is not None
-            self._model.fork(holder, seq_id, None if holder == node.seq_id else node.end)
+            self.states.give(node, holder, seq_id)
         return seq_id
+
+    def _take_id(self) -> int:
+        has_room = self.make_room(0, 1)
+        assert has_room, "no sequence id is left"
+        return self._free_ids.pop()
 
     def free_seq(self, seq_id: int) -> None:
         self._model.remove(seq_id)
+        self.states.note_lost(seq_id)
         self._free_ids.append(seq_id)
 
     def take_seq(self, node: Node) -> int:
@@ -247,16 +265,17 @@ class Residency:
     def _free_inner_seq(self, node: Node) -> None:
         """Free the sequence of an inner node, since a child's sequence holds the same cells."""
         if self._partial_reuse and node.seq_id is not None and node.live_children:
+            self.states.keep(node, node.seq_id)
             self.free_seq(node.seq_id)
             node.seq_id = None
             self._node_ids -= 1
 
     def snapshot(self, node: Node) -> Blob | None:
-        """Return the KV of the path up to the end of `node`, which is pinned; None if no sequence is free."""
+        """Return all that is saved of the path to the end of `node`, which is pinned; None if no sequence is free."""
         if not self.make_room(0, 1):
             return None
         seq_id = self.lend(node)
-        blob = self._model.save(seq_id, 0)
+        blob = self.states.pack(seq_id)
         self.free_seq(seq_id)
         return blob
 
@@ -303,6 +322,7 @@ class Residency:
     def _park(self, node: Node) -> None:
         """Park an idle leaf, or evict it if it does not fit into host memory."""
         assert node.seq_id is not None
+        self.states.keep(node, node.seq_id)  # before the cells are saved: it may evict others, and so merge nodes
         blob = self._model.save(node.seq_id, node.start if self._partial_reuse else 0) if self.host.budget else None
         if blob is None or not self.host.fits(node, blob):
             self.evict(node)
@@ -314,7 +334,18 @@ class Residency:
     # ---- back into the KV store
 
     def make_resident(self, match: Match) -> Node:
-        """Restore a match as far as there is room; return the node where the resident part ends, pinned."""
+        """Restore a match as far as there is room; return the node where the resident part ends, pinned.
+
+        A text can go on there: with memory that keeps states, the rest may be less than what was restored.
+        """
+        at = self._make_resident(match)
+        if self.states.has(at):
+            return at
+        upper = self._make_resident(self.states.deepest(Match(at)))  # all of it is resident, so this moves nothing
+        self.unpin(at)
+        return upper
+
+    def _make_resident(self, match: Match) -> Node:
         self.host.protect(match.into or match.node)  # making room for the beginning must not evict the end
         steps, at = [match.into] if match.into is not None else [], match.node
         while at.parent is not None and not at.is_needed:
@@ -340,7 +371,9 @@ class Residency:
         # One sequence id is for the node, one for the prefix or branch that will use it.
         if not self.make_room(len(node.tokens), 2) or node.blob is None:  # making room may have evicted the node itself
             return False
-        seq_id = self.lend(node.parent) if self._partial_reuse else self._free_ids.pop()
+        seq_id = self._take_id()
+        if self._partial_reuse and (holder := node.parent.holder()) is not None:
+            self._model.fork(holder, seq_id, None if holder == node.parent.seq_id else node.parent.end)
         if not self._model.restore(seq_id, node.blob):
             self.free_seq(seq_id)
             self.evict(node)
@@ -422,10 +455,12 @@ class Residency:
 
     # ---- self-check
 
-    def check_invariants(self, nodes: Sequence[Node], branch_cells: int, lent: list[int]) -> None:
+    def check_invariants(
+        self, nodes: Sequence[Node], branch_cells: int, lent: list[int], places: list[dict[int, Checkpoint]]
+    ) -> None:
         """Assert that nodes and branches account for all sequence ids, cells and bytes, and that budgets hold.
 
-        Running branches own `branch_cells` cells and are lent the sequences `lent`.
+        Running branches own `branch_cells` cells, are lent the sequences `lent`, and leave checkpoints in `places`.
         """
         live = [node for node in nodes if node.is_live]
         ids = [node.seq_id for node in live if node.seq_id is not None]
@@ -441,6 +476,7 @@ class Residency:
         for node in nodes:
             self._check_node(node)
         self.host.check_invariants(list(nodes))
+        self.states.check_invariants(list(nodes), places, {*ids, *lent})
 
     def _check_node(self, node: Node) -> None:
         assert node.parent is not None

@@ -110,7 +110,7 @@ def parse_prompts(value: Any) -> list[Prompt]:
         prompts = [one_prompt([value])]
     elif not isinstance(value, list):
         raise ValueError("must be a string, a list of token ids and strings, or a list of such prompts")
-    elif any(isinstance(item, list) for item in value) or all(isinstance(item, (str, dict)) for item in value):
+    elif list in (kinds := set(map(type, value))) or kinds <= {str, dict}:
         prompts = [one_prompt(item if isinstance(item, list) else [item]) for item in value]
     else:
         prompts = [one_prompt(value)]
@@ -121,6 +121,8 @@ def parse_prompts(value: Any) -> list[Prompt]:
 
 def one_prompt(parts: list[Any]) -> Prompt:
     """Return strings and token ids as one prompt, without empty strings, unless all are empty; raise ValueError."""
+    if set(map(type, parts)) == {int} and 0 <= min(parts) <= max(parts) <= INT32_MAX:
+        return tuple(parts)  # in C: a long text as ids
     parts = [_prompt_string(part) if isinstance(part, dict) else part for part in parts]
     for part in parts:
         if type(part) is not str and not is_token(part):

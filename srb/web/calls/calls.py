@@ -1,7 +1,8 @@
 """Calls: the HTTP calls of this worker while they wait for the engine, and the greenlet that watches their clients.
 
 A disconnected client is noticed within a second, whether its request is queued, in prefill, streaming or gathered for one
-answer. A client counts as disconnected when it has closed its socket, or its sending side.
+answer. A client counts as disconnected when it has closed its socket, or its sending side; and when it acknowledges nothing
+for write_timeout, since its machine or network is gone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from srb.web.request_log import CallLine, ReaderLine
 log = logging.getLogger("srb.web")
 
 CALL = "srb.call"  # key of a WSGI environ: its Call
-VANISHED_EXTRA = 2  # seconds, added to write_timeout for a peer that vanished
 SEND_BUFFER = 65536  # bytes
 SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 
@@ -130,16 +130,10 @@ class Call:
         self._closed = True
         self._registry.forget(self)
         self.abandon(reason or Cancelled("The response was closed"))
-        if self._socket is not None:
-            self._restore_connection(self._socket)
+        if self._socket is not None and self._registry.closing:
+            _shut(self._socket, socket.SHUT_RD)  # the worker is stopping: it receives no further request on it
         if self._line is not None:
             self._line.write(self.mailbox)
-
-    def _restore_connection(self, sock: Any) -> None:
-        """Restore the connection's timeout; if the worker is stopping, receive no further request on it."""
-        sock.settimeout(None)
-        if self._registry.closing:
-            _shut(sock, socket.SHUT_RD)
 
 
 class Calls:
@@ -220,7 +214,8 @@ class Calls:
         try:
             self._update_gauge()
             if (sock := environ.get("gunicorn.socket")) is not None:
-                self._set_write_limits(sock)
+                # A small buffer of the system: otherwise megabytes would be written before a slow reader is noticed.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 self._watch(call, sock)
         except BaseException:
             call.close()
@@ -267,18 +262,6 @@ class Calls:
         for call in list(self._open):
             call.abandon(ShuttingDown("The server is shutting down"))
 
-    def _set_write_limits(self, sock: Any) -> None:
-        """Make writes fail after write_timeout without progress, also to a peer that vanished silently.
-
-        The system's send buffer is small, otherwise megabytes would be written before a slow reader is noticed. The
-        system's own timeout is for a vanished peer; it is longer, since it also counts a reader that pauses.
-        """
-        sock.settimeout(self._settings.write_timeout)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        if sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
-            seconds = self._settings.write_timeout + VANISHED_EXTRA
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
-
     def _watch(self, call: Call, sock: Any) -> None:
         self._clients.add(sock, call, may_be_shut=self.closing)
         if self._watchdog is None or self._watchdog.dead:
@@ -287,7 +270,7 @@ class Calls:
     def _scan_while_open(self) -> None:
         while self._clients:
             gevent.sleep(SCAN_INTERVAL)
-            for call in self._clients.left():
+            for call in {*self._clients.left(), *self._clients.vanished(self._settings.write_timeout)}:
                 call.lose_client()
 
 

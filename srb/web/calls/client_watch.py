@@ -1,19 +1,33 @@
-"""ClientWatch: the sockets of clients that wait for an answer, polled for clients that have disconnected.
+"""ClientWatch: the sockets of clients that wait for an answer, polled for clients that have disconnected or vanished.
 
 A client has disconnected when it has closed its connection or shut down its sending side. The system then reports
 POLLRDHUP, even if the socket has unread bytes, such as TLS's close_notify or the first byte of a pipelined request.
+
+A client has vanished, with its machine or its network, when it acknowledges nothing of what was sent. TCP_USER_TIMEOUT is
+not used for that: Linux also ends the connection of a client that reads slowly, in pieces smaller than a segment.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+import struct
+import sys
+import time
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
 from gevent.monkey import get_original
 
 _SENT_ALL = getattr(select, "POLLRDHUP", 0)  # only Linux has it
+
+# The beginning of Linux's struct tcp_info, up to tcpi_last_ack_recv.
+_TCP_INFO = struct.Struct("=8B13I")
+_PROBES, _UNACKED, _LAST_ACK = (
+    3,
+    12,
+    20,
+)  # places of probes, unacknowledged segments, and ms since the last acknowledgement
 
 T = TypeVar("T", bound=Hashable)
 
@@ -25,6 +39,7 @@ class ClientWatch(Generic[T]):
         self._poll = get_original("select", "poll")()  # gevent's poll would wait, or does not exist
         self._watched: dict[int, tuple[Any, T]] = {}  # by descriptor
         self._descriptors: dict[T, int] = {}
+        self._waiting: dict[int, float] = {}  # since when data waits to be acknowledged, on time.monotonic()'s clock
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -48,6 +63,7 @@ class ClientWatch(Generic[T]):
         fd = self._descriptors.pop(owner, None)
         if fd is not None and self._watched[fd][1] is owner:
             del self._watched[fd]
+            self._waiting.pop(fd, None)
             self._poll.unregister(fd)
 
     def left(self) -> list[T]:
@@ -56,6 +72,23 @@ class ClientWatch(Generic[T]):
         if not _SENT_ALL:
             gone |= {fd for fd, (sock, _) in self._watched.items() if _reads_end(sock)}
         return [self._watched[fd][1] for fd in gone]
+
+    def vanished(self, seconds: float) -> list[T]:
+        """Return the owners whose clients have acknowledged nothing for `seconds`, though data was sent to them.
+
+        Call it several times within `seconds`: it sees the waiting data of the moment only. Empty on systems other than
+        Linux.
+        """
+        now, gone = time.monotonic(), []
+        for fd, (sock, owner) in self._watched.items():
+            silence = _silence(sock)
+            if silence is None:
+                self._waiting.pop(fd, None)
+                continue
+            since = self._waiting[fd] = max(self._waiting.get(fd, now), now - silence)
+            if now - since >= seconds:
+                gone.append(owner)
+        return gone
 
 
 def _reads_end(sock: Any) -> bool:
@@ -67,3 +100,15 @@ def _reads_end(sock: Any) -> bool:
         return False
     except OSError:
         return True
+
+
+def _silence(sock: Any) -> float | None:
+    """Return the seconds since a peer acknowledged something; None if no data waits, or it is not known."""
+    if sys.platform != "linux" or sock.family == socket.AF_UNIX:
+        return None
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    except OSError:
+        return None  # closed: POLLHUP tells
+    fields = _TCP_INFO.unpack(info)
+    return fields[_LAST_ACK] / 1000 if fields[_UNACKED] or fields[_PROBES] else None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import os
 import shlex
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from flask import Blueprint, Response, request
@@ -41,6 +45,8 @@ POLICY = (
     "require-trusted-types-for 'script'",
     "trusted-types lit-html",
 )
+COMPRESSED = {".css", ".html", ".js", ".json", ".svg"}
+MOST_FILES = 512  # kept in memory; the page has fewer
 HEADERS = {
     "Cache-Control": "no-cache",  # a browser asks each time, and mostly gets 304
     "Content-Security-Policy": "; ".join(POLICY),
@@ -48,6 +54,22 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of an answer. Its hash is the tag: times of installed files may all be equal."""
+
+    plain: bytes
+
+    @cached_property
+    def tag(self) -> str:
+        return hashlib.sha256(self.plain).hexdigest()[:32]
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The content as gzip, the same bytes each time."""
+        return gzip.compress(self.plain, mtime=0)
 
 
 @routes.get("/")
@@ -59,7 +81,7 @@ def front_door() -> Response:
     host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
     target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
     document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
-    return _reply(document.encode(), ".html")
+    return _reply(Content(document.encode()), ".html")
 
 
 @routes.get("/page/<path:name>")
@@ -70,7 +92,7 @@ def page_file(name: str) -> Response:
     path = _find(name)
     if path is None:
         raise NotFound("File Not Found")
-    return _reply(path.read_bytes(), path.suffix)
+    return _reply(_read(path, _version(path)), path.suffix)
 
 
 def _check_enabled() -> None:
@@ -88,9 +110,27 @@ def _find(name: str) -> Path | None:
         return None
 
 
-def _reply(content: bytes, suffix: str) -> Response:
-    """Return the content, or 304 where the client has it. Its hash is the tag: times of installed files may all be equal."""
-    reply = Response(content, content_type=MEDIA_TYPES.get(suffix, "text/plain; charset=utf-8"), headers=HEADERS)
-    reply.set_etag(hashlib.sha256(content).hexdigest()[:32])
+def _version(path: Path) -> tuple[int, ...]:
+    """Return numbers of which one changes with the file."""
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(MOST_FILES)
+def _read(path: Path, version: tuple[int, ...]) -> Content:
+    """Return a file of this version; it is hashed and compressed once."""
+    return Content(path.read_bytes())
+
+
+def _reply(content: Content, suffix: str) -> Response:
+    """Return the content, compressed for a client that takes it, or 304 where the client has it."""
+    is_packed = suffix in COMPRESSED and request.accept_encodings.quality("gzip") > 0
+    body = content.packed if is_packed else content.plain
+    reply = Response(body, content_type=MEDIA_TYPES.get(suffix, "text/plain; charset=utf-8"), headers=HEADERS)
+    if suffix in COMPRESSED:
+        reply.vary.add("Accept-Encoding")
+    if is_packed:
+        reply.content_encoding = "gzip"
+    reply.set_etag(f"{content.tag}-gzip" if is_packed else content.tag)  # a tag names these very bytes
     reply.make_conditional(request)
     return reply

@@ -22,7 +22,7 @@ import { Story } from "./story.js";
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
 
-/** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, dialog. */
+/** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, withdrawn, dialog. */
 export class Desk extends EventTarget {
   /** @param {{api: Api, keeper: Keeper}} given */
   constructor({ api, keeper }) {
@@ -105,12 +105,12 @@ export class Desk extends EventTarget {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
   }
 
-  /** Show a sentence to the person. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] */
-  notice(text, kind = "info", action) {
-    this.tell("notice", { text, kind, action });
+  /** Show a sentence. @param {string} text @param {"info" | "error"} [kind] @param {Action} [action] @param {string} [about] a round's id */
+  notice(text, kind = "info", action, about) {
+    this.tell("notice", { text, kind, action, about });
   }
 
-  /** @param {string} name of a dialog: stories, settings, formats, help, map, versions @param {object} [detail] */
+  /** @param {string} name of a dialog: parts/later.js @param {object} [detail] */
   openDialog(name, detail = {}) {
     this.tell("dialog", { name, ...detail });
   }

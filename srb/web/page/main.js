@@ -4,21 +4,14 @@ import { Api } from "./api.js";
 import { Desk } from "./desk.js";
 import { Keeper } from "./keep.js";
 import { bindKeys } from "./keys.js";
-import "./parts/alternatives.js";
 import "./parts/branches.js";
-import "./parts/formats.js";
+import "./parts/file_drops.js";
 import "./parts/header.js";
-import "./parts/help.js";
+import { LaterDialogs } from "./parts/later.js";
 import { divider, sheetHandle } from "./parts/layout.js";
 import "./parts/manuscript.js";
-import "./parts/map.js";
 import "./parts/outline.js";
-import "./parts/settings.js";
 import "./parts/status.js";
-import "./parts/stories.js";
-import "./parts/versions.js";
-
-const DIALOGS = ["stories", "settings", "formats", "help", "map", "versions"];
 
 /** @param {HTMLElement} root */
 async function start(root) {
@@ -33,7 +26,11 @@ async function start(root) {
   const main = document.createElement("main");
   main.append(manuscript);
   const key = make("srb-key");
-  api.askKey = (message) => /** @type {any} */ (key).ask(message);
+  const dialogs = new LaterDialogs(desk);
+  api.askKey = (message) => {
+    dialogs.preload(); // while the person looks for it
+    return /** @type {any} */ (key).ask(message);
+  };
   root.append(
     make("srb-header"),
     make("srb-banner"),
@@ -43,13 +40,7 @@ async function start(root) {
     make("srb-branches"),
     make("srb-outline"),
   );
-  document.body.append(
-    make("srb-status"),
-    make("srb-alternatives"),
-    key,
-    ...DIALOGS.map((name) => make(`srb-${name}`)),
-  );
-  for (const event of ["dragover", "drop"]) document.addEventListener(event, (each) => each.preventDefault());
+  document.body.append(make("srb-status"), make("srb-file-drops"), key);
   bindKeys(desk);
   showSettings(desk);
   desk.addEventListener("story", () => showSettings(desk));
@@ -58,6 +49,7 @@ async function start(root) {
   /** @type {any} */ (globalThis).desk = desk; // for people who look inside, and for tests
   await desk.start(/** @type {any} */ (manuscript));
   manuscript.focus();
+  dialogs.preload();
 }
 
 /** Apply the settings that concern the page's look. @param {Desk} desk */

@@ -31,9 +31,14 @@ export class CardsDesk extends EventTarget {
     this.dispatchEvent(new CustomEvent(topic, { detail }));
   }
 
+  openDialog(name, detail = {}) {
+    this.tell("dialog", { name, ...detail });
+  }
+
   /** Begin a round of n cards, whose request runs. */
   begin(n, options = {}) {
     this.runs += 1;
+    this.branches = n;
     const key = `r${this.runs}`;
     this.round = new Round({
       id: key,
@@ -124,15 +129,23 @@ export class CardsDesk extends EventTarget {
   refill() {
     const plan = this.round.planRefill();
     this.call("refill", plan.slots);
-    this.round.expectBranches(plan.request, plan.slots, plan.expect);
+    this.expect(plan);
     this.tell("round", { slots: null });
   }
 
   more(count) {
     const plan = this.round.planMore(count);
     this.call("more", count);
-    this.round.expectBranches(plan.request, plan.slots, plan.expect);
+    this.expect(plan);
     this.tell("round", { slots: null });
+  }
+
+  /** Expect the branches of a plan; the server names the next ones. */
+  expect({ request, slots, expect }) {
+    const first = this.branches;
+    this.branches += slots.length;
+    const indices = slots.map((_, place) => first + place);
+    this.round.bind(request, this.round.expectBranches(request, slots, expect), indices);
   }
 
   setMark(number, at) {

@@ -1,3 +1,4 @@
+import "../page/parts/file_drops.js";
 import "../page/parts/formats.js";
 import { Story } from "../page/story.js";
 
@@ -9,6 +10,10 @@ class FakeDesk extends EventTarget {
 
   get title() {
     return this.story.meta("title") || "Untitled";
+  }
+
+  openDialog(name, detail = {}) {
+    this.dispatchEvent(new CustomEvent("dialog", { detail: { name, ...detail } }));
   }
 
   importStory(story) {
@@ -25,10 +30,9 @@ class FakeDesk extends EventTarget {
 const desk = new FakeDesk();
 desk.story.head = desk.story.edit({ node: "", at: 0 }, 0, 0, "Fog – and “a lamp” 🌕.\n");
 const formats = document.createElement("srb-formats");
-formats.desk = desk;
-document.body.append(formats);
-document.querySelector("#open").addEventListener("click", () => {
-  desk.dispatchEvent(new CustomEvent("dialog", { detail: { name: "formats" } }));
-});
+const drops = document.createElement("srb-file-drops");
+formats.desk = drops.desk = desk;
+document.body.append(formats, drops);
+document.querySelector("#open").addEventListener("click", () => desk.openDialog("formats"));
 document.querySelector("#elsewhere").addEventListener("drop", () => desk.notice("the text field took the drop", "error"));
 Object.assign(window, { desk, formats, ready: true });

@@ -66,6 +66,52 @@ test("a round is read again as soon as the server is back", async () => {
   assert.equal(it.api.last.path, `v1/srb/completions/${id}/events`);
 });
 
+test("a round of which the server knows nothing leaves the cards in their places that it would replace", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  await it.desk.take(1, { go: false });
+  it.api.refusal = new ApiError("The server cannot be reached.", 0, "unreachable");
+  await it.desk.go({ n: 3 });
+  await settled();
+  assert.deepEqual(texts(it.desk), [" b", " c"]);
+  assert.match(it.desk.said.at(-1).text, /cannot be reached/);
+  it.api.refusal = null;
+  it.desk.said.at(-1).action.run();
+  await settled();
+  assert.equal(it.api.last.body.prompt, "A c");
+  assert.equal(it.desk.round.slots.length, it.desk.settings.n);
+});
+
+test("what was said of a lost round is taken away as soon as it is read again", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  const withdrawn = [];
+  it.desk.addEventListener("withdrawn", ({ detail }) => withdrawn.push(detail.about));
+  stream.lose();
+  await settled();
+  assert.deepEqual([it.desk.said.at(-1).about, withdrawn], [it.desk.round.id, []]);
+  const id = keepRunning(it);
+  it.desk.comeBack();
+  await settled();
+  snapshot(it.api, id, running(0, " b c"));
+  assert.deepEqual(withdrawn, [it.desk.round.id]);
+});
+
+test("a branch that could not be stopped is told of, unless it has ended already", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await round(it, " b", " c");
+  it.api.refusal = new ApiError("the request has no branch 0", 404, "not_found");
+  await it.desk.prune(0);
+  assert.deepEqual(it.desk.said, []);
+  it.api.refusal = new ApiError("The server cannot be reached.", 0, "unreachable");
+  await it.desk.prune(1);
+  assert.deepEqual(it.desk.said.at(-1).text, "The branch was not stopped: The server cannot be reached.");
+  assert.equal(it.desk.round.slots[1].state, "pruned");
+});
+
 test("another window that is ahead with a branch, or has ended it, takes no text away", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
@@ -215,26 +261,24 @@ test("the length of a card that goes on by a new request does not spoil the esti
   assert.ok(Math.abs(it.desk.prompt.rate - rate) < 1, `${it.desk.prompt.rate} after ${rate}`);
 });
 
-test("branches are asked for one call after the other, so that each comes into its card", async () => {
+test("branches that are asked for at once come into their own cards, whichever call the server takes first", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
-  await round(it, " b c");
+  const stream = await round(it, " b c");
   const answers = [];
-  const { send } = it.api;
-  it.api.send = (method, path, body) => {
-    send.call(it.api, method, path, body);
-    return new Promise((answer) => answers.push(answer));
-  };
-  it.desk.more(1);
-  it.desk.vary(0, 2, 1);
+  it.api.send = () => new Promise((answer) => answers.push(answer));
+  const more = it.desk.more(1);
+  const vary = it.desk.vary(0, 2, 1);
   await settled();
-  assert.equal(answers.length, 1);
-  answers[0]({});
-  await settled();
-  assert.deepEqual(
-    it.api.calls.slice(-2).map(({ body }) => body.from?.branch),
-    [undefined, 0],
-  );
+  stream.send({ event: "branch", index: 1, seed: 8, from: { branch: 0, token: 1 }, text: " b" });
+  stream.send({ event: "stream", index: 1, text: " z" });
+  stream.send({ event: "branch", index: 2, seed: 9 }, { event: "stream", index: 2, text: " new" });
+  answers[0]({ indices: [2] });
+  answers[1]({ indices: [1] });
+  await Promise.all([more, vary]);
+  assert.deepEqual(texts(it.desk), [" b c", " new", " b z"]);
+  await it.desk.take(2, { go: false });
+  assert.equal(it.desk.text, "A b z");
 });
 
 test("a refusal of more branches leaves no card that waits for ever", async () => {
@@ -277,18 +321,6 @@ test("a gesture that waited for its prompt does nothing in the story that was op
   await settled();
   assert.equal(api.streams.filter(({ isOpen }) => isOpen).length, 0);
   assert.equal(desk.round, null);
-});
-
-test("branches that join a round after a reload have seeds of their own", async () => {
-  const it = await makeDesk();
-  it.desk.setSetting("seed", 7);
-  it.manuscript.type("A");
-  await round(it, " b", " c");
-  it.desk.stop();
-  await reload(it);
-  it.desk.more(2);
-  await settled();
-  assert.equal(it.api.last.body.seed, 9);
 });
 
 test("a refilled card stands on its own rung of the ladder", async () => {

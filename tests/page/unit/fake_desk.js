@@ -28,6 +28,7 @@ export class FakeApi {
     this.streams = [];
     this.answers = { "v1/srb/server": SERVER, "v1/srb/completions": { completions: [] } };
     this.refusal = null;
+    this.branches = new Map(); // how many each request has, by id
   }
 
   async newKey() {
@@ -45,13 +46,26 @@ export class FakeApi {
   async send(method, path, body) {
     this.calls.push({ method, path, body });
     if (this.refusal) throw this.refusal;
+    if (method === "POST" && path.endsWith("/branches")) return { indices: this.add(path.split("/").at(-2), body) };
     return this.answers[path] ?? null;
+  }
+
+  /** Add branches to a request; return their indices. */
+  add(id, { count = 1, branches }) {
+    const first = this.branches.get(id);
+    const added = branches?.length ?? count;
+    this.branches.set(id, first + added);
+    return Array.from({ length: added }, (_, place) => first + place);
   }
 
   stream(method, path, body, { signal, onevents }) {
     if (this.refusal) return Promise.reject(this.refusal);
     return new Promise((end, fail) => {
-      const stream = { method, path, body, send: (...events) => onevents(events), end, isOpen: true };
+      const send = (...events) => {
+        for (const { event, id, count } of events) if (event === "start") this.branches.set(id, count);
+        onevents(events);
+      };
+      const stream = { method, path, body, send, end, isOpen: true };
       stream.lose = () => fail(new ApiError("The connection to the server was lost.", 0, "lost"));
       signal.addEventListener("abort", () => {
         stream.isOpen = false;

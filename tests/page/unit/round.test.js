@@ -20,6 +20,11 @@ function started(n = 3, options = {}) {
   return round;
 }
 
+/** Ask for branches as a plan says, and let the server name those that it adds. */
+function add(round, { request, slots, expect }, ...indices) {
+  round.bind(request, round.expectBranches(request, slots, expect), indices);
+}
+
 const stream = (index, text, more = {}) => ({ event: "stream", index, text, ...more });
 const stop = (index, reason = "limit", more = {}) => ({
   event: "stop",
@@ -119,7 +124,7 @@ test("refill after two prunes asks for two branches, which fill those slots and 
     [plan.method, plan.path, plan.body, plan.slots],
     ["POST", "v1/srb/completions/id-1/branches", { count: 2 }, [1, 3]],
   );
-  round.expectBranches(plan.request, plan.slots, plan.expect);
+  add(round, plan, 4, 5);
   assert.equal(round.planRefill(), null);
   round.apply("r", stop(1, "cancelled"));
   round.apply("r", { event: "branch", index: 4, seed: 11 });
@@ -136,6 +141,46 @@ test("refill after two prunes asks for two branches, which fill those slots and 
     ],
   );
   assert.equal(round.slots.length, 4);
+});
+
+test("branches that two windows add at once come into the cards of the window that asked for them", () => {
+  const round = started(2);
+  round.planPrune(0);
+  const refill = round.planRefill();
+  const ticket = round.expectBranches("r", refill.slots, refill.expect);
+  for (const index of [2, 3]) {
+    round.apply("r", { event: "branch", index, seed: index }); // 2 is the other window's
+    round.apply("r", stream(index, ` t${index}`));
+  }
+  round.apply("r", stream(1, " t1"));
+  assert.deepEqual(round.released("r"), []);
+  assert.deepEqual([round.slots.length, round.slots[1].text], [2, " t1"]);
+  round.bind("r", ticket, [3]);
+  for (const event of round.released("r")) round.apply("r", event);
+  assert.deepEqual(
+    round.slots.map(({ index, text }) => [index, text]),
+    [
+      [3, " t3"],
+      [1, " t1"],
+      [2, " t2"],
+    ],
+  );
+});
+
+test("a call that adds no branch lets the events of others go on", () => {
+  const round = started(1);
+  const { slots } = round.planMore(1);
+  const ticket = round.expectBranches("r", slots, "more");
+  round.apply("r", { event: "branch", index: 1, seed: 1 });
+  round.unexpect("r", ticket, "too many branches");
+  for (const event of round.released("r")) round.apply("r", event);
+  assert.deepEqual(
+    round.slots.map(({ index, pending }) => [index, pending]),
+    [
+      [0, null],
+      [1, null],
+    ],
+  );
 });
 
 test("a refused addition leaves the slots as they were", () => {
@@ -166,7 +211,7 @@ test("a branch at its limit goes on, and one at a sentence's end goes on as a fo
   round.apply("r", stream(0, " b"));
   const fork = round.planExtend(1, 20);
   assert.deepEqual([fork.method, fork.body, fork.slots], ["POST", { max_tokens: 20, from: { branch: 1 } }, [1]]);
-  round.expectBranches("r", fork.slots, fork.expect);
+  add(round, fork, 2);
   assert.ok(!round.canExtend(round.slots[1]));
   round.apply("r", { event: "branch", index: 2, seed: 9, from: { branch: 1, token: 3 }, text: " a." });
   round.apply("r", stream(2, " c"));
@@ -286,7 +331,7 @@ test("a snapshot brings lost branches back, and does not bring back what was rep
   const round = started(2);
   round.apply("r", stream(0, " a"));
   round.planPrune(1);
-  round.expectBranches("r", [1], "refill");
+  add(round, { request: "r", slots: [1], expect: "refill" }, 2);
   round.apply("r", { event: "branch", index: 2, seed: 3 });
   round.lost("r", "gone");
   assert.deepEqual(
@@ -326,10 +371,12 @@ test("a snapshot brings lost branches back, and does not bring back what was rep
 
 test("a round of a story goes on by a snapshot, and a refilled card shows its last branch", () => {
   const round = new Round({ id: "run", base: { node: "a", at: 4 }, keep: 4, n: 2, prompt: "Once" });
+  round.recall("past", "id-1", [0, 1, 1], "");
   const [a, c] = round.slots;
-  Object.assign(a, { text: " a", node: "n0", index: 0, state: "ended", end: { reason: "lost" } });
-  Object.assign(c, { text: " c", node: "n2", index: 2, state: "ended", end: { reason: "lost" } });
-  round.rejoin("r", "id-1", [0, 1, 1]);
+  const past = { request: "past", state: "ended", end: { reason: "lost" } };
+  Object.assign(a, { text: " a", node: "n0", index: 0, ...past });
+  Object.assign(c, { text: " c", node: "n2", index: 2, ...past });
+  round.rejoin("r", "id-1");
   const running = (index, text) => ({ index, seed: 1, state: "running", length: 2, text });
   round.apply("r", {
     event: "snapshot",
@@ -356,7 +403,7 @@ test("log-probabilities are kept with the ends of their tokens", () => {
   assert.deepEqual([...slot.tokenLogprobs.view()], [-0.5, -1.5, -1]);
   assert.equal(slot.meanLogprob, -1);
   assert.equal(slot.length, 3);
-  round.expectBranches("r", [2], "vary");
+  add(round, { request: "r", slots: [2], expect: "vary" }, 2);
   round.apply("r", { event: "branch", index: 2, seed: 1, from: { branch: 0, token: 2 }, text: " he went" });
   assert.deepEqual([...round.slots[2].tokenEnds.view()], [3, 8]);
 });
@@ -396,8 +443,8 @@ function walk(next) {
       case 4: {
         const plan = below(2) ? round.planRefill() : round.canVary(slot) ? round.planVary(slot.number, null, 1) : null;
         if (plan?.kind === "control" && round.slots.length < 12) {
-          round.expectBranches("r", plan.slots, plan.expect);
-          for (const number of plan.slots) asked.push({ number, from: plan.body.from });
+          const ticket = round.expectBranches("r", plan.slots, plan.expect);
+          asked.push({ ticket, numbers: plan.slots, from: plan.body.from });
         }
         break;
       }
@@ -406,10 +453,17 @@ function walk(next) {
         if (!added) break;
         const origin = added.from && server[added.from.branch];
         const text = origin ? [...origin.text].slice(0, added.from.character).join("") : undefined;
-        server.push({ index: server.length, text: text ?? "", state: "running" });
-        owner.set(server.length - 1, added.number);
         const from = origin ? { from: { branch: origin.index, token: 1 }, text } : {};
-        round.apply("r", { event: "branch", index: server.length - 1, seed: 1, ...from });
+        const indices = added.numbers.map((_, place) => server.length + place);
+        const isAnsweredFirst = below(2);
+        if (isAnsweredFirst) round.bind("r", added.ticket, indices);
+        for (const index of indices) {
+          server.push({ index, text: text ?? "", state: "running" });
+          owner.set(index, added.numbers[indices.indexOf(index)]);
+          round.apply("r", { event: "branch", index, seed: 1, ...from });
+        }
+        if (!isAnsweredFirst) round.bind("r", added.ticket, indices);
+        for (const event of round.released("r")) round.apply("r", event);
       }
     }
     assert.deepEqual(round.order.slice(0, order.length), order);

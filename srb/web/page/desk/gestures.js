@@ -62,7 +62,8 @@ export class Gestures {
     const live = this.rounds.kept.get(id);
     const slot = live?.round.slots[number];
     if (!live || !slot) return;
-    if (isPruned && live.round.canPrune(slot)) live.carryOut(live.round.planPrune(number), this.bodyOf(live));
+    if (isPruned && live.round.canPrune(slot))
+      this.rounds.guard(() => live.carryOut(live.round.planPrune(number), this.bodyOf(live)));
     if (!isPruned && slot.state === "pruned") live.round.unprune(number);
     this.rounds.round(live, new Set([number]));
   }

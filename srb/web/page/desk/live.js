@@ -23,6 +23,9 @@ import { Trail } from "./trail.js";
 
 /** @typedef {(plan: import("../round.js").NewRequest) => object} MakeBody */
 
+/** Whether the server says that what was to be stopped is over already. @param {unknown} error */
+const hasEnded = (error) => error instanceof ApiError && [404, 409].includes(error.status);
+
 const ROUTE = "v1/srb/completions";
 
 export class Live {
@@ -39,8 +42,6 @@ export class Live {
     this.unsaved = new Set();
     /** @type {Set<string>} keys of requests that were stopped here: what still arrives of them changes nothing */
     this.stopped = new Set();
-    /** @type {Promise<unknown>} the call that adds branches: one at a time, since branches come in the order of the calls */
-    this.adding = Promise.resolve();
     this.keys = 0;
   }
 
@@ -49,9 +50,24 @@ export class Live {
     return this.streams.size > 0 && this.round.slots.some((slot) => slot.isLive || slot.pending);
   }
 
+  /** Whether the server has begun a request of the round. */
+  get hasBegun() {
+    return [...this.round.requests.values()].some(({ id }) => id !== null);
+  }
+
   /** Whether anything holds a connection to the server. */
   get isConnected() {
     return this.streams.size > 0;
+  }
+
+  /** The ids of requests that were lost or are of the past: the server may still have them. */
+  get lostIds() {
+    const lost = new Set();
+    for (const { key, id, state } of this.round.requests.values())
+      if (state === "lost" && !this.stopped.has(key)) lost.add(id);
+      else lost.delete(id); // a later one reads it again, or it was stopped
+    lost.delete(null);
+    return [.../** @type {Set<string>} */ (lost)];
   }
 
   // ---- Requests
@@ -69,12 +85,12 @@ export class Live {
   }
 
   /**
-   * Read the events of a request that runs already.
-   * @param {string} id @param {number[]} filled slot numbers by branch index, as far as the story knows them
+   * Read the events of a request of the round that runs already.
+   * @param {string} id
    */
-  attach(id, filled) {
+  attach(id) {
     const key = this.newKey();
-    this.round.rejoin(key, id, filled);
+    this.round.rejoin(key, id);
     return this.read(key, "GET", `${ROUTE}/${encodeURIComponent(id)}/events`, undefined);
   }
 
@@ -113,10 +129,8 @@ export class Live {
     for (const event of events) {
       const slots = this.apply(key, event);
       for (const number of slots) (event.event === "stream" ? grown : changed).add(number);
-      if (event.event !== "stream") changed.add(-1);
     }
-    changed.delete(-1);
-    if (events.some(({ event }) => event !== "stream")) this.changed(changed);
+    if (events.some(({ event }) => event !== "stream")) this.listener.round(this, changed);
     if (events.some(({ event }) => event === "error")) this.listener.troubled(this);
     for (const number of grown) this.unsaved.add(number);
     if (grown.size) this.listener.text(this, grown);
@@ -173,22 +187,17 @@ export class Live {
     const ticket = plan.expect ? this.round.expectBranches(plan.request, plan.slots, plan.expect) : null;
     this.listener.round(this, new Set(plan.slots));
     try {
-      await this.control(plan);
+      const answer = await this.api.send(plan.method, plan.path, plan.body);
+      if (ticket !== null) this.changed(this.round.bind(plan.request, ticket, answer?.indices ?? []));
     } catch (error) {
       if (this.stopped.has(plan.request)) return; // and nobody waits for it any more
       if (ticket !== null)
         this.changed(this.round.unexpect(plan.request, ticket, /** @type {Error} */ (error).message));
-      if (plan.method !== "DELETE") throw error; // what is to be stopped has ended already
+      if (plan.method !== "DELETE") throw error;
+      if (!hasEnded(error)) throw new Error(`The branch was not stopped: ${/** @type {Error} */ (error).message}`);
+    } finally {
+      if (ticket !== null) this.take(plan.request, this.round.released(plan.request));
     }
-  }
-
-  /** @param {import("../round.js").Control} plan */
-  control({ method, path, body, expect }) {
-    const send = () => this.api.send(method, path, body);
-    if (!expect) return send();
-    const sent = this.adding.then(send);
-    this.adding = sent.catch(() => {}); // its own caller hears of it
-    return sent;
   }
 
   /** @param {number[]} slots */
@@ -216,7 +225,7 @@ export class Live {
   endResting() {
     for (const key of this.streams.keys()) {
       const request = this.round.requests.get(key);
-      if (request?.state !== "resting" || request.expected.length) continue;
+      if (request?.state !== "resting" || request.additions.count) continue;
       this.end(key);
       return true;
     }
@@ -295,15 +304,16 @@ export class Live {
   addNode(slot, text) {
     if (!text) return;
     const trail = this.trail(slot.number);
-    const request = this.round.requests.get(slot.request ?? "")?.id;
-    const isOfRun = request === this.story.runs.get(this.round.id)?.request_id; // only its branches are found again by index
+    const request = this.round.requests.get(slot.request ?? "")?.id ?? undefined;
+    const isOfRun = request === this.story.runs.get(this.round.id)?.request_id;
     slot.node = trail.last.node = this.story.addModelNode({
       parent: trail.parent,
       keep: trail.parentKeep,
       text,
       run: this.round.id,
       slot: slot.number,
-      index: isOfRun ? (slot.index ?? undefined) : undefined,
+      index: slot.index ?? undefined,
+      ...(isOfRun ? {} : { request }), // of a request that joined the round: past_rounds.js
       seed: slot.seed ?? undefined,
     });
   }

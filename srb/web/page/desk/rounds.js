@@ -4,7 +4,7 @@ import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
 import { Live } from "./live.js";
-import { filledSlots, RunIndex, rebuilt } from "./past_rounds.js";
+import { RunIndex, rebuilt } from "./past_rounds.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../story/types.js").Place} Place */
@@ -19,6 +19,8 @@ export class Rounds {
     this.desk = desk;
     /** @type {Live | null} */
     this.shown = null;
+    /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
+    this.before = null;
     /** @type {Map<string, Live>} by the id of a round; the latest used last */
     this.kept = new Map();
     this.runs = new RunIndex();
@@ -44,8 +46,9 @@ export class Rounds {
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
       this.remember(live);
+      this.before = this.shown;
+      const stream = live.begin(this.body(round)); // it is on its way while the cards are laid out
       this.show(live);
-      const stream = live.begin(this.body(round));
       this.saveWhileOpen();
       await stream;
     });
@@ -108,12 +111,12 @@ export class Rounds {
     this.desk.flush();
   }
 
-  /** Leave the story: its rounds are stopped, and their texts stay. */
+  /** Leave the story: its rounds are read no more, and their branches go on to their ends at the server. */
   leave() {
     this.asked += 1;
     for (const live of this.kept.values()) live.leave();
     this.kept.clear();
-    this.shown = null;
+    this.shown = this.before = null;
     this.runs.forget();
   }
 
@@ -169,47 +172,48 @@ export class Rounds {
     if (!run) return null;
     const known = this.kept.get(run.id);
     if (known) return known;
-    const { round, trails } = rebuilt(story, run);
+    const { round, trails } = rebuilt(story, run, this.runs.joined(story, run));
     const live = this.newLive(round, trails);
     this.remember(live);
     return live;
   }
 
-  /** Join a round that the server may still be writing, after a reload or a sleep. @param {Live} live */
+  /** Read a round again that the server may still be writing, after a reload or a sleep: all of its requests. @param {Live} live */
   async attach(live) {
-    const { desk } = this;
-    const run = desk.story.runs.get(live.round.id);
-    if (!run || live.isConnected) return;
-    const isThere = await this.isRunningThere(run.request_id);
-    if (isThere === false) this.settle(live); // it has ended: what was saved is what there is
-    if (!isThere) return;
-    if (live !== this.shown || live.isConnected) return;
-    const stream = live.attach(run.request_id, filledSlots(desk.story, run));
-    this.saveWhileOpen();
-    await stream;
+    if (!live.lostIds.length) return;
+    const running = await this.runningThere();
+    if (!running) return;
+    this.settle(live, running);
+    if (live !== this.shown) return;
+    const streams = [];
+    for (const id of live.lostIds.filter((each) => running.has(each)))
+      if (this.makeRoom(live)) streams.push(live.attach(id));
+    if (streams.length) this.saveWhileOpen();
+    await Promise.all(streams);
   }
 
-  /** Whether the server still has a request; null if it does not say. @param {string} id @returns {Promise<boolean | null>} */
-  async isRunningThere(id) {
+  /** The ids of the requests that the server still has; null if it does not say. @returns {Promise<Set<string> | null>} */
+  async runningThere() {
     try {
       const { completions } = await this.desk.api.get("v1/srb/completions");
-      return completions.some((/** @type {{id: string}} */ each) => each.id === id);
+      return new Set(completions.map((/** @type {{id: string}} */ each) => each.id));
     } catch {
       return null; // the server is away; its state is told in the banner
     }
   }
 
-  /** Close the nodes of a round that nobody writes any more. @param {Live} live */
-  settle(live) {
-    for (const slot of live.round.slots) live.finish(slot.number);
+  /** Close the nodes of branches that nobody writes any more: what was saved is what there is. @param {Live} live
+   * @param {Set<string>} running ids of requests */
+  settle(live, running) {
+    for (const { number, request } of live.round.slots)
+      if (!running.has(live.round.requests.get(request ?? "")?.id ?? "")) live.finish(number);
     this.nodes();
   }
 
   /** The page is shown again: take up streams that the sleep has ended. */
   comeBack() {
     const { shown } = this;
-    if (shown && !shown.isConnected && shown.round.slots.some((slot) => slot.end?.reason === "lost"))
-      this.attach(shown);
+    if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
   }
 
   /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
@@ -252,8 +256,15 @@ export class Rounds {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
-    this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() });
+    this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
     this.desk.checkServer();
+    if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
+  }
+
+  /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */
+  takeBack(live) {
+    this.kept.delete(live.round.id);
+    this.show(this.before);
   }
 
   troubled() {
@@ -264,22 +275,22 @@ export class Rounds {
   began(live, id, event) {
     const { desk } = this;
     const { round } = live;
-    const { given = "" } = [...round.requests.values()].find((each) => each.id === id) ?? {};
+    const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
     if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
-    if (desk.story.runs.has(round.id)) return;
-    const { node, at } = round.base;
-    const { settings } = desk;
-    const request = { n: round.n, keep: round.keep, max_tokens: settings.max_tokens, stop_at: settings.stop_at };
-    const { model } = desk.server;
+    desk.tell("withdrawn", { about: round.id }); // it is lost no more
+    if (event.event !== "start") return; // its run is in the story
+    const { max_tokens, stop_at } = desk.settings;
+    const joins = desk.story.runs.has(round.id);
+    const asked = joins ? { n: slots.length, given, slots } : { n: round.n, keep: round.keep, stop_at };
     desk.story.addRun({
-      id: round.id,
-      node,
-      at,
+      id: joins ? newId() : round.id,
+      ...round.base,
       made: Date.now(),
-      model,
+      model: desk.server.model,
       request_id: id,
       seeds: event.seeds ?? [],
-      request,
+      request: { ...asked, max_tokens },
+      ...(joins ? { round: round.id } : {}),
     });
     desk.changed();
   }

@@ -1,5 +1,6 @@
 /** Files of Exoloom: nodes by id, with bookmarks and pruned nodes beside them. */
-import { isObject, listOf, objectOf, optionalText, titleOf } from "./file.js";
+import { isRecord } from "../story/check.js";
+import { listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Reader} from "./types.js" */
@@ -7,7 +8,7 @@ import { SegmentTree } from "./segments.js";
 /** @type {Reader} */
 export const exoloom = {
   label: "Exoloom",
-  knows: (value) => isObject(value) && value.loomType === "Exoloom",
+  knows: (value) => isRecord(value) && value.loomType === "Exoloom",
   read,
 };
 
@@ -18,7 +19,7 @@ export const exoloom = {
  */
 function read(file, name) {
   const from = objectOf(file.tree, "The tree");
-  const lens = isObject(file.lens) ? file.lens : {};
+  const lens = isRecord(file.lens) ? file.lens : {};
   const starred = idsOf(lens.bookmarks, "bookmarks");
   const pruned = idsOf(lens.prunedNodes, "pruned nodes");
   const nodes = objectOf(from.nodes, "The list of nodes");
@@ -46,7 +47,7 @@ function inOrder(nodes, root) {
   const order = new Set([String(root)].filter((id) => Object.hasOwn(nodes, id)));
   for (const id of order) {
     const node = nodes[id];
-    const children = isObject(node) ? listOf(node.childrenIds, `The children of node “${id}”`).map(String) : [];
+    const children = isRecord(node) ? listOf(node.childrenIds, `The children of node “${id}”`).map(String) : [];
     for (const child of children) if (Object.hasOwn(nodes, child)) order.add(child);
   }
   for (const id of Object.keys(nodes)) order.add(id);
@@ -58,5 +59,5 @@ function inOrder(nodes, root) {
  * @param {string} what
  */
 function idsOf(list, what) {
-  return new Set(listOf(list, `The list of ${what}`).map((each) => String(isObject(each) ? each.nodeId : each)));
+  return new Set(listOf(list, `The list of ${what}`).map((each) => String(isRecord(each) ? each.nodeId : each)));
 }

@@ -1,4 +1,5 @@
 /** A file's bytes as text or JSON, and the checks that all formats share. Each failure is a StoryError with a sentence. */
+import { isRecord } from "../story/check.js";
 import { StoryError } from "../story.js";
 
 /** A story may be as large as this on the server, so no larger file is read. */
@@ -96,19 +97,11 @@ export function optionalText(text, where) {
 
 /**
  * @param {unknown} value
- * @returns {value is Record<string, unknown>}
- */
-export function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/**
- * @param {unknown} value
  * @param {string} where
  * @returns {Record<string, any>}
  */
 export function objectOf(value, where) {
-  if (isObject(value)) return value;
+  if (isRecord(value)) return value;
   throw new StoryError(`${where} is ${kindOf(value)}, not an object.`);
 }
 

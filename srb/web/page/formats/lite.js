@@ -1,6 +1,7 @@
 /** Saves of KoboldAI: of Lite, of the client's old and new interface, and shared texts. A story there is a list of chunks. */
+import { isRecord } from "../story/check.js";
 import { StoryError } from "../story.js";
-import { counted, isObject, listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
+import { counted, listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Key, Reader} from "./types.js" */
@@ -11,7 +12,7 @@ const IMAGES = /\[<\|([phd])\|.+?\|\1\|>\]/g; // marks of pictures inside the te
 export const lite = {
   label: "KoboldAI Lite",
   knows: (value) =>
-    isObject(value) &&
+    isRecord(value) &&
     (Array.isArray(value.ga) || (typeof value.prompt === "string" && typeof value.actions === "object")),
   read,
 };
@@ -86,16 +87,16 @@ class ChunkTree {
 function chunksOf(file) {
   if (Array.isArray(file.ga)) return { list: file.ga, rivals: new Map() };
   const prompt = file.prompt;
-  const newer = isObject(file.actions);
+  const newer = isRecord(file.actions);
   const inner = newer ? file.actions.actions : file.actions;
-  const actions = newer && isObject(inner) ? Object.values(inner) : listOf(inner, "The list of actions");
+  const actions = newer && isRecord(inner) ? Object.values(inner) : listOf(inner, "The list of actions");
   const about = newer
     ? actions.entries()
-    : Object.entries(isObject(file.actions_metadata) ? file.actions_metadata : {});
+    : Object.entries(isRecord(file.actions_metadata) ? file.actions_metadata : {});
   /** @type {Map<number, unknown[]>} */
   const rivals = new Map();
   for (const [key, action] of about) {
-    const others = isObject(action)
+    const others = isRecord(action)
       ? listOf(action.Options ?? action["Alternative Text"], "A list of alternatives")
       : [];
     rivals.set(Number(key) + 1, others.map(textOfRival));
@@ -122,7 +123,7 @@ function noteOf(file) {
 
 /** @param {Record<string, any>} file */
 function remarksOn(file) {
-  const world = file.worldinfo ?? file.cwi ?? (isObject(file.worldinfo_v2) ? file.worldinfo_v2.entries : []);
+  const world = file.worldinfo ?? file.cwi ?? (isRecord(file.worldinfo_v2) ? file.worldinfo_v2.entries : []);
   const entries = Object.keys(typeof world === "object" && world !== null ? world : []).length;
   const remarks = entries > 0 ? [`World info (${counted(entries, "entry", "entries")}) was left out.`] : [];
   if (file.personal_notes) remarks.push("The personal notes were left out.");

@@ -1,6 +1,7 @@
 /** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
+import { isRecord } from "../story/check.js";
 import { StoryError } from "../story.js";
-import { counted, isObject, listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
+import { counted, listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Reader} from "./types.js" */
@@ -8,7 +9,7 @@ import { SegmentTree } from "./segments.js";
 /** @type {Reader} */
 export const mikupad = {
   label: "mikupad",
-  knows: (value) => isObject(value) && /^\s*["[]/.test(String(value.prompt)) && value.actions === undefined,
+  knows: (value) => isRecord(value) && /^\s*["[]/.test(String(value.prompt)) && value.actions === undefined,
   read,
 };
 

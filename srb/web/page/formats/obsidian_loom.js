@@ -1,6 +1,7 @@
 /** Notes of Obsidian Loom: segments by id. A plugin's data.json holds many notes, a file that it exports holds one. */
+import { isRecord } from "../story/check.js";
 import { StoryError } from "../story.js";
-import { counted, isObject, objectOf, quoted, titleOf } from "./file.js";
+import { counted, objectOf, quoted, titleOf } from "./file.js";
 import { cutsOf } from "./segment_cuts.js";
 import { SegmentTree } from "./segments.js";
 
@@ -13,13 +14,13 @@ import { SegmentTree } from "./segments.js";
 export const obsidianLoom = {
   label: "Obsidian Loom",
   knows: (value) =>
-    isObject(value) && (isNote(value) || (isObject(value.state) && Object.values(value.state).some(isNote))),
+    isRecord(value) && (isNote(value) || (isRecord(value.state) && Object.values(value.state).some(isNote))),
   read,
 };
 
 /** @param {unknown} value */
 function isNote(value) {
-  return isObject(value) && "current" in value && (isObject(value.nodes) || Array.isArray(value.nodes));
+  return isRecord(value) && "current" in value && (isRecord(value.nodes) || Array.isArray(value.nodes));
 }
 
 /**

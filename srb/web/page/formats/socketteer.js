@@ -1,5 +1,6 @@
 /** Trees of socketteer's loom (pyloom): nodes nested in nodes, with chapters; also its simple form of text and children only. */
-import { counted, isObject, listOf, objectOf, optionalText, titleOf } from "./file.js";
+import { isRecord } from "../story/check.js";
+import { counted, listOf, objectOf, optionalText, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 
 /** @import {Draft, Key, Marks, Reader} from "./types.js" */
@@ -7,7 +8,7 @@ import { SegmentTree } from "./segments.js";
 /** @type {Reader} */
 export const socketteer = {
   label: "socketteer's loom",
-  knows: (value) => isObject(value) && (isNested(value.root) || (isNested(value) && value.text !== undefined)),
+  knows: (value) => isRecord(value) && (isNested(value.root) || (isNested(value) && value.text !== undefined)),
   read,
 };
 
@@ -17,7 +18,7 @@ export const socketteer = {
  */
 function isNested(value) {
   return (
-    isObject(value) && Array.isArray(value.children) && (value.text === undefined || typeof value.text === "string")
+    isRecord(value) && Array.isArray(value.children) && (value.text === undefined || typeof value.text === "string")
   );
 }
 
@@ -33,7 +34,7 @@ function read(file, name) {
   let current;
   const memories = { count: 0 };
   /** @type {{node: unknown, parent: number | null}[]} */
-  const waiting = [{ node: isObject(file.root) ? file.root : file, parent: null }];
+  const waiting = [{ node: isRecord(file.root) ? file.root : file, parent: null }];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const key = tree.size;
     const node = objectOf(next.node, `Node ${key + 1}`);
@@ -68,7 +69,7 @@ function titles(chapters) {
  * @returns {{by: "person" | "model" | "import", made?: number}}
  */
 function origin(meta) {
-  if (!isObject(meta)) return { by: "import" };
+  if (!isRecord(meta)) return { by: "import" };
   const by = meta.source === "AI" ? "model" : meta.source === "prompt" ? "person" : "import";
   return { by, made: timeOf(meta.creation_timestamp) };
 }
@@ -103,5 +104,5 @@ function marksOf(node, chapters) {
 /** @param {Record<string, any>} file */
 function contextOf(file) {
   const settings = file.generation_settings;
-  return isObject(settings) ? optionalText(settings.global_context, "The global context") : "";
+  return isRecord(settings) ? optionalText(settings.global_context, "The global context") : "";
 }

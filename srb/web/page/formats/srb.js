@@ -1,12 +1,12 @@
 /** The srb-story format: everything that a story has. */
-import { isObject } from "./file.js";
+import { isRecord } from "../story/check.js";
 
 /** @import {Reader, Story} from "./types.js" */
 
 /** @type {Reader} */
 export const srb = {
   label: "SRB",
-  knows: (value) => isObject(value) && value.format === "srb-story",
+  knows: (value) => isRecord(value) && value.format === "srb-story",
   read: (value) => [{ json: value, remarks: [] }], // Story.fromJSON checks it
 };
 

@@ -27,6 +27,10 @@ export class Alternatives extends Part {
     this.problem = "";
   }
 
+  listen() {
+    this.on("dialog", ({ name, ...asked }) => name === "alternatives" && this.open(asked));
+  }
+
   get dialog() {
     return /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
   }

@@ -212,8 +212,7 @@ export class Branches extends Part {
 
   /** @param {{number: number, at: number, word: string, rect: DOMRect|null}} asked */
   openAlternatives(asked) {
-    const alternatives = /** @type {any} */ (document.querySelector("srb-alternatives"));
-    alternatives?.open({ ...asked, back: () => this.focus() });
+    this.desk.openDialog("alternatives", { ...asked, back: () => this.focus() });
   }
 
   /** Note that an ended branch is in view; after a moment it counts as looked at. @param {Slot} slot */

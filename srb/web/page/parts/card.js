@@ -141,6 +141,7 @@ export class Card {
    * @param {number} now ms @param {Highlights} highlights */
   step(now, highlights) {
     const { slot, content } = this;
+    if (now === this.lastCount) return true; // the change of this frame
     this._follow(highlights);
     const hasWords = slot.state === "running" && content.written > 0; // the first words come before their number
     const countIsDue = hasWords && now - this.lastCount >= COUNT_EVERY;

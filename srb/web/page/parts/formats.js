@@ -27,16 +27,11 @@ class Formats extends DialogPart {
     this.offer = null;
     this.message = "";
     this.error = "";
-    this.hovering = false;
   }
 
-  listen() {
-    super.listen();
-    const options = { capture: true, signal: this.listeners.signal }; // before an editor takes the file's text
-    for (const name of DRAGS) addEventListener(name, (event) => this.drag(event), options);
-  }
-
-  async open() {
+  /** @param {{files?: File[]}} [detail] files that were dropped on the page */
+  async open({ files } = {}) {
+    if (files) return void (await this.take(files));
     await this.updateComplete;
     if (this.dialog.open) return;
     this.offer = null;
@@ -46,20 +41,6 @@ class Formats extends DialogPart {
   }
 
   // ---- Import
-
-  /** @param {DragEvent} event  files over the window, from when they come to when they are dropped or leave */
-  drag(event) {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    event.stopPropagation();
-    event.dataTransfer.dropEffect = "copy";
-    const hovering = event.type === "dragover" || event.type === "dragenter";
-    if (hovering !== this.hovering && (event.type !== "dragleave" || event.relatedTarget === null)) {
-      this.hovering = hovering;
-      this.requestUpdate();
-    }
-    if (event.type === "drop") this.take([...event.dataTransfer.files]);
-  }
 
   /** @param {Event} event */
   async pick(event) {
@@ -161,8 +142,7 @@ class Formats extends DialogPart {
   }
 
   render() {
-    return html`${this.hovering ? html`<p class="drop-here">Drop a file to import it as a story of its own</p>` : null}
-      <dialog aria-labelledby="formats-title" @paste=${this.paste}>
+    return html`<dialog aria-labelledby="formats-title" @paste=${this.paste}>
         <form method="dialog"><button class="quiet" aria-label="Close">✕</button></form>
         <h2 id="formats-title">Import and export</h2>
         <p class="message" role="status">${this.message}</p>
@@ -225,8 +205,6 @@ class Formats extends DialogPart {
     this.say("");
   }
 }
-
-const DRAGS = /** @type {const} */ (["dragenter", "dragover", "dragleave", "drop"]);
 
 /**
  * @param {File[]} files

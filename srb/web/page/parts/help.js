@@ -62,12 +62,15 @@ const KEYS = [
   [
     "In the outline",
     [
-      ["↑ ↓", "Siblings"],
-      ["→", "The child visited last"],
-      ["←", "The parent"],
+      ["↑ ↓", "Move through the rows; Home, End, PageUp and PageDown too"],
+      ["→", "Open the fork, or go on to the next row"],
+      ["←", "Close the fork, or go to the parent"],
       ["Enter", "Make this branch the manuscript"],
-      ["Delete", "Prune"],
-      ["F2", "Rename"],
+      ["Delete", "Prune; once more: take it back"],
+      ["B", "Star"],
+      ["F2", "Name"],
+      ["N", "Note"],
+      ["C", "Compare with the text"],
     ],
   ],
 ];

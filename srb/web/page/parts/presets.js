@@ -1,6 +1,7 @@
 // <srb-presets>: sampling settings under a name. Three are ours; a writer's own ones are kept in this browser.
 
 import { PRESETS, presetOf, presetSettings } from "../sampling.js";
+import { isRecord } from "../story/check.js";
 import { html, LitElement, nothing, repeat } from "../vendor/lit.js";
 
 /** @typedef {import("../sampling.js").Preset} Preset */
@@ -16,15 +17,10 @@ const OURS = [
 function ownPresets() {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(kept) ? kept.filter((each) => typeof each?.[0] === "string" && isObject(each[1])) : [];
+    return Array.isArray(kept) ? kept.filter((each) => typeof each?.[0] === "string" && isRecord(each[1])) : [];
   } catch {
     return []; // unreadable, or storage is switched off: ours are there
   }
-}
-
-/** @param {unknown} value */
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 export class Presets extends LitElement {

@@ -4,6 +4,7 @@ import { html } from "../vendor/lit.js";
 import { DialogPart, Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {{text: string, kind: string, action?: {label: string, run: () => void}, about?: string}} Notice */
 
 const QUIET = 3000; // ms between two announcements of the status line
 const NOTICE = 8000; // ms that a notice without an action is shown
@@ -12,7 +13,7 @@ const NOTICE = 8000; // ms that a notice without an action is shown
 class Banner extends Part {
   constructor() {
     super();
-    /** @type {{text: string, kind: string, action?: {label: string, run: () => void}} | null} */
+    /** @type {Notice | null} */
     this.notice = null;
     this.wasAway = false;
     this.timer = 0;
@@ -22,6 +23,7 @@ class Banner extends Part {
     this.on("server", () => this.serverChanged());
     this.on("saved", () => this.requestUpdate());
     this.on("notice", (notice) => this.show(notice));
+    this.on("withdrawn", ({ about }) => this.notice?.about === about && this.dismiss());
   }
 
   /** What a request could not do while the server was away can be tried again when it is back. */
@@ -32,7 +34,7 @@ class Banner extends Part {
     this.requestUpdate();
   }
 
-  /** @param {{text: string, kind: string, action?: {label: string, run: () => void}}} notice */
+  /** @param {Notice} notice */
   show(notice) {
     this.notice = notice;
     clearTimeout(this.timer);

@@ -1,5 +1,6 @@
 // The requests of a round, and the events of their streams: which branch fills which slot, and how far it is.
 
+import { Additions } from "./additions.js";
 import { Cards } from "./cards.js";
 import { IllegalMove } from "./slots.js";
 
@@ -13,8 +14,8 @@ import { IllegalMove } from "./slots.js";
  * @property {string} key
  * @property {string|null} id              null before `start`
  * @property {RequestState} state
- * @property {number[]} slots              slot numbers by branch index
- * @property {{number: number, kind: Kind, ticket: number}[]} expected   slots of the next `branch` events
+ * @property {number[]} slots              slot numbers by branch index; of one of the past there may be holes
+ * @property {Additions} additions       branches that the server was asked for
  * @property {string} given                text after the round's prompt that its prompt had
  * @property {number|null} promptTokens
  * @property {number[]} seeds
@@ -58,18 +59,20 @@ export class Requests extends Cards {
     });
   }
 
+  /** Note a request of the past, which may be read again. @param {string} key @param {string} id
+   * @param {number[]} slots by branch index, as far as they are known @param {string} given */
+  recall(key, id, slots, given) {
+    this.requests.set(key, { ...newRequest(key, given, "lost"), id, slots });
+  }
+
   /** Announce that a request is read again, after a reload or a loss. Its branches fill the slots that they filled before;
-   * slots that other requests have filled stay as they are.
-   * @param {string} key @param {string} id @param {number[]} filled slot numbers by branch index, as far as they are known */
-  rejoin(key, id, filled) {
+   * slots that other requests have filled stay as they are. @param {string} key @param {string} id */
+  rejoin(key, id) {
     const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
-    const request = newRequest(key, "", "asking");
-    request.slots = [...(before?.slots ?? filled)];
+    const request = newRequest(key, before?.given ?? "", "asking");
+    request.slots = [...(before?.slots ?? [])];
     for (const slot of this.slots) {
-      if (slot.request !== null && this.requests.get(slot.request)?.id !== id) continue;
-      if (slot.request === null && slot.node === null && request.slots[slot.number] === slot.number)
-        slot.index ??= slot.number; // it has written nothing yet
-      if (slot.index === null) continue;
+      if (slot.index === null || this.requests.get(slot.request ?? "")?.id !== id) continue;
       slot.request = key;
       slot.pending = null;
       request.slots[slot.index] = slot.number;
@@ -89,28 +92,42 @@ export class Requests extends Cards {
       slot.move(code && !held ? "fail" : "lose");
       slot.end = held ?? { reason: code ?? "lost", message };
     }
-    return new Set([...live.map((slot) => slot.number), ...this._forget(request)]);
+    const vain = this._giveUpAll(request.additions.clear(), "the connection ended");
+    return new Set([...live.map((slot) => slot.number), ...vain]);
   }
 
-  /** Say which slots the next `branch` events of a request fill. Returns a ticket for `unexpect`.
+  /** Say which slots the branches fill that the server is asked for. Returns a ticket for `bind` or `unexpect`.
    * @param {string} key @param {number[]} slots @param {Kind} kind */
   expectBranches(key, slots, kind) {
     const ticket = ++this._tickets;
     for (const number of slots) {
       const slot = this.slots[number] ?? this._addSlot();
       slot.pending = kind;
-      this._request(key).expected.push({ number: slot.number, kind, ticket });
+      this._request(key).additions.expect(slot.number, kind, ticket);
     }
     this._branches += slots.length;
     return ticket;
   }
 
+  /** Give the expected slots the branches that the server has named in its answer.
+   * @param {string} key @param {number} ticket @param {number[]} indices @returns {Set<number>} slots that get none */
+  bind(key, ticket, indices) {
+    return this._giveUpAll(this._request(key).additions.bind(ticket, indices), "the server has added no branch");
+  }
+
+  /** Remove and return the events that waited until a call was answered: apply them. @param {string} key */
+  released(key) {
+    return this._request(key).additions.released();
+  }
+
   /** Take an expectation back, since the server refused. Slots that were made for it go, where no later ones follow.
    * @param {string} key @param {number} ticket @param {string} message @returns {Set<number>} */
   unexpect(key, ticket, message) {
-    const request = this._request(key);
-    const gone = request.expected.filter((each) => each.ticket === ticket);
-    request.expected = request.expected.filter((each) => each.ticket !== ticket);
+    return this._giveUpAll(this._request(key).additions.drop(ticket), message);
+  }
+
+  /** @param {import("./additions.js").Addition[]} gone @param {string} message */
+  _giveUpAll(gone, message) {
     return new Set(gone.reverse().map(({ number }) => this._giveUp(this._slot(number), message)));
   }
 
@@ -122,12 +139,6 @@ export class Requests extends Cards {
       slot.end = { reason: "refused", message };
     }
     return slot.number;
-  }
-
-  /** @param {Request} request @returns {number[]} */
-  _forget(request) {
-    const gone = request.expected.splice(0).reverse();
-    return gone.map(({ number }) => this._giveUp(this._slot(number), "the connection ended"));
   }
 
   /** The newest request whose branches can be controlled and whose prompt is the round's; null if there is none. */
@@ -157,6 +168,8 @@ export class Requests extends Cards {
   /** Take an event of a request's stream. @param {string} key @param {ServerEvent} event @returns {Set<number>} slots that changed */
   apply(key, event) {
     const request = this._request(key);
+    const isNew = event.event === "branch" && request.slots[event.index] === undefined;
+    if (request.additions.keep(event, isNew)) return new Set();
     switch (event.event) {
       case "start":
         return this._start(request, event);
@@ -238,7 +251,7 @@ export class Requests extends Cards {
       return new Set([known.number]);
     }
     if (known) return new Set(); // a snapshot had it already
-    const expected = request.expected.shift();
+    const expected = request.additions.take(event.index);
     const slot = expected ? this._slot(expected.number) : this._addSlot();
     const origin = event.from ? this._slotAt(request, event.from.branch) : null;
     this._fill(request, slot, event, expected?.kind ?? "more", origin);
@@ -336,7 +349,17 @@ export class Requests extends Cards {
 
 /** @param {string} key @param {string} given @param {RequestState} state @returns {Request} */
 function newRequest(key, given, state) {
-  return { key, id: null, state, slots: [], expected: [], given, promptTokens: null, seeds: [], progress: null };
+  return {
+    key,
+    id: null,
+    state,
+    slots: [],
+    additions: new Additions(),
+    given,
+    promptTokens: null,
+    seeds: [],
+    progress: null,
+  };
 }
 
 /** Whether the branches of a request can be controlled. @param {Request} request */

@@ -68,8 +68,7 @@ export class Numbers {
   }
 }
 
-/** A place for a card, and the branch that fills it. `node` and `nodeFrom` belong to the desk: the story's node of this
- * branch, and the offset in `text` at which the node's own text begins. */
+/** A place for a card, and the branch that fills it. `node` belongs to the desk: the story's node of this branch. */
 export class Slot {
   /** @param {number} number */
   constructor(number) {
@@ -80,7 +79,6 @@ export class Slot {
     this.index = null;
     /** @type {string|null} */
     this.node = null;
-    this.nodeFrom = 0;
     this.text = "";
     /** Length of the beginning of `text` that this request's prompt had already: the server's branch begins after it. */
     this.given = 0;
@@ -151,7 +149,6 @@ export class Slot {
     this.given = 0;
     this.end = this.held = this.logprob = null;
     this.node = this.mark = this.foldedUnder = this.pending = null;
-    this.nodeFrom = 0;
     this.tokenEnds.truncate(0);
     this.tokenLogprobs.truncate(0);
   }

@@ -20,11 +20,12 @@
  * @property {string} [run]
  * @property {number} [index]
  * @property {number} [slot]
+ * @property {string} [request]  the request that wrote it, if another one than its run's
  * @property {number} [seed]
  * @property {End} [end]
  * @property {number} [logprob]
  *
- * @typedef {object} Run  one request to the server
+ * @typedef {object} Run  one request to the server; one with a `round` has joined the round of that run
  * @property {string} id
  * @property {string} node
  * @property {number} at
@@ -33,6 +34,7 @@
  * @property {string} request_id
  * @property {number[]} seeds
  * @property {object} request
+ * @property {string} [round]
  *
  * @typedef {Omit<Node, "id">} BareNode
  * @typedef {Omit<Run, "id">} BareRun

@@ -40,6 +40,7 @@ export class Board {
     /** Slot numbers that have the same text. @type {number[][]} */
     this.groups = [];
     this.frame = 0;
+    this.fitting = 0; // cards that are in view without scrolling
     this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list, rootMargin: "120px" });
     this.overflow = new ResizeObserver((entries) => this._fade(entries));
   }
@@ -90,7 +91,8 @@ export class Board {
     this.refresh();
   }
 
-  /** Texts of slots have grown. @param {Iterable<number>} slots */
+  /** Texts of slots have grown. The desk tells of it in a frame: a branch's first text is drawn in the same one, later ones are
+   * drawn already, since cards that run are drawn in each frame. @param {Iterable<number>} slots */
   grown(slots) {
     for (const number of slots) {
       const card = this.cards.get(number);
@@ -98,7 +100,9 @@ export class Board {
       this.dirty.add(card);
       this.isStale ||= card.state !== card.slot.state; // its first text
     }
-    this._schedule();
+    if (!this.isStale) return this._schedule();
+    cancelAnimationFrame(this.frame);
+    this._draw(Number(document.timeline.currentTime));
   }
 
   /** Make cards for new slots, and put all in the round's order. @param {Round} round */
@@ -122,6 +126,7 @@ export class Board {
   /** @param {Slot} slot */
   _add(slot) {
     const card = new Card(slot);
+    card.isVisible = slot.number < this.fitting && slot.text === ""; // until the observer says more: first words do not wait
     card.setCurrent(slot.number === this.current);
     this.cards.set(slot.number, card);
     this.byPlace.set(card.place, card);
@@ -147,6 +152,7 @@ export class Board {
     const height = this.list.clientHeight - Number.parseFloat(style.paddingBottom);
     const columns = Math.max(1, Math.min(count, Math.floor((width + GAP) / (LEAST_WIDTH + GAP))));
     const rows = Math.min(MOST_ROWS, Math.ceil(count / columns));
+    this.fitting = columns * rows;
     const size = Math.floor((height - (rows - 1) * GAP) / rows);
     this.list.style.setProperty("--columns", `${columns}`);
     this.list.style.setProperty("--card-height", `${Math.max(LEAST_HEIGHT, size)}px`);

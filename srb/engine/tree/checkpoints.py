@@ -1,0 +1,159 @@
+"""Checkpoints: saved states of recurrent memory, from which a text goes on at a place within it.
+
+Recurrent layers keep one state for a sequence, that of its end, so a text can be cut only where its state was saved. The
+checkpoints of a long text are thinned as the budget fills: places that are rounder numbers stay longer, so the oldest
+texts keep a few, far apart, and the newest keep all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from srb.engine.model import Blob
+
+AUTO = -1
+MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk of a prompt is no longer
+MIN_EVERY_ON_GPU = 512  # short chunks cost a GPU more
+STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
+WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
+NEAR_THE_END = 4  # the last tokens of a prompt, where most edits are, have so many times as many checkpoints
+BRANCH_EVERY = 32  # tokens between those of a branch, of which often a part is taken; more for large states
+CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
+_ROUND = 16  # a place's level is the number of times that its number can be halved down to this
+_TOP_LEVEL = 14
+LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
+
+
+LineEnd = Callable[[int, int], int]
+
+
+@dataclass(eq=False, slots=True)
+class Checkpoint:
+    """The state after the first `position` tokens of a text. It is found in `place`, which a node or a lease has."""
+
+    position: int
+    state: Blob
+    place: dict[int, Checkpoint]
+    level: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.state) + CHECKPOINT_BYTES
+
+    def move(self, place: dict[int, Checkpoint]) -> None:
+        """Move to another place, which has none at this position."""
+        del self.place[self.position]
+        self.place = place
+        place[self.position] = self
+
+
+class Spacing:
+    """The places of checkpoints: at most `every` tokens apart; 0: at the ends of prompts and branches only."""
+
+    def __init__(self, every: int, on_gpu: bool = False) -> None:
+        """AUTO depends on the machine, and on the size of a state, which `note_size` tells."""
+        self._is_auto = every == AUTO
+        self.every = (MIN_EVERY_ON_GPU if on_gpu else MIN_EVERY) if self._is_auto else every
+        self._of_branches = min(BRANCH_EVERY, self.every)
+
+    def note_size(self, nbytes: int) -> None:
+        """Note the size of a state: checkpoints of large states are further apart."""
+        while self._is_auto and self.every * STATE_BYTES_PER_TOKEN < nbytes:
+            self.every *= 2
+        while self._of_branches < self.every and self._of_branches * STATE_BYTES_PER_TOKEN < nbytes:
+            self._of_branches = min(2 * self._of_branches, self.every)
+
+    @property
+    def near(self) -> int:
+        """Tokens between checkpoints in the last tokens of a prompt."""
+        return max(1, self.every // NEAR_THE_END)
+
+    def next(self, position: int, total: int, shared: int = 0, line_end: LineEnd = lambda low, high: high) -> int:
+        """Return where the next checkpoint of a prompt of `total` tokens is, after `position`; `total` if there is none.
+
+        The places are the same whatever chunks are computed. They are at round numbers, each moved back to the last end of
+        a line or message shortly before it: `line_end` returns it for the places after `low` and up to `high`, or `high`.
+        Another is where a known text ends that shares `shared` tokens, since other texts may part there, too.
+        """
+        if not self.every:
+            return total
+        near = self.near
+        step, worth = max(1, self.every - near), min(WORTH_A_STEP, near)
+        stop = (position // step + 1) * step
+        if stop <= total - self.every:
+            place = line_end(stop - near, stop)
+            stop = place if place > position else line_end(stop + step - near, stop + step)
+        else:
+            stop = (position // near + 1) * near
+            stop += near if stop - position < worth else 0
+        if position + worth <= shared < stop:
+            stop = shared
+        return stop if stop + worth <= total else total
+
+    def to_next(self, position: int) -> int:
+        """Return how many tokens of a branch, at `position`, are computed at once at most."""
+        return self.every - position % self.every if self.every else 2**31
+
+    def passes(self, before: int, after: int) -> bool:
+        """Whether a branch that has grown from `before` to `after` tokens has come to the place of a checkpoint."""
+        return self.every > 0 and before // self._of_branches < after // self._of_branches
+
+    def level(self, position: int) -> int:
+        """Return how round the number is of a place: 0 for most."""
+        number = position // _ROUND
+        return min(_TOP_LEVEL, (number & -number).bit_length() - 1) if number else _TOP_LEVEL
+
+
+class Checkpoints:
+    """All checkpoints that may be dropped, in the order of their use for each level; those of pinned ends are not here."""
+
+    def __init__(self) -> None:
+        self._levels: list[OrderedDict[Checkpoint, None]] = [OrderedDict() for _ in range(_TOP_LEVEL + 1)]
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))
+
+    def __contains__(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint in self._levels[checkpoint.level]
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Let a checkpoint be dropped when room is needed; it counts as used now."""
+        if checkpoint not in self:
+            self._levels[checkpoint.level][checkpoint] = None
+            self.nbytes += checkpoint.nbytes
+
+    def remove(self, checkpoint: Checkpoint) -> None:
+        """Stop counting a checkpoint, if it was counted; its place keeps it."""
+        if checkpoint in self:
+            del self._levels[checkpoint.level][checkpoint]
+            self.nbytes -= checkpoint.nbytes
+
+    def drop(self, checkpoint: Checkpoint) -> None:
+        """Forget a state."""
+        self.remove(checkpoint)
+        del checkpoint.place[checkpoint.position]
+
+    def touch(self, checkpoint: Checkpoint) -> None:
+        """Mark a checkpoint as used now."""
+        if checkpoint in self:
+            self._levels[checkpoint.level].move_to_end(checkpoint)
+
+    def drop_one(self) -> bool:
+        """Drop the checkpoint that is missed least; return False if there is none.
+
+        It is the oldest of the level that has most, so every level covers twice as much text as the one below: the
+        newest places are close together, and the older they are, the further apart.
+        """
+        fullest = max(self._levels, key=len)
+        if fullest:
+            self.drop(next(iter(fullest)))
+        return bool(fullest)
+
+    def check_invariants(self, placed: set[Checkpoint]) -> None:
+        """Assert that the counted checkpoints are `placed`, and that their sum is right."""
+        counted = {checkpoint for level in self._levels for checkpoint in level}
+        assert counted == placed, "checkpoints that may be dropped"
+        assert self.nbytes == sum(checkpoint.nbytes for checkpoint in counted), "bytes of checkpoints"

@@ -1,0 +1,198 @@
+"""States of recurrent and hybrid memory: which sequences have one, and where a text can go on.
+
+The cells of such a memory, of its attention layers, are shared, cut and parked as any others. Its recurrent layers keep
+a state for each sequence, that of its end. A text goes on from a place where a sequence with its state ends, or where a
+checkpoint is. For memory without states nothing here does anything, and every place has what it needs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from srb.engine.model import Blob, Model
+from srb.engine.tokens import Tokens
+from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint, Spacing
+from srb.engine.tree.host import HostMemory
+from srb.engine.tree.match import Match
+from srb.engine.tree.node import Node, NodeState
+
+_SIZE_BYTES = 8  # of the length that stands before a text's cells
+
+
+class States:
+    """States in sequences, and their checkpoints in host memory."""
+
+    def __init__(self, model: Model, host: HostMemory, every: int) -> None:
+        """Leave a checkpoint after each `every` tokens of a text; see `Spacing`."""
+        self._model = model
+        self._host = host
+        self.are_kept = model.has_states
+        self.spacing = Spacing(every, model.is_on_gpu)
+        self._at_end: set[int] = set()  # sequences that have the state of their end
+        self.saved_total = 0
+        self.loaded_total = 0
+
+    # ---- where a text can go on
+
+    def has(self, node: Node) -> bool:
+        """Whether a sequence can go on at the end of a node."""
+        return not self.are_kept or node.parent is None or node.end in node.checkpoints or node.seq_id in self._at_end
+
+    def deepest(self, match: Match) -> Match:
+        """Return the part of a match up to the last place from which a text can go on."""
+        if not self.are_kept:
+            return match
+        node, limit, place = match.into or match.node, match.length, 0
+        while node.parent is not None:
+            place = self._last_place(node, limit)
+            if place:
+                break
+            node, limit = node.parent, node.start
+        logits = match.logits if place == match.length else None
+        if place == node.end:
+            return Match(node, awaits=match.awaits, logits=logits, shared=match.length)
+        assert node.parent is not None
+        return Match(node.parent, node, place - node.start, match.awaits, logits, shared=match.length)
+
+    def _last_place(self, node: Node, limit: int) -> int:
+        """Return the last place of a node, up to `limit`, from which a text can go on; 0 if there is none."""
+        if limit == node.end and node.state is not NodeState.COMPUTING and self.has(node):
+            return limit
+        return max((position for position in node.checkpoints if node.start < position <= limit), default=0)
+
+    # ---- of sequences
+
+    def note_forked(self, seq_id: int) -> None:
+        """Note that a sequence has the state of its end."""
+        if self.are_kept:
+            self._at_end.add(seq_id)
+
+    def note_lost(self, seq_id: int) -> None:
+        """Note that a sequence is empty, or was cut: it has no state."""
+        self._at_end.discard(seq_id)
+
+    def give(self, node: Node, holder: int, seq_id: int) -> None:
+        """Let an empty sequence share the path to the end of a pinned node, and give it the state there.
+
+        `holder` is a sequence that holds the path.
+        """
+        if not self.are_kept or node.seq_id in self._at_end:
+            self._model.fork(holder, seq_id, None if holder == node.seq_id else node.end)
+        else:
+            self._model.fork(holder, seq_id, node.end)
+            checkpoint = node.checkpoints[node.end]
+            self.load(seq_id, checkpoint)
+        self.note_forked(seq_id)
+
+    def load(self, seq_id: int, checkpoint: Checkpoint) -> None:
+        """Give a sequence that ends at a checkpoint its state."""
+        self._host.checkpoints.touch(checkpoint)
+        self.loaded_total += 1
+        if not self._model.restore_state(seq_id, checkpoint.state):
+            raise AssertionError(f"the state of sequence {seq_id} at {checkpoint.position} could not be restored")
+        self.note_forked(seq_id)
+
+    # ---- checkpoints
+
+    def keep(self, node: Node, seq_id: int) -> None:
+        """Leave a checkpoint at the end of a node, where `seq_id` is about to lose its state, unless there is another."""
+        if not self.are_kept or seq_id not in self._at_end or not (node.pins or self._host.budget):
+            return
+        if node.end not in node.checkpoints and (node.seq_id == seq_id or node.seq_id not in self._at_end):
+            checkpoint = self._checkpoint(seq_id, node.end, node.checkpoints)
+            checkpoint.level = max(LEVEL_OF_ENDS, checkpoint.level)
+            self._host.add_checkpoint(checkpoint, is_needed=node.pins > 0)
+
+    def next_place(self, tokens: Tokens, position: int, shared: int) -> int:
+        """Return where the next checkpoint of a prompt is after `position`, or its end."""
+
+        def line_end(low: int, high: int) -> int:
+            return next((place for place in range(high, low, -1) if self._ends_line(tokens[place - 1])), high)
+
+        return self.spacing.next(position, len(tokens), shared, line_end)
+
+    def _ends_line(self, token: int) -> bool:
+        piece = self._model.piece(token)
+        return not piece or piece.endswith(b"\n")  # control tokens, which end messages, have no text
+
+    def note_prompt(self, node: Node, count: int, tokens: Tokens, shared: int) -> None:
+        """Leave a checkpoint if the last `count` tokens of a prompt that were computed end at the place of one."""
+        if not self.are_kept or not self._host.budget or node.state is not NodeState.COMPUTING:
+            return
+        position = node.start + node.num_computed
+        if self.next_place(tokens, position - count, shared) == position:
+            assert node.seq_id is not None
+            self._host.add_checkpoint(self._checkpoint(node.seq_id, position, node.checkpoints))
+
+    def note_branch(self, seq_id: int, place: dict[int, Checkpoint], before: int, after: int) -> None:
+        """Leave a checkpoint of a branch that has grown from `before` to `after` tokens, at the spacing."""
+        if self.are_kept and self._host.budget and self.spacing.passes(before, after):
+            self._host.add_checkpoint(self._checkpoint(seq_id, after, place))
+
+    def adopt(self, node: Node, place: dict[int, Checkpoint]) -> None:
+        """Let a pinned node have the checkpoints of its span that a branch or a private prompt has left in `place`."""
+        for position in [position for position in place if node.start < position <= node.end]:
+            checkpoint = place[position]
+            if position in node.checkpoints:
+                self._host.checkpoints.drop(checkpoint)
+                continue
+            checkpoint.move(node.checkpoints)
+            if position == node.end:
+                self._host.checkpoints.remove(checkpoint)
+
+    def drop(self, place: dict[int, Checkpoint]) -> None:
+        """Drop all checkpoints of a place."""
+        for checkpoint in list(place.values()):
+            self._host.checkpoints.drop(checkpoint)
+
+    def _checkpoint(self, seq_id: int, position: int, place: dict[int, Checkpoint]) -> Checkpoint:
+        state = self._model.save_state(seq_id)
+        self.spacing.note_size(len(state))
+        self.saved_total += 1
+        place[position] = checkpoint = Checkpoint(position, state, place, self.spacing.level(position))
+        return checkpoint
+
+    # ---- whole texts
+
+    def pack(self, seq_id: int) -> Blob:
+        """Return all that a sequence with the state of its end holds."""
+        cells = self._model.save(seq_id, 0)
+        if not self.are_kept:
+            return cells
+        size = np.array([len(cells)], np.uint64).view(np.uint8)
+        return np.concatenate([size, cells, self._model.save_state(seq_id)])
+
+    def unpack(self, node: Node, blob: Blob) -> Blob:
+        """Leave a checkpoint at the end of a node whose text was packed; return its cells."""
+        if not self.are_kept:
+            return blob
+        size = int(blob[:_SIZE_BYTES].copy().view(np.uint64)[0])
+        state = np.ascontiguousarray(blob[_SIZE_BYTES + size :])
+        checkpoint = Checkpoint(node.end, state, node.checkpoints, LEVEL_OF_ENDS)
+        node.checkpoints[node.end] = checkpoint
+        self._host.add_checkpoint(checkpoint)
+        return np.ascontiguousarray(blob[_SIZE_BYTES : _SIZE_BYTES + size])
+
+    # ---- self-check
+
+    def check_invariants(self, nodes: list[Node], places: list[dict[int, Checkpoint]], ids: set[int]) -> None:
+        """Assert that every checkpoint is where it says, and that sequences in use alone have states.
+
+        `places` are those of branches, `ids` the sequences of nodes and branches.
+        """
+        for place in [*(node.checkpoints for node in nodes), *places]:
+            assert self.are_kept or not place, "checkpoints of memory without states"
+            for position, checkpoint in place.items():
+                assert checkpoint.place is place, f"checkpoint {position} is elsewhere"
+                assert checkpoint.position == position, f"checkpoint {position} is of {checkpoint.position}"
+        assert self._at_end <= ids, "a free sequence has a state"
+        droppable = {checkpoint for place in places for checkpoint in place.values()}
+        for node in nodes:
+            assert all(node.start < position <= node.end for position in node.checkpoints), f"{node!r}: checkpoints"
+            if node.pins and node.state is NodeState.RESIDENT and node.tokens:
+                assert self.has(node), f"{node!r} is in use, and no text can go on at its end"
+            is_held = node.pins > 0
+            droppable |= {
+                checkpoint for position, checkpoint in node.checkpoints.items() if position < node.end or not is_held
+            }
+        self._host.checkpoints.check_invariants(droppable)

@@ -1,0 +1,103 @@
+"""Texts that are cut before llama.cpp tokenizes them have the tokens of the whole text, in every kind of vocabulary."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from srb.engine.known_texts import KnownTexts
+from srb.engine.llama.model import LlamaModel
+from srb.settings import Settings
+from tests import vocabularies
+
+# One of llama.cpp's names for each of its pre-tokenizers that generate.
+PRE_TOKENIZERS = [
+    *("default", "llama-bpe", "jais-2", "deepseek-llm", "deepseek-v3", "youtu", "deepseek-coder", "falcon"),
+    *("starcoder", "gpt-2", "qwen2", "qwen35", "bloom", "chatglm-bpe", "viking", "tekken", "chameleon", "gpt-4o"),
+    *("kimi-k2", "superbpe", "bailingmoe", "seed-coder", "grok-2", "afmoe", "exaone-moe", "minicpm5"),
+]
+PARTS = [
+    *(
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        "\r\n",
+        ".",
+        ", ",
+        "'s",
+        "'t ",
+        "3",
+        " 3.14 ",
+        "12345",
+        "e\u0301",
+        "日本語",
+        "한국 ",
+        "😀",
+        "½ ",
+    ),
+    *(
+        "Привет мир ",
+        "x y z ",
+        "half the ",
+        "of the ",
+        "note ",
+        "note a",
+        "<|end|>",
+        "<|end|> a",
+        "<s> the",
+        "▁",
+        "Ġ",
+        "Ċ x",
+    ),
+    *(f"{word} " for word in vocabularies.WORDS),
+]
+
+
+def check(model: LlamaModel, count: int, seed: int = 0) -> None:
+    """Compare `count` random texts, each unknown and known, and require that some of them was cut."""
+    pick = random.Random(seed)
+    texts = KnownTexts(model, block=8)
+    has_cuts = False
+    for _ in range(count):
+        text = "".join(pick.choices(PARTS, k=pick.randint(0, 60)))
+        has_cuts = has_cuts or model.find_cut(text, 8) > 0
+        for add_special, parse_special in ((True, True), (False, False)):
+            whole = model.tokenize(text, add_special, parse_special)
+            assert texts.tokenize(text, add_special, parse_special) == whole, repr(text)
+            assert texts.tokenize(text, add_special, parse_special) == whole, repr(text)
+    assert has_cuts
+    assert texts._is_trusted
+
+
+def test_the_storyteller_reads_a_text_in_parts_as_it_reads_the_whole() -> None:
+    check(vocabularies.load(Settings().model_path), 30)
+
+
+@pytest.mark.parametrize("prefixes", [True, False])
+def test_spm_reads_a_text_in_parts_as_it_reads_the_whole(tmp_path: Path, prefixes: bool) -> None:
+    model = vocabularies.load(vocabularies.write_spm(tmp_path / "spm.gguf", prefixes))
+    check(model, 30)
+
+
+@pytest.mark.parametrize("pre", PRE_TOKENIZERS)
+def test_bpe_reads_a_text_in_parts_as_it_reads_the_whole(tmp_path: Path, pre: str) -> None:
+    check(vocabularies.load(vocabularies.write_bpe(tmp_path / "bpe.gguf", pre)), 8)
+
+
+@pytest.mark.parametrize("kind", ["ugm", "wpm"])
+def test_a_text_is_never_cut_where_tokens_may_depend_on_all_of_it(tmp_path: Path, kind: str) -> None:
+    model = vocabularies.load(getattr(vocabularies, f"write_{kind}")(tmp_path / "vocabulary.gguf"))
+    text = "the old king said " * 20
+    assert model.find_cut(text, 0) == -1
+    assert KnownTexts(model, block=8).tokenize(text, True, True) == model.tokenize(text, True, True)
+
+
+def test_nothing_is_cut_after_a_letter_that_a_token_joins_to_a_space(tmp_path: Path) -> None:
+    for path in (vocabularies.write_spm(tmp_path / "spm.gguf"), vocabularies.write_bpe(tmp_path / "bpe.gguf", "gpt-2")):
+        model = vocabularies.load(path)
+        assert model.find_cut("half or boat", 0) == 7
+        assert model.find_cut("note or boat", 0) == 7, "a special token ends with the letter e"

@@ -1,0 +1,65 @@
+"""Writes of an answer: in pieces that each have write_timeout, so that a reader may be slow, but may not stand still."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from srb.launch.gunicorn_worker import Response
+
+
+class Connection:
+    """A connection that notes its writes, and the timeout that each has."""
+
+    def __init__(self) -> None:
+        self.timeout: float | None = 99
+        self.writes: list[tuple[bytes, float | None]] = []
+
+    def gettimeout(self) -> float | None:
+        return self.timeout
+
+    def settimeout(self, timeout: float | None) -> None:
+        self.timeout = timeout
+
+    def sendall(self, data: bytes) -> None:
+        if len(self.writes) == 9:
+            raise TimeoutError
+        self.writes.append((bytes(data), self.timeout))
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def response(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(Response, "write_timeout", 7)
+    request = SimpleNamespace(method="POST", version=(1, 1), should_close=lambda: False)
+    response = Response(request, connection, SimpleNamespace(sendfile=False, is_ssl=False))
+    response.headers_sent, response.status, response.status_code = True, "200 OK", 200
+    return response
+
+
+def test_a_large_answer_is_written_in_pieces_with_a_timeout_each(response: Any, connection: Connection) -> None:
+    answer = bytes(range(256)) * 300
+    response.response_length = len(answer)
+    response.write(answer)
+    assert b"".join(data for data, _ in connection.writes) == answer
+    assert len(connection.writes) == 5
+    assert {timeout for _, timeout in connection.writes} == {7}
+    assert connection.timeout == 99
+
+
+def test_a_chunk_is_framed_and_written_at_once(response: Any, connection: Connection) -> None:
+    response.chunked = True
+    response.write(b"hello")
+    assert connection.writes == [(b"5\r\nhello\r\n", 7)]
+
+
+def test_after_a_piece_that_nobody_takes_the_timeout_is_the_old_one(response: Any, connection: Connection) -> None:
+    with pytest.raises(TimeoutError):
+        response.write(b"x" * 2**20)
+    assert connection.timeout == 99

@@ -1,0 +1,141 @@
+"""Long texts are tokenized once: their tokens are found again by their characters, and are those of the whole text."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srb.engine.cuts import BYTE_LETTERS, Cuts
+from srb.engine.fake import BOS, EOS, FakeModel
+from srb.engine.known_texts import KnownTexts
+
+BLOCK = 32
+WORDS = ("the", "old", "king", "said", "that", "a", "small", "boat", "was", "lost", "near", "grey", "garden", "and")
+TEXT = " " + " ".join(random.Random(1).choices(WORDS, k=300))
+
+
+class Counting(FakeModel):
+    """A FakeModel that counts the characters that it tokenizes, and the cuts that it looks for."""
+
+    characters = cuts = 0
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        self.characters += len(text)
+        return super().tokenize(text, add_special, parse_special)
+
+    def find_cut(self, text: str, start: int) -> int:
+        self.cuts += 1
+        return super().find_cut(text, start)
+
+
+@pytest.fixture
+def model() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def texts(model: Counting) -> KnownTexts:
+    return KnownTexts(model, block=BLOCK)
+
+
+def newly_read(texts: KnownTexts, model: Counting, text: str) -> int:
+    """Return how many characters are tokenized for a text, whose tokens are checked."""
+    before = model.characters
+    tokens = texts.tokenize(text, True, True)
+    count = model.characters - before
+    assert tokens == FakeModel().tokenize(text, True, True)
+    return count
+
+
+@given(st.lists(st.sampled_from([" the", " a", "é", " é", ",", " ", "\n", " x1", "日", " old"]), max_size=200))
+def test_a_text_has_the_tokens_of_the_whole_text_before_and_after_it_is_known(words: list[str]) -> None:
+    texts, text = KnownTexts(FakeModel(), block=8), "".join(words)
+    whole = FakeModel().tokenize(text, True, True)
+    assert texts.tokenize(text, True, True) == whole
+    assert texts.tokenize(text, True, True) == whole
+    assert texts.tokenize(text, False, True) == whole[1:]
+
+
+def test_of_a_known_text_no_more_than_its_end_is_tokenized(texts: KnownTexts, model: Counting) -> None:
+    assert newly_read(texts, model, TEXT) >= len(TEXT)
+    assert newly_read(texts, model, TEXT) < 2 * BLOCK
+    assert newly_read(texts, model, TEXT + " and then she left" * 5) < 2 * BLOCK + 120
+
+
+def test_a_change_in_the_middle_leaves_the_blocks_before_it_known(texts: KnownTexts, model: Counting) -> None:
+    newly_read(texts, model, TEXT)
+    middle = len(TEXT) // 2
+    assert newly_read(texts, model, TEXT[:middle] + "!" + TEXT[middle:]) < 0.8 * len(TEXT)
+
+
+def test_texts_with_the_same_beginning_share_its_blocks(texts: KnownTexts, model: Counting) -> None:
+    newly_read(texts, model, TEXT)
+    for word in ("fox", "girl", "letter"):
+        assert newly_read(texts, model, f"{TEXT} {word}") < 2 * BLOCK + 10
+
+
+def test_a_text_is_found_as_quickly_beside_many_others(texts: KnownTexts, model: Counting) -> None:
+    newly_read(texts, model, TEXT)
+    before = model.cuts
+    read = newly_read(texts, model, TEXT)
+    looked = model.cuts - before
+    for number in range(50):
+        texts.tokenize(f" {number}{TEXT}", True, True)
+    before = model.cuts
+    assert newly_read(texts, model, TEXT) == read
+    assert model.cuts - before == looked
+
+
+def test_the_blocks_used_last_are_kept(model: Counting) -> None:
+    texts = KnownTexts(model, max_blocks=2 * len(TEXT) // BLOCK, block=BLOCK)
+    newly_read(texts, model, TEXT)
+    newly_read(texts, model, TEXT.upper())
+    assert newly_read(texts, model, TEXT) < 2 * BLOCK
+    newly_read(texts, model, TEXT.title())
+    assert newly_read(texts, model, TEXT) < 2 * BLOCK
+    assert newly_read(texts, model, TEXT.upper()) > len(TEXT) // 2
+
+
+def test_a_text_without_cuts_is_tokenized_whole_and_not_kept(texts: KnownTexts, model: Counting) -> None:
+    for _ in range(2):
+        assert newly_read(texts, model, "日" * 1000) == 1000
+
+
+def test_special_tokens_are_those_that_each_call_asks_for(texts: KnownTexts) -> None:
+    whole = texts.tokenize(TEXT, False, True)
+    assert texts.tokenize(TEXT, True, True) == [BOS, *whole]
+    assert texts.tokenize(TEXT, False, False) == whole
+
+
+def test_where_the_vocabulary_adds_an_end_texts_are_tokenized_whole(
+    texts: KnownTexts, model: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "tokenize", lambda text, *_: [BOS, *FakeModel().tokenize(text, False, True), EOS])
+    for _ in range(2):
+        assert texts.tokenize(TEXT, True, True) == [BOS, *FakeModel().tokenize(TEXT, False, True), EOS]
+
+
+def test_a_cut_within_a_token_is_noticed_and_never_trusted_again(
+    texts: KnownTexts, model: Counting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(model, "find_cut", lambda text, start: text.find("king", start))
+    with caplog.at_level(logging.ERROR):
+        assert newly_read(texts, model, TEXT) > len(TEXT)
+        assert newly_read(texts, model, TEXT) == len(TEXT)
+    assert "from now on, all texts are tokenized whole" in caplog.text
+
+
+def test_a_cut_is_before_a_single_space_between_two_letters() -> None:
+    cuts = Cuts(frozenset())
+    found = [at for at in range(30) if cuts.find("I saw 3 ships, é ü\nx  y and\tso", at) == at]
+    assert found == [1, 16, 23]
+
+
+def test_no_cut_is_after_a_letter_that_a_token_joins_to_a_space() -> None:
+    assert Cuts({"f"}).find("half a loaf", 0) == 6
+    last_byte = BYTE_LETTERS["é".encode()[-1]]
+    assert Cuts({last_byte}).find("café au lait", 0) == 7

@@ -1,0 +1,53 @@
+"""The files that the page loads before a word can be written: no dialog's, and no more bytes than are agreed."""
+
+from __future__ import annotations
+
+import gzip
+from urllib.parse import urlsplit
+
+from srb.web.ops.page import DOCUMENT, FOLDER
+from tests.page.module_graph import module_graph
+
+MOST = 160_000  # bytes as they are sent, each file compressed; without the libraries
+MOST_OF_LIBRARIES = 105_000
+FOR_DIALOGS = {
+    "formats",
+    "help",
+    "map",
+    "settings",
+    "stories",
+    "versions",
+    "alternatives",
+    "presets",
+    "hierarchy",
+    "zip",
+}
+
+
+def fetch(url: str) -> bytes:
+    path = urlsplit(url).path.removeprefix("/page/")
+    return (FOLDER / (DOCUMENT if path == "/" else path)).read_bytes()
+
+
+def start() -> dict[str, bytes]:
+    files = module_graph("http://desk/", fetch, later=False)
+    return {urlsplit(url).path.removeprefix("/page/"): content for url, content in files.items()}
+
+
+def sent(files: dict[str, bytes], *, libraries: bool) -> int:
+    return sum(
+        len(gzip.compress(content)) for name, content in files.items() if name.startswith("vendor/") is libraries
+    )
+
+
+def test_nothing_of_a_dialog_is_loaded_before_a_word_can_be_written() -> None:
+    files = start()
+    assert {"main.js", "desk.js", "parts/manuscript.js", "parts/branches.js", "vendor/codemirror.js"} <= files.keys()
+    parts = {name: {*name.rpartition(".")[0].split("/")} for name in files}
+    assert [name for name, words in parts.items() if words & FOR_DIALOGS] == []
+
+
+def test_the_page_is_no_larger_than_agreed_when_it_starts() -> None:
+    files = start()
+    assert sent(files, libraries=False) <= MOST
+    assert sent(files, libraries=True) <= MOST_OF_LIBRARIES

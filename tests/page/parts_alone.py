@@ -34,7 +34,7 @@ def open_harness(page: Page, name: str) -> None:
     """Open the document around harness/<name>.js, and wait until that module has set `window.ready`."""
     page.route(f"{ORIGIN}/**", _answer)
     page.goto(f"{ORIGIN}/harness/{name}.html")
-    page.wait_for_function("window.ready === true")
+    page.wait_for_function("() => window.ready === true")
 
 
 def _answer(route: Route) -> None:

@@ -80,7 +80,7 @@ def test_presets_set_every_sampling_value_and_can_be_made(page: Page) -> None:
     dialog.get_by_label("Keep these values as").fill("<b>Mine</b>")
     dialog.get_by_label("Keep these values as").press("Enter")
     page.reload()
-    page.wait_for_function("window.ready === true")
+    page.wait_for_function("() => window.ready === true")
     dialog = open_settings(page, "words")
     dialog.get_by_role("button", name="<b>Mine</b>", exact=True).click()
     assert (setting(page, "temperature"), setting(page, "min_p")) == (0.7, 0.1)

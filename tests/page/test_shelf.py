@@ -26,7 +26,7 @@ def test_the_shelf_in_the_browser_keeps_its_contract(page: Page) -> None:
 def test_values_are_there_when_the_page_is_opened_again(page: Page) -> None:
     page.evaluate("new IdbShelf('stories').change([['a', 'nodes', 'n1']], () => ({ text: 'Once' }))")
     page.reload()
-    page.wait_for_function("window.ready === true")
+    page.wait_for_function("() => window.ready === true")
     assert page.evaluate("new IdbShelf('stories').read('a')") == [[["a", "nodes", "n1"], {"text": "Once"}]]
 
 

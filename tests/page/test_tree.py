@@ -106,7 +106,7 @@ def test_a_node_gets_a_star_a_name_a_note_and_is_pruned_and_all_is_undone(page: 
 def test_a_search_lists_what_has_the_words_and_hiding_pruned_leaves_them_out(page: Page) -> None:
     tree = opened(page)
     page.get_by_label("Search").fill("FERRY")
-    page.wait_for_function("document.querySelectorAll('srb-outline .row').length < desk.story.nodes.size")
+    page.wait_for_function("() => document.querySelectorAll('srb-outline .row').length < desk.story.nodes.size")
     labels = tree.get_by_role("treeitem").all()
     assert labels
     texts = page.evaluate("[...desk.story.nodes.values()].filter(({id, text}) => `${text} ${desk.story.mark(id).name ?? ''} "
@@ -124,7 +124,7 @@ def test_of_a_story_of_thousands_of_nodes_only_the_rows_in_view_are_in_the_docum
     page.keyboard.press("Home")
     expect(tree.get_by_role("treeitem").first).to_contain_text("Once upon a time,")
     page.keyboard.press("End")
-    page.wait_for_function("document.querySelector('srb-outline').current === desk.head.node")
+    page.wait_for_function("() => document.querySelector('srb-outline').current === desk.head.node")
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
 

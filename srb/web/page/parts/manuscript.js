@@ -234,12 +234,10 @@ export class Manuscript extends HTMLElement {
    * @param {number} caret
    */
   #stateOf(text, caret) {
-    const onFiles = (/** @type {File[]} */ files) =>
-      this.dispatchEvent(new CustomEvent("files", { detail: { files }, bubbles: true, composed: true }));
     return EditorState.create({
       doc: text,
       selection: { anchor: caret },
-      extensions: [oneHistory(() => this.head), authorship, proseEditor(onFiles)],
+      extensions: [oneHistory(() => this.head), authorship, proseEditor()],
     });
   }
 

@@ -36,19 +36,15 @@ const SEARCH_KEYS = [
   { key: "Escape", run: closeSearchPanel, scope: "search-panel" },
 ];
 
-/**
- * Return the extensions, without history.
- *
- * @param {(files: File[]) => void} onFiles - called with files that are dropped: they are stories to import, not text
- */
-export function proseEditor(onFiles) {
+/** Return the extensions, without history. */
+export function proseEditor() {
   return [
     EditorState.lineSeparator.of("\n"), // any other character is part of a line: offsets are those of the story
     EditorView.lineWrapping,
     EditorView.perLineTextDirection.of(true),
     EditorView.contentAttributes.of(CONTENT),
     EditorView.clipboardInputFilter.of(plain),
-    EditorView.domEventHandlers({ drop: (event) => dropFiles(event, onFiles), keydown: redoWithCapsLock }),
+    EditorView.domEventHandlers({ keydown: redoWithCapsLock }),
     highlightSpecialChars({ addSpecialChars: DIRECTIONS }),
     dropCursor(),
     placeholder(HINT),
@@ -65,19 +61,6 @@ export function proseEditor(onFiles) {
  */
 function redoWithCapsLock(event, view) {
   return event.key === "z" && event.shiftKey && (event.ctrlKey || event.metaKey) && !event.altKey && redo(view);
-}
-
-/**
- * @param {DragEvent} event
- * @param {(files: File[]) => void} onFiles
- */
-function dropFiles(event, onFiles) {
-  const files = [...(event.dataTransfer?.files ?? [])];
-  if (files.length > 0) {
-    event.preventDefault();
-    onFiles(files);
-  }
-  return files.length > 0;
 }
 
 /**

@@ -132,7 +132,11 @@ TOLD: tuple[Told, ...] = (
         ("*generation_settings.logit_bias*",),
         ("*: logit_bias *",),
     ),
-    Told("all branches sample on the CPU", ("*generation_settings.backend_sampling",), ("*: backend_sampling",)),
+    Told(
+        "the setting of this name decides for all branches",
+        ("*generation_settings.backend_sampling",),
+        ("*: backend_sampling",),
+    ),
     Told("every branch's seed is reported", ("*choices.seed",), whats=ONLY_SRB),
     Told("0 computes the prompt and makes no token", ("*",), ("*: n_predict 0", "*: echo and no tokens")),
     Told("an empty one is ignored", ("*",), ("*: stop empty text",)),

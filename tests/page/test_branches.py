@@ -151,6 +151,17 @@ def test_alternatives_are_chosen_by_keys_at_the_mark(pane: Pane) -> None:
     assert len(pane.calls("choose")) == 1
 
 
+def test_alternatives_that_are_asked_for_again_at_once_are_shown(pane: Pane) -> None:
+    """The browser tells later that a dialog was closed: here after it was opened again."""
+    pane.tell("desk.rivals = given", RIVALS)
+    pane.press("t")
+    buttons = pane.page.locator("srb-alternatives dialog").get_by_role("button")
+    expect(buttons).to_have_count(13)
+    pane.tell("const part = document.querySelector('srb-alternatives'); part.close(); part.open(part.asked);")
+    pane.page.wait_for_function("() => new Promise((done) => setTimeout(() => done(true), 50))")
+    expect(buttons).to_have_count(13)
+
+
 def test_alternatives_that_cannot_be_asked_for_say_why(pane: Pane) -> None:
     pane.tell("desk.alternatives = async () => { throw new Error('the engine is restarting'); }")
     pane.press("t")

@@ -110,6 +110,7 @@ export class Alternatives extends Part {
   }
 
   onClose() {
+    if (this.dialog.open) return; // opened again before the event of its closing came
     const back = this.asked?.back;
     this.asked = null;
     this.rivals = null;

@@ -132,9 +132,7 @@ def write_llama(path: Path, shape: Shape = TINY) -> Path:
     out = _Writer(path, "llama", shape)
     _add_attention_keys(out)
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
-    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
-    out.ones("output_norm", shape.dim)
-    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    _add_vocabulary(out)
     for layer in range(shape.layers):
         _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads)
         _add_feed_forward(out, f"blk.{layer}.")
@@ -200,9 +198,7 @@ def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_ssm_inner_size(inner)
     out.gguf.add_ssm_state_size(shape.state)
     out.gguf.add_ssm_time_step_rank(rank)
-    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
-    out.ones("output_norm", shape.dim)
-    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    _add_vocabulary(out)
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         out.ones(prefix + "attn_norm", shape.dim)
@@ -226,9 +222,7 @@ def write_mamba2(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_head_count(0)
     out.gguf.add_layer_norm_rms_eps(1e-5)
     _add_mamba2_keys(out)
-    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
-    out.ones("output_norm", shape.dim)
-    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    _add_vocabulary(out)
     for layer in range(shape.layers):
         out.ones(f"blk.{layer}.attn_norm", shape.dim)
         _add_mamba2(out, f"blk.{layer}.")
@@ -244,9 +238,7 @@ def write_falcon_h1(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_key_length(head_dim)
     out.gguf.add_value_length(head_dim)
     _add_mamba2_keys(out)
-    out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
-    out.ones("output_norm", shape.dim)
-    out.matrix("output", shape.vocab, shape.dim, scale=3 * shape.dim**-0.5)
+    _add_vocabulary(out)
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         _add_attention(out, prefix, head_dim)
@@ -343,6 +335,13 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "falcon-h1": write_falcon_h1,
     "lfm2": write_lfm2,
 }
+
+
+def _add_vocabulary(out: _Writer) -> None:
+    """Add the matrices between tokens and the layers."""
+    out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
+    out.ones("output_norm", out.shape.dim)
+    out.matrix("output", out.shape.vocab, out.shape.dim, scale=3 * out.shape.dim**-0.5)
 
 
 def _add_mamba2_keys(out: _Writer) -> None:

@@ -12,19 +12,15 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from functools import partial
 
-from srb import logs
 from srb.cluster.members import Members
 from srb.cluster.ray_client import follow_registry, watch_head
 from srb.cluster.relay import Relay
+from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import is_peer_allowed
-from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import EngineLock
-from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
-from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG
+from srb.engine.process.status_reporter import Reporter
 from srb.protocol import VERSION, Hello
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.status import BEAT_SECONDS
@@ -130,34 +126,19 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m srb.cluster.bridge",
         description="Pass requests of an SRB server on to the replicas of a cluster.",
     )
-    parser.add_argument("--parent", type=int, help="pid of the supervisor; the bridge exits when it does")
-    parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
-    options = parser.parse_args(argv)
-    ignore_reloads()
-    if options.parent is not None:
-        exit_with_parent(options.parent)
-    supervisor = None if options.report is None else ToSupervisor(options.report)
+    return run(begin(parser, argv), _work)
+
+
+def _work(settings: Settings, reporter: Reporter) -> int:
+    reporter.report_state("starting", "no replica is ready")
+    lock = EngineLock(settings.runtime_path)
+    lock.acquire(wait=True)
     try:
-        settings = Settings.load()
-        logs.configure(settings)
-        reporter = supervisor or ToSystemd(settings.runtime_path)
-        reporter.report_state("starting", "no replica is ready")
-        lock = EngineLock(settings.runtime_path)
-        lock.acquire(wait=True)
-        try:
-            asyncio.run(serve(settings, reporter))
-        finally:
-            lock.release()
-        return 0
-    except ConfigError as error:
-        if supervisor is not None:
-            supervisor.report_state("failed", error.message)
-        print(f"srb: {error.message}", file=sys.stderr, flush=True)
-        return EXIT_CONFIG
+        asyncio.run(serve(settings, reporter))
+    finally:
+        lock.release()
+    return 0
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # Ray's exit handlers take seconds and have nothing to do here
+    exit_now(main())  # Ray's exit handlers take seconds and have nothing to do here

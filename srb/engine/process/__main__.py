@@ -18,17 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srb import logs
+from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import Listener
 from srb.engine.process.garbage import spare_old_objects, tidy
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.intake import Intake, StopItem
 from srb.engine.process.loop import DecodeLoop, EngineCore
-from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import EngineLock
 from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
-from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
+from srb.engine.process.status_reporter import Reporter
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.gguf import FAKE_MODEL, is_fake
@@ -211,33 +210,16 @@ def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m srb.engine.process", description="Run the engine of an SRB server."
     )
-    parser.add_argument("--parent", type=int, help="pid of the supervisor; the engine exits when it does")
-    parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
-    options = parser.parse_args(argv)
-    ignore_reloads()
-    if options.parent is not None:
-        exit_with_parent(options.parent)
+    supervisor = begin(parser, argv)
     faulthandler.enable()  # print the Python stack when native code aborts, or hangs and is aborted
     os.environ["GGML_NO_BACKTRACE"] = "1"  # else an abort in native code forks a debugger and hangs
     sys.setswitchinterval(_SWITCH_SECONDS)
-    supervisor = None if options.report is None else ToSupervisor(options.report)
-    try:
-        settings = Settings.load()
-        logs.configure(settings)
+
+    def work(settings: Settings, reporter: Reporter) -> int:
         os.nice(settings.nice)  # the threads that compute inherit it
-        return serve(settings, supervisor or ToSystemd(settings.runtime_path), load)
-    except ConfigError as error:
-        if supervisor is not None:
-            supervisor.report_state("failed", error.message)
-        print(f"srb: {error.message}", file=sys.stderr, flush=True)
-        return EXIT_CONFIG
+        return serve(settings, reporter, load)
 
-
-def exit_now(status: int) -> None:
-    """Exit without destructors and atexit handlers, which may hang or abort in native code after a fault."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    return run(supervisor, work)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import gc
 import logging
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,11 +34,25 @@ class Response(wsgi.Response):  # type: ignore[misc]
         chunks = getattr(data, "chunks", None) if self.chunked else None
         if chunks is None:
             chunks = b"%X\r\n%b\r\n" % (len(data), data) if self.chunked else data
+        with self._limited():
+            for at in range(0, len(chunks), _PIECE):
+                self.sock.sendall(chunks[at : at + _PIECE])
+
+    def send_headers(self) -> None:
+        with self._limited():
+            super().send_headers()
+
+    def close(self) -> None:
+        with self._limited():
+            super().close()
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Limit the time of each write inside; reads of the connection have limits of their own."""
         before = self.sock.gettimeout()
         self.sock.settimeout(self.write_timeout)
         try:
-            for at in range(0, len(chunks), _PIECE):
-                self.sock.sendall(chunks[at : at + _PIECE])
+            yield
         finally:
             self.sock.settimeout(before)
 

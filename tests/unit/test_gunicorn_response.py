@@ -59,6 +59,16 @@ def test_a_chunk_is_framed_and_written_at_once(response: Any, connection: Connec
     assert connection.writes == [(b"5\r\nhello\r\n", 7)]
 
 
+def test_the_headers_and_the_end_of_a_chunked_answer_have_the_timeout_too(
+    response: Any, connection: Connection
+) -> None:
+    response.headers_sent, response.chunked = False, True
+    response.default_headers = lambda: ["HTTP/1.1 200 OK\r\n"]
+    response.close()
+    assert connection.writes == [(b"HTTP/1.1 200 OK\r\n\r\n", 7), (b"0\r\n\r\n", 7)]
+    assert connection.timeout == 99
+
+
 def test_after_a_piece_that_nobody_takes_the_timeout_is_the_old_one(response: Any, connection: Connection) -> None:
     with pytest.raises(TimeoutError):
         response.write(b"x" * 2**20)

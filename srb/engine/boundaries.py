@@ -12,6 +12,7 @@ the spaces between sentences. None says from where on a text is undecided.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -82,6 +83,7 @@ _COUNTED = _listed(
     """
 )
 _ROMAN = frozenset("IVXLCDM")
+_WORDS = re.compile('([A-Za-z ]*)([,;:"(-]?)')  # in a sentence these decide nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,13 @@ class Finder:
                 if self._ended == self._left:
                     return Found(end, self._at)
         return None
+
+    def skip(self, text: str) -> bool:
+        """Take a text of ASCII characters at once, as most tokens allow; False takes nothing: `push` has to look at it.
+
+        Never true where it ends a piece, or while something is held.
+        """
+        return False
 
     def _take(self, char: str) -> int | None:
         """Take the character at `_at`; return the end of a piece if it is certain now."""
@@ -161,6 +170,13 @@ class _Lines(Finder):
 
     has_text = False
 
+    def skip(self, text: str) -> bool:
+        if "\n" in text:
+            return False
+        self.has_text = self.has_text or not text.isspace()
+        self._at += len(text)
+        return True
+
     def _take(self, char: str) -> int | None:
         if char == "\n" and self.has_text:
             self.has_text = False
@@ -174,6 +190,14 @@ class _Paragraphs(Finder):
 
     has_text = False
     is_line_empty = False  # whether the current line follows text and is empty so far
+
+    def skip(self, text: str) -> bool:
+        if "\n" in text:
+            return False
+        if not text.isspace():
+            self.has_text, self.is_line_empty = True, False
+        self._at += len(text)
+        return True
 
     def _take(self, char: str) -> int | None:
         if not char.isspace():
@@ -225,6 +249,28 @@ class _Sentences(Finder):
         self._newlines = 0  # in the current run of spaces
         self._later: int | None = None  # the end if it takes in the punctuation or the quote that follows after a space
         self._later_dot = _Dot.PLAIN
+
+    def skip(self, text: str) -> bool:
+        if self._end is not None or self._state != self._in_body:
+            return False
+        if text[:1] == " " and not self._begins_line and (word := text[1:]).isalpha():  # most tokens
+            self._word, self._has_word, self._before = word[:_MAX_WORD], True, word[-1]
+            self._at += len(text)
+            return True
+        if not (found := _WORDS.fullmatch(text)):
+            return False
+        words, mark = found.groups()
+        before, space, last = words.rpartition(" ")
+        if space:
+            self._begins_line = self._begins_line and not self._word and not before.strip() and self._at > 0
+            self._word = ""
+        self._word = (self._word + last)[:_MAX_WORD]
+        if letters := words.rstrip():
+            self._has_word, self._before = True, letters[-1]
+        if mark:
+            self._word, self._begins_line, self._before = "", False, mark
+        self._at += len(text)
+        return True
 
     def _take(self, char: str) -> int | None:
         return self._state(char)

@@ -110,12 +110,18 @@ class BranchText:
         self._n_indent = n_indent
         self._finder = finder
         self._finder_start = 0  # position at which the finder's text begins
-        self._is_plain = not (self._stops or n_indent or finder)
         self._indent = -1  # of the current line while only spaces and tabs are in it; −1 later, and in the first line
         self._fresh = vars(finder).copy() if finder else {}  # the finder's state at `_finder_start`
         self._banned = banned
         self._state = 0  # of the banned strings, at the end of the tail
         self.num_held = 0  # last tokens that a rewind may take back
+        self._choose_path()
+
+    def _choose_path(self) -> None:
+        """Note whether tokens need no look at all, or only that of the finder."""
+        watches = bool(self._stops or self._n_indent)
+        self._is_plain = not (watches or self._finder)
+        self._lone_finder = None if watches or self._banned else self._finder
 
     def follow(self, text: str) -> None:
         """Take a text as emitted before the first token: a banned string may begin in it."""
@@ -131,6 +137,15 @@ class BranchText:
                     return Emission(piece.decode("ascii"), [token], [prob] if prob else [])
             elif not self._decoder.getstate()[0]:
                 return self._push_watched(token, piece.decode("ascii"), prob, self._banned)
+        elif (
+            (finder := self._lone_finder)
+            and not self._pending
+            and piece
+            and piece.isascii()
+            and finder.skip(text := piece.decode("ascii"))
+        ):
+            self._shown += len(text)
+            return Emission(text, [token], [prob] if prob else [])
         before = self._before() if self._banned else None
         text = self._decoder.decode(piece)
         if prob:
@@ -193,7 +208,7 @@ class BranchText:
         self._longest = max(map(len, self._stops), default=0)
         self._finder, self._finder_start = finder, self._shown + len(self._tail)
         self._fresh = vars(finder).copy() if finder else {}
-        self._is_plain = not (self._stops or self._n_indent or finder)
+        self._choose_path()
 
     def finish(self, may_go_on: bool = False) -> Emission:
         """End the text: emit the rest, or nothing if `push` found the end. A branch that goes on pushes again.
@@ -341,6 +356,9 @@ class BranchText:
         self._shown += count
         # A token with a part of an incomplete character stands at the very end of the decoded text.
         whole = not self._decoder.getstate()[0]
+        if whole and not self._tail:
+            ready, self._pending = self._pending, []
+            return Emission(text, [h.token for h in ready], [h.prob for h in ready if h.prob])
         total = self._shown + len(self._tail)
         ready = list(takewhile(lambda h: h.end <= self._shown and (whole or h.end < total), self._pending))
         del self._pending[: len(ready)]

@@ -209,6 +209,34 @@ def test_any_text_has_the_same_end_however_it_is_cut(kind: str, count: int, text
     assert end_of(kind, count, pieces) == end_of(kind, count, [text]) == end_of(kind, count, list(text))
 
 
+@given(
+    st.sampled_from(["word", "line", "sentence", "paragraph"]),
+    st.lists(st.text(st.sampled_from("aI Mr.3!?\n\"',-(&"), min_size=1, max_size=6) | st.sampled_from([" and", " Mr"])),
+)
+def test_a_piece_that_is_skipped_leaves_a_finder_as_if_it_had_been_read(kind: str, pieces: list[str]) -> None:
+    skipping, reading = finder(kind, 1000), finder(kind, 1000)
+    for piece in pieces:
+        held = skipping.held
+        if skipping.skip(piece):
+            assert held == 0
+        else:
+            skipping.push(piece)
+        reading.push(piece)
+        states = [
+            {name: getattr(value, "__name__", value) for name, value in vars(each).items()}
+            for each in (skipping, reading)
+        ]
+        assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("kind", ["line", "sentence", "paragraph"])
+def test_words_are_skipped(kind: str) -> None:
+    looked = finder(kind, 1)
+    assert looked.push("Once") is None
+    assert looked.skip(" upon") is True
+    assert looked.skip(" a time.\n\n") is False
+
+
 @pytest.mark.parametrize("gap", [" " * 1000, "\t" * 1000, " (" * 500, "\n" + " " * 1000, " »(" * 400, "\u3000" * 1000])
 @pytest.mark.parametrize("end", [".", "!", "Mr.", "。", "", "J.", "…"])
 def test_no_run_of_spaces_or_brackets_is_held_back_without_limit(end: str, gap: str) -> None:

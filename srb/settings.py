@@ -487,6 +487,14 @@ class Settings(_SamplingSettings):
         "removed, least recently used first; states saved with POST /slots are never removed. 0: no limit",
     )
 
+    spec_type: Literal["none", "ngram"] = Field(
+        "none",
+        description="speculation: tokens that probably follow are computed with a branch's newest one, and kept as far as "
+        "its sampler draws the same. ngram: they are those that followed the last three tokens before, in the prompt or "
+        "the branch. Only while it pays, by measured step times; so a text may differ by rounding from run to run",
+    )
+    spec_draft_n_max: int = Field(8, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
+
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait in the queue; further ones are answered 429")
     parallel: Annotated[int, AfterValidator(_not_zero)] = Field(

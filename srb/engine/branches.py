@@ -164,10 +164,18 @@ class Branches:
         self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
         self.counters.branches_paused_total += 1
 
+    def drop_ahead(self, branch: Branch) -> None:
+        """Drop the cells of drafted tokens that were not drawn."""
+        if branch.num_ahead:
+            assert branch.lease is not None
+            branch.num_ahead = 0
+            self._model.truncate(branch.lease.seq_id, branch.start + branch.num_computed)
+
     def return_lease(self, branch: Branch, keep: bool) -> None:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
         if branch.lease is None:
             return
+        self.drop_ahead(branch)
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
         branch.num_computed = 0

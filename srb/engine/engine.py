@@ -21,6 +21,7 @@ from srb.engine.registry import Overdue, Registry
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.scheduler import Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
+from srb.engine.speculation import Speculation, without_drafts
 from srb.engine.state_actions import StateActions, StateJob
 from srb.engine.steering import Growth, Steering, branch_of, describe_branch
 from srb.engine.tree.checkpoints import AUTO
@@ -99,6 +100,7 @@ class Engine:
         cache_bytes: int = 0,
         checkpoint_every: int = AUTO,
         states: StateStore | None = None,
+        max_draft: int = 0,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
 
@@ -108,7 +110,7 @@ class Engine:
         seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
         store and `cache_bytes` bytes in host memory, and a checkpoint after each `checkpoint_every` tokens if the model's
         memory keeps states (see `Spacing`). `states` stores named states beyond the server's life; None:
-        nowhere.
+        nowhere. At most `max_draft` tokens are drafted for a branch; 0: no speculation.
         """
         self.model = model
         self._max_queue = max_queue
@@ -130,6 +132,7 @@ class Engine:
         self._branches = Branches(
             model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
         )
+        self._speculation = Speculation(model, self._residency, self._branches, max_draft)
         self._scheduler = Scheduler(model, self._tree, self._residency, max_running)
         self._registry = Registry(queue_timeout, request_timeout)
         self._counters = Counters()
@@ -315,6 +318,7 @@ class Engine:
             return events
         self._has_skipped_decode = False
         plan = self._scheduler.schedule(self._in_turn())
+        self._speculation.add_drafts(plan)
         self.step_tokens = plan.num_tokens + self._embeddings.next_tokens
         self._make_room(plan, events)
         self._decode(plan, events)
@@ -369,6 +373,7 @@ class Engine:
             "threads": self.model.threads,
             "embedding_tokens_total": self._embeddings.tokens_total,
             **asdict(self._branches.counters),
+            **asdict(self._speculation.counters),
             **self._prompts.stats(),
             **self._residency.stats(),
         }
@@ -484,7 +489,10 @@ class Engine:
                 self._recover(events)
 
     def _compute_less(self, chunks: list[Chunk], events: list[Event], parked: int) -> None:
-        """Retry a batch that found no cells: without prompts, then with fewer branches, fewer tokens, fewer nodes."""
+        """Retry a batch that found no cells: without drafts, without prompts, then with fewer branches, tokens, nodes."""
+        if plain := without_drafts(chunks):
+            self._compute(plain, events, parked)
+            return
         decodes = [chunk for chunk in chunks if isinstance(chunk.span, Branch) and chunk.count == 1]
         first = chunks[0]
         if decodes and len(decodes) < len(chunks):
@@ -506,6 +514,9 @@ class Engine:
 
     def _compute_apart(self, chunks: list[Chunk], events: list[Event]) -> None:
         """Compute each request's chunks apart after an invalid batch, so that only the request at fault fails."""
+        if plain := without_drafts(chunks):
+            self._compute(plain, events)
+            return
         self._counters.decode_failures_total += 1
         by_request: dict[str, list[Chunk]] = {}
         for chunk in chunks:
@@ -542,12 +553,12 @@ class Engine:
 
     def _commit(self, chunks: list[Chunk], rows: list[int], events: list[Event]) -> None:
         """Record the computed tokens, and sample the next token of every span that is fully computed."""
-        done: list[tuple[Prefix | Branch, int]] = []
+        done: list[tuple[Prefix | Branch, int, Sequence[int]]] = []
         branch_tokens = 0
         for chunk, row in zip(chunks, rows, strict=True):  # all of them first, since ending a branch counts free cells
             span = chunk.span
             if chunk.completes:
-                done.append((span, row))
+                done.append((span, row, chunk.draft))
             if isinstance(span, Branch):
                 span.num_computed += chunk.count
                 branch_tokens += chunk.count
@@ -558,10 +569,12 @@ class Engine:
         self._residency.record_branch(branch_tokens)
         if self.model.samples_in_threads(len(done)):
             self.model.sample_ahead(
-                [(span.sampler, row) for span, row in done if isinstance(span, Branch) and span.is_free]
+                [(span.sampler, row) for span, row, _ in done if isinstance(span, Branch) and span.is_free]
             )
-        for span, row in done:
-            if isinstance(span, Branch):
+        for span, row, draft in done:
+            if draft and isinstance(span, Branch):
+                self._speculation.draw(span, draft, row, events)
+            elif isinstance(span, Branch):
                 self._branches.sample(span, row, events)
             else:
                 self._prompts.complete(span, row, events)
@@ -618,6 +631,7 @@ class Engine:
 
     def _account(self, plan: StepPlan, seconds: float) -> None:
         """Divide a step's time between prefill and decode, in proportion to their tokens."""
+        self._speculation.note(plan, seconds)
         total, prompt = plan.num_tokens, plan.num_prompt_tokens
         if total:
             self._counters.prompt_seconds_total += seconds * prompt / total
@@ -657,7 +671,11 @@ def _lone_samplers(chunks: list[Chunk], rows: list[int]) -> dict[int, Sampler]:
     return {
         row: branch.sampler
         for chunk, row in zip(chunks, rows, strict=True)
-        if isinstance(branch := chunk.span, Branch) and chunk.completes and branch.is_free and not branch.spec.is_scored
+        if isinstance(branch := chunk.span, Branch)
+        and chunk.completes
+        and not chunk.draft
+        and branch.is_free
+        and not branch.spec.is_scored
     }
 
 

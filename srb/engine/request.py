@@ -10,6 +10,7 @@ from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
+from srb.engine.lookup import Draft, Index
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
@@ -44,6 +45,7 @@ class Prefix:
     """The prompt's tokens, shared by all branches of a request; an object of its own, not a branch."""
 
     __slots__ = (
+        "index",
         "logits",
         "node",
         "num_cached",
@@ -65,6 +67,7 @@ class Prefix:
         self.num_shared = 0  # tokens that a text of the tree begins with, too; memory with states computes some again
         self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
         self.logits: Logits | None = None  # of the last token; every branch samples its first token from them
+        self.index: Index | None = None  # of its tokens, where branches draft from it
 
     @property
     def num_computed(self) -> int:
@@ -95,9 +98,10 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease", "logprob_sum",
-        "num_cached", "num_computed", "num_given", "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path",
-        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "began_at", "draft", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease",
+        "logprob_sum", "num_ahead", "num_cached", "num_computed", "num_given", "num_hidden", "num_rewinds",
+        "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler", "shown", "slot", "spec",
+        "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +114,8 @@ class Branch:
         self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_computed = 0
+        self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
+        self.draft: Draft | None = None
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index
@@ -348,7 +354,7 @@ class Request:
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         shift = Shift(n_keep, tokens_of(tokens[n_keep : n_keep + n_discard]), branch.start)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
-        self.prefix.logits = None
+        self.prefix.logits = self.prefix.index = None
         branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), tokens_of(())
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
@@ -362,7 +368,7 @@ class Request:
         tokens, place = self.prefix.tokens, shift.place
         tokens = tokens[:place] + shift.discarded + tokens[place:]
         self.prefix.tokens, branch.tokens = tokens[: shift.start], tokens[shift.start :]
-        self.prefix.logits = None
+        self.prefix.logits = self.prefix.index = None
         branch.num_shifted -= len(branch.tokens)
         branch.start = shift.start
 

@@ -29,6 +29,7 @@ class Chunk:
 
     span: Prefix | Branch
     count: int
+    draft: Sequence[int] = ()  # of a branch's newest token: tokens that may follow it, computed at once
 
     @property
     def completes(self) -> bool:
@@ -36,10 +37,13 @@ class Chunk:
         return self.count == self.span.pending
 
     def add_to(self, batch: Batch) -> int:
-        """Append the tokens to a batch; return the row of the last one."""
+        """Append the tokens to a batch; return the row of the last one, which its draft's rows follow."""
         span, count, first = self.span, self.count, self.span.num_computed
         seq_id, position = span.seq_id, span.start + first
         assert seq_id is not None, f"{span!r} is planned and has no sequence"
+        if self.draft:
+            tokens = [span.tokens[first], *self.draft]
+            return batch.add(seq_id, position, tokens, True, want_all=True) - len(self.draft)
         if count == 1 == len(span.tokens) - first and isinstance(span, Branch):
             return batch.add_newest(seq_id, position, span.tokens[first])
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs

@@ -82,6 +82,12 @@ def _severity(words: Sequence[str]) -> str:
     return levels.get(words[-1], "debug" if words[-1].isdigit() else words[-1])
 
 
+def _speculation(words: Sequence[str]) -> str:
+    """Return the setting for llama-server's types; those that look up n-grams in the text are one here."""
+    types = words[-1].split(",")
+    return "ngram" if all(each.startswith("ngram") for each in types) else words[-1]
+
+
 def _inverse(words: Sequence[str]) -> str:
     try:
         return str(1 / float(words[-1]))
@@ -147,6 +153,9 @@ _WITH_EFFECT = (
         convert=_on_off_auto,
         optional=ON_OFF_AUTO,
     ),
+    Flag("--spec-type", "spec_type", "LLAMA_ARG_SPEC_TYPE", convert=_speculation),
+    Flag("--spec-default", "spec_type", switch=True, value="ngram"),
+    Flag("--spec-draft-n-max", "spec_draft_n_max", "LLAMA_ARG_SPEC_DRAFT_N_MAX"),
     Flag("-r --reverse-prompt", "stop", convert=_unescaped),
     Flag("-r --reverse-prompt", "user_name", convert=_first_string),
     Flag("-s --seed", "seed"),
@@ -343,7 +352,7 @@ _WITHOUT_EFFECT = {
         --log-colors LLAMA_ARG_LOG_COLORS
         --log-prefix --no-log-prefix =0 LLAMA_ARG_LOG_PREFIX
         --log-timestamps --no-log-timestamps =0 LLAMA_ARG_LOG_TIMESTAMPS""",
-    "speculative decoding is not supported": """
+    "drafts come from the text itself; spec_type and spec_draft_n_max are the settings": """
         -lcs --lookup-cache-static
         -lcd --lookup-cache-dynamic
         --spec-draft-hf -hfd -hfrd --hf-repo-draft LLAMA_ARG_SPEC_DRAFT_HF_REPO
@@ -363,7 +372,6 @@ _WITHOUT_EFFECT = {
         --spec-draft-override-tensor -otd --override-tensor-draft
         --spec-draft-cpu-moe -cmoed --cpu-moe-draft =0 LLAMA_ARG_SPEC_DRAFT_CPU_MOE
         --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
-        --spec-draft-n-max LLAMA_ARG_SPEC_DRAFT_N_MAX
         --spec-draft-n-min LLAMA_ARG_SPEC_DRAFT_N_MIN
         --spec-synth-len LLAMA_ARG_SPEC_SYNTH_LEN
         --spec-synth-rates LLAMA_ARG_SPEC_SYNTH_RATES
@@ -373,7 +381,6 @@ _WITHOUT_EFFECT = {
         --spec-draft-device -devd --device-draft
         --spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft LLAMA_ARG_N_GPU_LAYERS_DRAFT
         --spec-draft-model -md --model-draft LLAMA_ARG_SPEC_DRAFT_MODEL
-        --spec-type LLAMA_ARG_SPEC_TYPE
         --spec-ngram-mod-n-min
         --spec-ngram-mod-n-max
         --spec-ngram-mod-n-match
@@ -390,8 +397,7 @@ _WITHOUT_EFFECT = {
         --draft-min --draft-n-min LLAMA_ARG_DRAFT_MIN
         --spec-ngram-size-n
         --spec-ngram-size-m
-        --spec-ngram-min-hits
-        --spec-default =0""",
+        --spec-ngram-min-hits""",
     NOT_YET: """
         --reasoning-budget LLAMA_ARG_THINK_BUDGET
         --reasoning-budget-message LLAMA_ARG_THINK_BUDGET_MESSAGE

@@ -39,7 +39,7 @@ LLAMACPP = {
     "n_busy_slots_per_decode": "Average number of prompts and branches per llama_decode call.",
     "kv_cache_usage_ratio": "Fraction of the KV cells in use, 0 to 1.",
     "kv_cache_tokens": "KV cells in use.",
-    "spec_decode_num_draft_tokens_total": "Tokens drafted; always 0, speculative decoding is not supported.",
+    "spec_decode_num_draft_tokens_total": "Tokens drafted and computed (spec_type).",
     "spec_decode_num_accepted_tokens_total": "Drafted tokens accepted.",
     "spec_decode_num_drafts_total": "Drafts verified.",
 }
@@ -82,8 +82,7 @@ class Metrics:
         values: dict[str, float] = {}
         if stats:
             averages, self._last = _averages(stats, self._last), dict(stats)
-            speculative = (name for name in LLAMACPP if name.startswith("spec_"))
-            values = {**stats, **averages, **dict.fromkeys(speculative, 0.0)}
+            values = {**stats, **averages}
         values |= {"engine_restarts_total": restarts}
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
         return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas

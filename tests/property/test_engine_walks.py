@@ -108,6 +108,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_cells=st.sampled_from([0, 20, 100, 10**6]),
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
+        max_draft=st.sampled_from([0, 4]),
     )
     def begin(
         self,
@@ -120,6 +121,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_cells: int,
         cache_bytes: int,
         max_running: int,
+        max_draft: int,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -132,7 +134,7 @@ class EngineWalk(RuleBasedStateMachine):
             n_adapters=1,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
-        self.driver = Driver(model, **limits, checkpoint_every=every)
+        self.driver = Driver(model, **limits, checkpoint_every=every, max_draft=max_draft)
         self.max_running = max_running
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False

@@ -90,7 +90,10 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
         checkpoint_every=settings.checkpoint_every,
         states=states,
+        max_draft=settings.spec_draft_n_max if settings.spec_type != "none" else 0,
     )
+    if settings.spec_type != "none" and (model.has_states or not model.supports_partial_reuse):
+        log.warning("spec_type %s has no effect: this model's memory cannot be cut after a token", settings.spec_type)
 
     def close() -> None:
         """Write pending states. The model is not freed, since other threads may use it until the process exits."""

@@ -1,0 +1,151 @@
+"""Speculation: texts are the same with drafts as without, and drafts are added only where they pay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.lookup import Lookup, prompt_index
+from srb.engine.model import DecodeStatus
+from srb.engine.speculation import StepTimes
+from srb.engine.tokens import Tokens, tokens_of
+from tests.engine_helpers import Driver
+
+PROMPT = "the old king said the young fox"
+
+
+class Oracle:
+    """Drafts for the texts that a run without drafts has written: each token is right with probability `share`."""
+
+    def __init__(self, texts: Sequence[Sequence[int]], share: float) -> None:
+        self._texts = texts
+        self._share = share
+        self._chance = random.Random(1)
+
+    def draft(self, tokens: Tokens, most: int) -> list[int]:
+        """Return what follows in the first text that begins so."""
+        known = list(tokens)
+        text = next((list(text) for text in self._texts if list(text[: len(known)]) == known), [])
+        following = text[len(known) : len(known) + most]
+        return [token if self._chance.random() < self._share else 5 for token in following]
+
+
+def written(driver: Driver, **options: Any) -> tuple[dict[int, list[int]], dict[int, Any]]:
+    outcome = driver.outcomes[driver.submit(PROMPT, **options)]
+    driver.run()
+    return dict(outcome.tokens), {
+        index: (end.reason, end.length, end.stopping_word) for index, end in outcome.ends.items()
+    }
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n": 1, "max_tokens": 60},
+        {"n": 8, "max_tokens": 40, "temperature": 1.5},
+        {"n": 3, "max_tokens": 33, "stop": (" king", "fox the")},
+        {"n": 3, "max_tokens": 90, "stop_at": "sentence"},
+        {"n": 2, "max_tokens": 30, "n_probs": 2},
+        {"n": 2, "max_tokens": 30, "cache_prompt": False},
+        {"n": 2, "max_tokens": 400},
+        {"n": 2, "max_tokens": 30, "repeat_penalty": 1.3},
+    ],
+)
+def test_drafts_right_or_wrong_change_no_text(
+    share: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300))
+    expected = written(plain, **options)
+    oracle = Oracle(list(expected[0].values()), share)
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
+    driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300), max_draft=6)
+    assert written(driver, **options) == expected
+    stats = driver.engine.stats()
+    assert stats["spec_decode_num_draft_tokens_total"] > 0
+    assert stats["tokens_predicted_total"] == plain.engine.stats()["tokens_predicted_total"]
+    if share == 1.0:
+        assert stats["spec_decode_num_accepted_tokens_total"] > 0.8 * stats["spec_decode_num_draft_tokens_total"]
+        assert stats["n_decode_total"] < 0.6 * plain.engine.stats()["n_decode_total"]
+    computed = driver.engine.stats()["prompt_tokens_total"]
+    again = {**options, "seed": 9}
+    assert written(driver, **again) == written(plain, **again)  # the tree holds what it held without drafts
+    assert driver.engine.stats()["prompt_tokens_total"] == computed or not options.get("cache_prompt", True)
+
+
+def test_a_text_that_repeats_itself_takes_fewer_decodes() -> None:
+    model = FakeModel(n_ctx=4000)
+    bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)  # it can say one word alone
+    driver = Driver(model, max_draft=8)
+    driver.submit(PROMPT, max_tokens=200, logit_bias=bias)
+    driver.run()
+    assert driver.engine.stats()["n_decode_total"] < 60
+
+
+@pytest.mark.parametrize("options", [{"has_states": True}, {"supports_partial_reuse": False}])
+def test_memory_that_cannot_be_cut_drafts_nothing(options: dict[str, bool]) -> None:
+    driver = Driver(FakeModel(n_ctx=4000, **options), max_draft=8)
+    bias = tuple((token, None) for token in range(driver.model.n_vocab) if token != 9)
+    driver.submit(PROMPT, max_tokens=50, logit_bias=bias)
+    driver.run()
+    assert driver.engine.stats()["spec_decode_num_draft_tokens_total"] == 0
+
+
+def test_a_step_without_room_is_tried_again_without_its_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Driver(FakeModel(n_ctx=1000))
+    expected = written(plain, n=2, max_tokens=40)
+    oracle = Oracle(list(expected[0].values()), 1.0)
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
+    driver = Driver(FakeModel(n_ctx=1000), max_draft=4)
+    for status in (DecodeStatus.NO_ROOM, DecodeStatus.INVALID):
+        outcome = driver.outcomes[driver.submit(PROMPT, n=2, max_tokens=40)]
+        for _ in range(6):
+            driver.step()
+        driver.model.failures.append(status)
+        driver.run()
+        assert dict(outcome.tokens) == expected[0]
+    assert driver.engine.stats()["branches_paused_total"] == 0
+
+
+def test_a_draft_is_what_followed_the_latest_equal_tokens() -> None:
+    prompt = tokens_of([1, 2, 3, 4, 5, 9, 2, 3, 4, 6, 7])
+    lookup = Lookup(prompt, prompt_index(prompt))
+    assert list(lookup.draft(tokens_of([]), 4)) == []
+    assert list(lookup.draft(tokens_of([2, 3, 4]), 2)) == [6, 7]
+    assert list(lookup.draft(tokens_of([2, 3, 4]), 4)) == [6, 7, 2, 3]  # on from the prompt's end into the branch
+    assert list(lookup.draft(tokens_of([2, 3, 4, 8, 2, 3, 4]), 6)) == [8, 2, 3, 4, 8, 2]  # its own text goes first
+    assert list(lookup.draft(tokens_of([2, 3, 4, 8, 2, 3, 4, 1, 1]), 6)) == []
+
+
+def test_a_long_prompt_is_indexed_at_its_end_alone() -> None:
+    assert len(prompt_index(tokens_of(range(100_000)))) < 9000
+
+
+def test_drafts_are_added_while_they_pay() -> None:
+    times = StepTimes()
+    assert times.best_addition(1, [0.9] * 4) == 0  # nothing is known yet
+    times.note(1, 1.0)
+    assert times.best_addition(1, [0.9] * 4) == 4  # larger steps are tried
+    for size in (2, 3, 4, 5):
+        times.note(size, 1.0 + 0.1 * (size - 1))
+    assert times.best_addition(1, [0.9, 0.8, 0.05, 0.04]) == 2
+    for size in (2, 3, 4, 5):
+        for _ in range(100):
+            times.note(size, float(size))
+    assert times.best_addition(1, [0.9] * 4) == 0  # each token costs as much as a step
+    for _ in range(5000):
+        times.note(1, 1.0)
+    assert times.best_addition(1, [0.9] * 4) == 4  # what was measured long ago is tried again
+
+
+def test_a_single_slow_step_does_not_end_speculation() -> None:
+    times = StepTimes()
+    for _ in range(50):
+        for size, seconds in ((1, 1.0), (2, 1.1), (3, 1.2), (4, 1.2)):
+            times.note(size, seconds)
+    times.note(4, 100.0)
+    assert times.best_addition(1, [0.9, 0.9, 0.9]) == 3

@@ -21,7 +21,17 @@ from srb.protocol import Event
 _GAIN = 1.03  # least expected gain in tokens per second for which a draft is added
 _WEIGHT = 0.1  # of the newest step in the mean of a batch's seconds
 _MOST_SLOWER = 3.0  # times the mean; slower steps count as so much, since something else may have held them up
+_FIRST = 3  # steps of a size before its time counts
 _STALE = 4096  # steps after which a measured time is forgotten
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Measured seconds of steps of one size; of the first few the fastest counts, since new sizes have a slow start."""
+
+    seconds: float
+    count: int
+    at: int  # number of the latest step of this size
 
 
 class StepTimes:
@@ -29,38 +39,56 @@ class StepTimes:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._known: dict[int, tuple[float, int]] = {}  # by size: mean seconds, and the step of the last measurement
+        self._measured: dict[int, _Measured] = {}
 
     def note(self, size: int, seconds: float) -> None:
         """Note a step with `size` tokens."""
         self._steps += 1
-        mean, at = self._known.get(size, (seconds, self._steps))
-        if self._steps - at > _STALE:
-            mean = seconds
-        mean += _WEIGHT * (min(seconds, _MOST_SLOWER * mean) - mean)
-        self._known[size] = mean, self._steps
+        known = self._measured.get(size)
+        if known is None or self._steps - known.at > _STALE:
+            self._measured[size] = _Measured(seconds, 1, self._steps)
+            return
+        known.count, known.at = known.count + 1, self._steps
+        if known.count <= _FIRST:
+            known.seconds = min(known.seconds, seconds)
+        else:
+            known.seconds += _WEIGHT * (min(seconds, _MOST_SLOWER * known.seconds) - known.seconds)
 
     def best_addition(self, size: int, chances: Sequence[float]) -> int:
         """Return how many drafted tokens to add to a step of `size` tokens; 0 until such a step was measured.
 
-        `chances` are the probabilities that each of them gives a token, the likeliest first. A batch of a size that was
-        not measured is taken to be as fast as the next smaller one: trying it once shows.
+        `chances` are the probabilities that each of them gives a token, the likeliest first. Between two measured sizes
+        the time is interpolated; beyond the largest it is taken not to grow, so that larger steps are tried.
         """
-        seconds = self._seconds(size)
-        if seconds is None:
+        if not self._is_known(size, 1):
             return 0
-        best, best_rate = 0, _GAIN * size / seconds
-        tokens = float(size)
+        least = self._measured[size].seconds
+        best, best_rate = 0, _GAIN * size / least
+        larger = sorted(other for other in self._measured if other > size and self._is_known(other, _FIRST))
+        below, above, tokens = (size, least), None, float(size)
         for count, chance in enumerate(chances, 1):
             tokens += chance
-            seconds = max(seconds, self._seconds(size + count) or 0.0)
+            while larger and (above is None or above[0] < size + count):
+                below = above or below
+                other = larger.pop(0)
+                above = other, max(least, self._measured[other].seconds)
+            seconds = _between(below, above, size + count)
             if tokens / seconds > best_rate:
                 best, best_rate = count, tokens / seconds
         return best
 
-    def _seconds(self, size: int) -> float | None:
-        mean, at = self._known.get(size, (0.0, -_STALE - 1))
-        return mean if mean and self._steps - at <= _STALE else None
+    def _is_known(self, size: int, count: int) -> bool:
+        known = self._measured.get(size)
+        return known is not None and known.count >= count and self._steps - known.at <= _STALE
+
+
+def _between(below: tuple[int, float], above: tuple[int, float] | None, size: int) -> float:
+    """Return the seconds of a step from those of a smaller and a larger size; without a larger one the nearest's."""
+    if above is None:
+        return below[1]
+    if above[0] <= size:
+        return above[1]
+    return below[1] + (above[1] - below[1]) * (size - below[0]) / (above[0] - below[0])
 
 
 @dataclass(slots=True)

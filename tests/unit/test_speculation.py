@@ -125,21 +125,44 @@ def test_a_long_prompt_is_indexed_at_its_end_alone() -> None:
     assert len(prompt_index(tokens_of(range(100_000)))) < 9000
 
 
+def measured(**seconds: float) -> StepTimes:
+    """Return times in which each size, `t1` for 1, was measured often."""
+    times = StepTimes()
+    for name, each in seconds.items():
+        for _ in range(100):
+            times.note(int(name[1:]), each)
+    return times
+
+
 def test_drafts_are_added_while_they_pay() -> None:
     times = StepTimes()
     assert times.best_addition(1, [0.9] * 4) == 0  # nothing is known yet
     times.note(1, 1.0)
     assert times.best_addition(1, [0.9] * 4) == 4  # larger steps are tried
-    for size in (2, 3, 4, 5):
-        times.note(size, 1.0 + 0.1 * (size - 1))
-    assert times.best_addition(1, [0.9, 0.8, 0.05, 0.04]) == 2
-    for size in (2, 3, 4, 5):
-        for _ in range(100):
-            times.note(size, float(size))
-    assert times.best_addition(1, [0.9] * 4) == 0  # each token costs as much as a step
+    assert measured(t1=1, t2=1.1, t3=1.2, t4=1.3, t5=1.4).best_addition(1, [0.9, 0.8, 0.05, 0.04]) == 2
+    assert measured(t1=1, t2=2, t3=3, t4=4, t5=5).best_addition(1, [0.9] * 4) == 0  # each token costs a step
+
+
+def test_a_step_between_two_measured_ones_takes_a_time_between_theirs() -> None:
+    assert measured(t8=1, t32=4).best_addition(8, [0.9] * 24) == 0
+    assert measured(t8=1, t32=1.5).best_addition(8, [0.9] * 10 + [0.1] * 14) == 10
+    assert measured(t8=1, t12=1.1).best_addition(8, [0.9] * 24) == 24  # beyond them nothing is known
+
+
+def test_the_first_slow_step_of_a_size_is_not_its_time() -> None:
+    times = measured(t1=1)
+    for seconds in (9.0, 1.2, 1.2):
+        assert times.best_addition(1, [0.9] * 3) == 3
+        times.note(4, seconds)
+    assert times.best_addition(1, [0.9] * 3) == 3
+
+
+def test_times_of_long_ago_are_measured_again() -> None:
+    times = measured(t1=1, t5=9)
+    assert times.best_addition(1, [0.9] * 4) == 0
     for _ in range(5000):
         times.note(1, 1.0)
-    assert times.best_addition(1, [0.9] * 4) == 4  # what was measured long ago is tried again
+    assert times.best_addition(1, [0.9] * 4) == 4
 
 
 def test_a_single_slow_step_does_not_end_speculation() -> None:

@@ -34,6 +34,11 @@ DONE_REASONS: dict[str, DoneReason] = {
 }
 
 
+# Places of the time and the text in a line that is encoded once; no name of a model has such characters.
+_TIME, _TEXT = "\0time", "\0text"
+_TIME_BYTES, _TEXT_BYTES = orjson.dumps(_TIME)[1:-1], orjson.dumps(_TEXT)
+
+
 class Form(ABC):
     """Where an answer has its text."""
 
@@ -117,6 +122,7 @@ class OllamaRenderer(Renderer):
         super().__init__(call)
         self._answers = answers
         self._branches = [_Branch(answers.asked.parser()) for _ in self._specs]
+        self._around = [self._plain_line(index) for index in range(len(self._specs))]
         self._last: BranchEnded | None = None
         self.writes_one_by_one = len(self._specs) == 1  # some clients take the data of one read for one line
 
@@ -125,7 +131,22 @@ class OllamaRenderer(Renderer):
         if self._answers.asked.context is not None:
             branch.tokens += event.tokens
         branch.probs += event.probs or ()
+        if not branch.probs and branch.parser.is_plain:
+            head, middle, tail = self._around[event.index]
+            if not event.text:
+                return b""
+            return head + timestamp().encode() + middle + orjson.dumps(event.text) + tail
         return self._pieces(event.index, branch.parser.feed(event.text))
+
+    def _plain_line(self, index: int) -> tuple[bytes, bytes, bytes]:
+        """Return the bytes of a line of plain text before its time, between time and text, and after the text."""
+        line = self._answers.line(self._answers.form.said(content=_TEXT))
+        line["created_at"] = _TIME
+        if len(self._specs) > 1:
+            line["index"] = index
+        head, _, rest = _encoded(line).partition(_TIME_BYTES)
+        middle, _, tail = rest.partition(_TEXT_BYTES)
+        return head, middle, tail
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         self._last = event

@@ -10,11 +10,12 @@ from pathlib import Path
 from srb.errors import InvalidRequest, NotFound
 from srb.protocol import ModelInfo
 from srb.settings import Settings
-from srb.web.chat.template import THINK, template_capabilities, template_source
+from srb.web.chat.template import template_capabilities, template_source
 from srb.web.dialects.llamacpp.infill import missing_infill
 from srb.web.dialects.ollama.answers import Capability, Details
 
 LATEST = ":latest"
+THINKING = ("<think>", "enable_thinking", "reasoning_effort")  # words of templates of models that think
 STARTED = time.time()  # of this worker, in Unix seconds
 
 
@@ -85,7 +86,7 @@ def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
         found.append("tools")
     if not missing_infill(model):
         found.append("insert")
-    if THINK in source or "enable_thinking" in source or "reasoning_effort" in source:
+    if any(word in source for word in THINKING):
         found.append("thinking")
     if model.embedding:
         found.append("embedding")

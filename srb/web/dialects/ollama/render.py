@@ -17,7 +17,7 @@ from srb.protocol import BranchEnded, Delta, Done, FinishReason, TokenProbs
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome, timings
 from srb.web.calls.renderer import Renderer
-from srb.web.chat.reply_parser import Content, Piece, ReplyParser, parse_reply
+from srb.web.chat.reply_parser import Content, Piece, Reasoning, ReplyParser, parse_reply
 from srb.web.chat.reply_parser import ToolCall as ParsedCall
 from srb.web.dialects.ollama import answers
 from srb.web.dialects.ollama.answers import BranchEnd, DoneReason, Metrics, OllamaLine, Said, WholeBranch
@@ -195,10 +195,13 @@ class _Branch:
         self._calls = 0
 
     def said(self, form: Form, piece: Piece) -> Said:
-        if isinstance(piece, ParsedCall):
-            self._calls += 1
-            return form.said(calls=[piece], first=self._calls - 1)
-        return form.said(content=piece.text) if isinstance(piece, Content) else form.said(thinking=piece.text)
+        if isinstance(piece, Content):
+            return form.said(content=piece.text)
+        if isinstance(piece, Reasoning):
+            return form.said(thinking=piece.text)
+        assert isinstance(piece, ParsedCall)  # calls come whole
+        self._calls += 1
+        return form.said(calls=[piece], first=self._calls - 1)
 
     def move_probs_to(self, line: OllamaLine) -> None:
         """Move the log-probabilities of all tokens since the last line into a new one."""

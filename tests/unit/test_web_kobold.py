@@ -277,6 +277,7 @@ def test_a_memory_that_is_too_long_leaves_its_end_and_a_little_of_the_prompt() -
     bos = scripted.MODEL.bos_id
     memory, prompt = "m" * 200, "abcdefgh"
     assert cut(memory, prompt, 100, 20) == ((bos, *b"m" * 75, *b"efgh"), 20)
+    assert cut(memory, prompt, 8, 4) == ((bos, *b"fgh"), 4)  # no room for any memory
 
 
 def test_a_fifth_of_the_context_is_the_prompts_however_much_is_asked_for() -> None:

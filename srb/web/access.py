@@ -69,8 +69,9 @@ class Access:
             return _refuse(Unauthorized("Invalid API Key"), path, environ, start)
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
-            error = Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts")
-            return _refuse(error, path, environ, start)
+            return _refuse(
+                Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), path, environ, start
+            )
         client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
         try:
             if of_stories:

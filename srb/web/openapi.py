@@ -32,8 +32,8 @@ View = TypeVar("View", bound=Callable[..., Any])
 @dataclass(frozen=True)
 class Operation:
     """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
-    `events` is the type of a stream's events, for routes that can stream, and `stream_type` how they come: SSE or LINES.
-    `error` is the type of an error before the first byte; `query` names parameters of the URL.
+    `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
+    `error` is the type of an error before the first byte, `stream_type` how events come: SSE or LINES.
     """
 
     body: Any = None
@@ -41,8 +41,8 @@ class Operation:
     events: Any = None
     media_type: str = "application/json"
     query: tuple[str, ...] = ()
-    stream_type: str = SSE
     error: Any = ErrorAnswer
+    stream_type: str = SSE
 
 
 def operation(
@@ -51,13 +51,13 @@ def operation(
     events: Any = None,
     media_type: str = "application/json",
     query: tuple[str, ...] = (),
-    stream_type: str = SSE,
     error: Any = ErrorAnswer,
+    stream_type: str = SSE,
 ) -> Callable[[View], View]:
     """Declare a view's types (see Operation); this decorator stands below the route's."""
 
     def tag(view: View) -> View:
-        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, stream_type, error)
+        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, error, stream_type)
         return view
 
     return tag
@@ -126,8 +126,9 @@ class _Schemas:
 
     def __init__(self, described: list[Operation]) -> None:
         inputs = {id(each.body): each.body for each in described if each.body is not None}
-        said = [kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None]
-        outputs = {id(kind): kind for kind in said}
+        outputs = {
+            id(kind): kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None
+        }
         wanted = [(key, "validation", TypeAdapter(kind)) for key, kind in {**inputs, **outputs}.items()]
         found, shared = TypeAdapter.json_schemas(wanted, ref_template=_REF)  # type: ignore[arg-type]
         self._by_id = {key: schema for (key, _), schema in found.items()}

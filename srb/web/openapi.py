@@ -20,6 +20,10 @@ from srb.web.answers import ErrorAnswer
 
 VERSION = "3.2.0"  # the first that can describe the events of a stream
 _REF = "#/components/schemas/{model}"
+SSE, LINES = (
+    "text/event-stream",
+    "application/x-ndjson",
+)  # a stream as server-sent events, or as a JSON object on each line
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -29,6 +33,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 class Operation:
     """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
     `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
+    `error` is the type of an error before the first byte, `stream_type` how events come: SSE or LINES.
     """
 
     body: Any = None
@@ -36,6 +41,8 @@ class Operation:
     events: Any = None
     media_type: str = "application/json"
     query: tuple[str, ...] = ()
+    error: Any = ErrorAnswer
+    stream_type: str = SSE
 
 
 def operation(
@@ -44,11 +51,13 @@ def operation(
     events: Any = None,
     media_type: str = "application/json",
     query: tuple[str, ...] = (),
+    error: Any = ErrorAnswer,
+    stream_type: str = SSE,
 ) -> Callable[[View], View]:
     """Declare a view's types (see Operation); this decorator stands below the route's."""
 
     def tag(view: View) -> View:
-        view.__dict__["operation"] = Operation(body, answer, events, media_type, query)
+        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, error, stream_type)
         return view
 
     return tag
@@ -117,8 +126,9 @@ class _Schemas:
 
     def __init__(self, described: list[Operation]) -> None:
         inputs = {id(each.body): each.body for each in described if each.body is not None}
-        outputs = {id(kind): kind for each in described for kind in (each.answer, each.events) if kind is not None}
-        outputs[id(ErrorAnswer)] = ErrorAnswer
+        outputs = {
+            id(kind): kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None
+        }
         wanted = [(key, "validation", TypeAdapter(kind)) for key, kind in {**inputs, **outputs}.items()]
         found, shared = TypeAdapter.json_schemas(wanted, ref_template=_REF)  # type: ignore[arg-type]
         self._by_id = {key: schema for (key, _), schema in found.items()}
@@ -169,11 +179,12 @@ def _responses(described: Operation, schemas: _Schemas) -> dict[str, Any]:
     answer = schemas.of(described.answer) if described.media_type == "application/json" else {"type": "string"}
     content: dict[str, Any] = {described.media_type: {"schema": answer}}
     if described.events is not None:
-        content["text/event-stream"] = {"itemSchema": _event(schemas.of(described.events))}
+        item = schemas.of(described.events)
+        content[described.stream_type] = {"itemSchema": _event(item) if described.stream_type == SSE else item}
     return {
         "200": {"description": "The answer", "content": content},
         "default": {
             "description": "An error",
-            "content": {"application/json": {"schema": schemas.of(ErrorAnswer)}},
+            "content": {"application/json": {"schema": schemas.of(described.error)}},
         },
     }

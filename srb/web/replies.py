@@ -1,4 +1,4 @@
-"""Complete JSON responses."""
+"""Complete JSON responses, and errors in the shape of each dialect."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from typing import Any
 import orjson
 from flask import Response
 
+from srb.errors import SRBError
+
+KOBOLD = ("/api/v1/", "/api/latest/", "/api/extra/")  # paths of KoboldAI's and KoboldCpp's routes
+OLLAMA = "/api/"  # the other paths below it are Ollama's
+
 
 def json_reply(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, mimetype="application/json")
+
+
+def error_reply(error: SRBError, path: str) -> Response:
+    """Return an error as a response; `path` is the request's, below the prefix."""
+    reply = json_reply(error_body(error, path), error.http_status)
+    if error.retry_after is not None:
+        reply.headers["Retry-After"] = str(error.retry_after)
+    return reply
+
+
+def error_body(error: SRBError, path: str) -> dict[str, Any]:
+    """Return an error in the shape that clients of the path read."""
+    if path.startswith(KOBOLD):
+        return {"detail": {"msg": error.message, "type": error.type}}
+    if path.startswith(OLLAMA):
+        return {"error": error.message}
+    return error.body()

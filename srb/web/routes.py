@@ -2,9 +2,13 @@
 
 from flask import Blueprint
 
+from srb.web.dialects.kobold import routes as kobold
+from srb.web.dialects.kobold import server as kobold_server
 from srb.web.dialects.legacy import routes as legacy
 from srb.web.dialects.llamacpp import completions as llamacpp
 from srb.web.dialects.llamacpp import embeddings, server, tokens
+from srb.web.dialects.ollama import routes as ollama
+from srb.web.dialects.ollama import server as ollama_server
 from srb.web.dialects.openai import chat
 from srb.web.dialects.openai import completions as openai
 from srb.web.dialects.srb import controls as srb_controls
@@ -26,6 +30,10 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     tokens.routes,
     embeddings.routes,
     server.routes,
+    ollama.routes,
+    ollama_server.routes,
+    kobold.routes,
+    kobold_server.routes,
     stories.routes,
     ops.routes,
     openapi.routes,

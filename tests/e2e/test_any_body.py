@@ -21,6 +21,7 @@ pytestmark = pytest.mark.e2e
 
 EXAMPLES = int(os.environ.get("SRB_TEST_EXAMPLES", "40"))
 DOCUMENT = schemathesis.openapi.from_wsgi("/openapi.json", create_app(Settings()))
+OLLAMAS = ("/api/generate", "/api/chat")
 PLAIN = {"messages": [{"role": "user", "content": "Tell me a story."}]}  # few of the messages made have a sense
 SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
 
@@ -38,7 +39,13 @@ def bodies(path: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.timeout(20 * DEADLINE)
-@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"),
+        *("/api/generate", "/api/chat", "/api/v1/generate", "/api/extra/generate/stream"),
+    ],
+)
 def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str) -> None:
     engine = own.engine
 
@@ -51,6 +58,13 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str)
         if isinstance(body, dict):
             body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
             body |= PLAIN if "messages" in body else {}
+            if "options" in body or path in OLLAMAS:
+                options = body.get("options")
+                short = {"num_predict": 3, "n_predict": 3}
+                body |= {
+                    "model": "storyteller",
+                    "options": {**options, **short} if isinstance(options, dict) else short,
+                }
         response = requests.post(own.url + path, json=body, timeout=DEADLINE)
         assert response.status_code in (200, 400, 501), f"{response.status_code}: {response.text[:1000]}"
 

@@ -103,15 +103,63 @@ def check_llama_stream(sent: Sent, text: str) -> None:
     assert last["stop"] is True
 
 
-WHOLE = {"text": check_text, "chat": check_chat, "llama": check_llama}
-STREAMED = {"text-stream": check_chunks, "chat-stream": check_chunks, "llama-stream": check_llama_stream}
+def check_kobold(sent: Sent, answer: Any) -> None:
+    assert len(answer["results"]) == sent.choices
+    for result in answer["results"]:
+        assert result["text"]
+        assert result["finish_reason"] in ("stop", "length")
+        if sent.fields.get("logprobs"):
+            assert "".join(token["token"] for token in result["logprobs"]["content"]) == result["text"]
+
+
+def check_kobold_stream(sent: Sent, text: str) -> None:
+    parts = text.removesuffix("\n\n").split("\n\n")
+    assert all(part.startswith("event: message\ndata: ") for part in parts)
+    *some, last = (orjson.loads(part.removeprefix("event: message\ndata: ")) for part in parts)
+    assert "".join(event["token"] for event in some)
+    assert {event["finish_reason"] for event in some} == {None}
+    assert last["finish_reason"] in ("stop", "length")
+
+
+def ollama_text(line: Any) -> str:
+    return str(line["message"]["content"] if "message" in line else line["response"])
+
+
+def check_ollama(sent: Sent, answer: Any) -> None:
+    assert answer["model"] == sent.fields["model"]
+    assert ollama_text(answer)
+    check_ollama_end(answer)
+
+
+def check_ollama_end(line: Any) -> None:
+    assert line["done"] is True
+    assert line["done_reason"] in ("stop", "length")
+    for name in ("total_duration", "load_duration", "prompt_eval_count", "eval_count", "eval_duration"):
+        assert isinstance(line[name], int), name
+
+
+def check_ollama_stream(sent: Sent, text: str) -> None:
+    *some, last = (orjson.loads(line) for line in text.splitlines())
+    assert "".join(map(ollama_text, some))
+    assert {line["done"] for line in some} == {False}
+    check_ollama_end(last)
+
+
+WHOLE = {"text": check_text, "chat": check_chat, "llama": check_llama, "kobold": check_kobold, "ollama": check_ollama}
+STREAMED = {
+    "text-stream": check_chunks,
+    "chat-stream": check_chunks,
+    "llama-stream": check_llama_stream,
+    "kobold-stream": check_kobold_stream,
+    "ollama-stream": check_ollama_stream,
+}
 
 
 @pytest.mark.parametrize("sent", REQUESTS, ids=lambda sent: f"{sent.client}: {sent.path} {sent.answer}")
 def test_a_front_end_reads_what_it_asked_for(storyteller: Server, sent: Sent) -> None:
     answer = storyteller.post(sent.path, sent.fields) if sent.body else storyteller.get(sent.path)
     assert answer.status_code == 200, answer.text
-    streamed = answer.headers["Content-Type"].startswith("text/event-stream")
+    streamed = answer.headers["Content-Type"].startswith(("text/event-stream", "application/x-ndjson"))
     assert streamed == (sent.answer in STREAMED)
     if sent.answer in STREAMED:
         STREAMED[sent.answer](sent, answer.text)

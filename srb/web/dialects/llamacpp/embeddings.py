@@ -48,7 +48,7 @@ def openai_embeddings() -> Response:
     if asked.input is None:
         return json_reply(_own_shape(asked, model, embedded))
     data: list[OpenAIEmbedding] = []
-    for index, (vector,) in enumerate(_normalized(asked, model, embedded)):
+    for index, (vector,) in enumerate(normalized(asked, model, embedded)):
         if asked.encoding_format == "base64":
             text = base64.b64encode(array("f", vector).tobytes()).decode()
             data.append({"object": "embedding", "index": index, "embedding": text, "encoding_format": "base64"})
@@ -93,25 +93,36 @@ def rerank() -> Response:
     return json_reply(answer)
 
 
-def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str, Any]]:
+def check_embeds(one_vector: bool = False) -> ModelInfo:
+    """Return the model's facts. Raise NotSupported if it makes no embeddings, with `one_vector` if it has no pooling."""
     model = web().client.check_ready()
     if not model.embedding:
         raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
     if one_vector and model.pooling == "none":
         raise InvalidRequest("Pooling type 'none' is not OAI compatible. Please use a different pooling type")
-    asked = EmbeddingBody.parse(read_body(request))
+    return model
+
+
+def embed(asked: EmbeddingBody, model: ModelInfo) -> dict[str, Any]:
+    """Return the engine's answer to Embed for the texts of a body."""
     if asked.dimensions not in (None, model.n_embd):
         raise bad_field("dimensions", f"must be {model.n_embd}, the length of this model's vectors")
     embedded: dict[str, Any] = web().calls.ask(Embed(uuid4().hex, tuple(map(tuple, asked.texts))), request.environ)
-    return asked, model, embedded
+    return embedded
+
+
+def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str, Any]]:
+    model = check_embeds(one_vector)
+    asked = EmbeddingBody.parse(read_body(request))
+    return asked, model, embed(asked, model)
 
 
 def _own_shape(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[OwnEmbedding]:
-    vectors = _normalized(asked, model, embedded)
+    vectors = normalized(asked, model, embedded)
     return [{"index": index, "embedding": of_text} for index, of_text in enumerate(vectors)]
 
 
-def _normalized(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[list[list[float]]]:
+def normalized(asked: EmbeddingBody, model: ModelInfo, embedded: dict[str, Any]) -> list[list[list[float]]]:
     """Return the normalized vectors; those of single tokens (pooling none) are unchanged, as in llama-server."""
     embeddings: list[list[list[float]]] = embedded["embeddings"]
     if model.pooling == "none":

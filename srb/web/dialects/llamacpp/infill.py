@@ -19,10 +19,14 @@ _SNIPPET = "\n\n--- snippet ---\n\n"  # between files, for models without a sepa
 
 def check_infill(model: ModelInfo) -> None:
     """Raise NotSupported if the vocabulary lacks a fill-in-the-middle token."""
-    names = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
-    missing = "".join(f"{word} token is missing. " for name, word in names.items() if model.fim.get(name, -1) < 0)
-    if missing:
+    if missing := missing_infill(model):
         raise NotSupported(f"Infill is not supported by this model: {missing}")
+
+
+def missing_infill(model: ModelInfo) -> str:
+    """Return which fill-in-the-middle tokens the vocabulary lacks, in words, or ""."""
+    names = {"pre": "prefix", "suf": "suffix", "mid": "middle"}
+    return "".join(f"{word} token is missing. " for name, word in names.items() if model.fim.get(name, -1) < 0)
 
 
 def infill_prompt(

@@ -1,0 +1,150 @@
+"""Answer types of KoboldAI's and KoboldCpp's routes."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.protocol import TokenProbs
+from srb.web.answers import shape
+
+FinishReason = Literal["stop", "length", "error"]
+
+
+@shape
+class Detail(TypedDict):
+    msg: str
+    type: str
+
+
+@shape
+class KoboldError(TypedDict):
+    detail: Detail
+
+
+@shape
+class Logprobs(TypedDict):
+    content: list[TokenProbs]
+
+
+@shape
+class GeneratedText(TypedDict):
+    """The text of one branch; `prompt_tokens` are those of the prompt, which all branches share."""
+
+    text: str
+    finish_reason: FinishReason
+    logprobs: Logprobs | None
+    prompt_tokens: int
+    completion_tokens: int
+    seed: int
+
+
+@shape
+class Results(TypedDict):
+    results: list[GeneratedText]
+
+
+@shape
+class Token(TypedDict):
+    """An event of a stream: new text, of several branches with the `index` of one. A branch's last says why it ended."""
+
+    token: str
+    finish_reason: FinishReason | None
+    index: NotRequired[int]
+
+
+@shape
+class FailedStream(TypedDict):
+    """The last event of a stream that fails."""
+
+    token: str
+    finish_reason: Literal["error"]
+    detail: Detail
+
+
+@shape
+class PendingText(TypedDict):
+    text: str
+
+
+@shape
+class Pending(TypedDict):
+    """The text so far of a running request, a result for each branch; one that is empty if nothing runs."""
+
+    results: list[PendingText]
+
+
+@shape
+class Aborted(TypedDict):
+    """Whether a request was aborted, in words."""
+
+    success: Literal["true", "false"]
+    done: Literal["true", "false"]
+
+
+@shape
+class TokenCount(TypedDict):
+    value: int
+    ids: list[int]
+
+
+@shape
+class Detokenized(TypedDict):
+    result: str
+    success: bool
+
+
+@shape
+class Value(TypedDict):
+    value: int
+
+
+@shape
+class Result(TypedDict):
+    result: str
+
+
+@shape
+class Features(TypedDict):
+    """The version of KoboldCpp whose interface this is, and the features that the server has."""
+
+    result: Literal["KoboldCpp"]
+    version: str
+    protected: bool
+    llm: bool
+    txt2img: bool
+    vision: bool
+    audio: bool
+    transcribe: bool
+    multiplayer: bool
+    websearch: bool
+    tts: bool
+    embeddings: bool
+    savedata: bool
+    admin: int
+    guidance: bool
+
+
+@shape
+class Performance(TypedDict):
+    """Numbers of requests; KoboldCpp's figures of the last one are 0, since many run at once."""
+
+    total_gens: int
+    queue: int
+    idle: int
+    uptime: float
+    hordeexitcounter: int
+    stop_reason: int
+    last_process: float
+    last_eval: float
+    last_token_count: int
+    last_seed: int
+    last_process_speed: float
+    last_eval_speed: float
+    quiet: bool
+
+
+@shape
+class PreloadedStory(TypedDict):
+    """No story: the server has none for KoboldAI Lite."""

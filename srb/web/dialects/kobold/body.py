@@ -1,0 +1,142 @@
+"""Request bodies of KoboldAI's and KoboldCpp's routes; most fields are CompletionBody's under its other names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from srb.errors import NotSupported, bad_field
+from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.fields import INT32_MAX, Integer, Real, between, schema_text
+from srb.web.dialects.llamacpp.body import Body, Tokens
+
+LEAST_CONTEXT = 8
+LOGPROBS = 5  # likely tokens beside each one
+
+# KoboldAI's numbers of samplers, and which of llama.cpp's run in their place; it lacks top-a and tail-free sampling.
+ORDER: dict[int, tuple[str, ...]] = {
+    0: ("top_k",),
+    1: (),
+    2: ("top_p", "min_p"),
+    3: (),
+    4: ("typ_p",),
+    5: ("temperature",),
+    6: ("penalties",),
+}
+ORDER_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 6}, "maxItems": len(ORDER)}
+
+
+def _check_order(value: list[int]) -> list[int]:
+    if not set(value) <= ORDER.keys() or len(set(value)) < len(value):
+        raise ValueError("must be a list of different numbers from 0 to 6")
+    return value
+
+
+def _check_bans(value: str) -> str:
+    for part in value.split(","):
+        if part.strip() and not (part.strip().isascii() and part.strip().isdigit() and int(part) <= INT32_MAX):
+            raise ValueError("must be token ids separated by commas")
+    return value
+
+
+class KoboldBody(CompletionBody):
+    """The body of `POST /api/v1/generate` and its like."""
+
+    max_context_length: Annotated[Integer, between(LEAST_CONTEXT, INT32_MAX)] | None = None
+    memory: str = ""
+    trim_stop: bool = True
+    sampler_order: Annotated[list[Integer], AfterValidator(_check_order), WithJsonSchema(ORDER_SCHEMA)] = Field(
+        default_factory=list
+    )
+    use_default_badwordsids: bool = False
+    custom_token_bans: Annotated[str, AfterValidator(_check_bans)] = ""
+    singleline: bool = False
+    genkey: Annotated[str, Field(max_length=200)] = ""
+    images: list[Any] = Field(default_factory=list)
+    audio: list[Any] = Field(default_factory=list)
+
+    # Without effect: llama.cpp lacks these samplers.
+    tfs: Real | None = None
+    top_a: Real | None = None
+    rep_pen_slope: Real | None = None
+    smoothing_factor: Real | None = None
+    smoothing_curve: Real | None = None
+    guidance_scale: Real | None = None
+    negative_prompt: str | None = None
+
+    # Without effect: each request has its own grammar, and control tokens have no text and end a branch.
+    grammar_retain_state: bool = False
+    render_special: bool = False
+    bypass_eos: bool = False
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Self:
+        """Validate a body; raise InvalidRequest, or NotSupported for pictures and sound."""
+        if body.get("dry_sequence_breakers") == []:
+            body = {name: value for name, value in body.items() if name != "dry_sequence_breakers"}
+        parsed = super().parse(body)
+        for name in ("images", "audio"):
+            if getattr(parsed, name):
+                raise NotSupported(f"Field '{name}': only text is supported", param=name)
+        if len(parsed.prompt) != 1 or not all(isinstance(part, str) for part in parsed.prompt[0]):
+            raise bad_field("prompt", "must be one text")
+        if parsed.explore is not None:
+            raise bad_field("explore", "is for the srb dialect")
+        return parsed
+
+    @property
+    def text(self) -> str:
+        """The prompt, without the memory."""
+        return "".join(map(str, self.prompt[0]))
+
+    @property
+    def wanted_probs(self) -> int:
+        return LOGPROBS if self.logprobs is True and self.n_probs is None else super().wanted_probs
+
+    def sampling_changes(self) -> dict[str, Any]:
+        given = super().sampling_changes()
+        if self.sampler_order:
+            named = [sampler for number in self.sampler_order for sampler in ORDER[number]]
+            given.setdefault("samplers", ("dry", "top_n_sigma", *named, "xtc"))
+        if self.use_default_badwordsids:
+            given["ignore_eos"] = True
+        if bans := [int(part) for part in self.custom_token_bans.split(",") if part.strip()]:
+            given["logit_bias"] = (*given.get("logit_bias", ()), *((token, None) for token in bans))
+        if schema := _schema_in(self.grammar or ""):
+            given |= {"grammar": "", "json_schema": schema}
+        return given
+
+    def changes(self) -> dict[str, Any]:
+        given = super().changes()
+        if self.singleline:
+            given["stop"] = tuple(dict.fromkeys((*given.get("stop", ()), "\n")))
+        return given
+
+
+def _schema_in(grammar: str) -> str:
+    """Return a JSON schema that stands in the place of a grammar, as JSON text; "" for a grammar."""
+    if not grammar.lstrip().startswith("{"):
+        return ""
+    try:
+        return schema_text(orjson.loads(grammar))
+    except orjson.JSONDecodeError:
+        return ""
+    except ValueError as error:
+        raise bad_field("grammar", str(error)) from None
+
+
+class KeyBody(Body):
+    """A body that names a request by the `genkey` that it was made with."""
+
+    genkey: Annotated[str, Field(max_length=200)] = ""
+
+
+class TokenCountBody(Body):
+    prompt: str = ""
+    special: bool = True  # count the BOS
+
+
+class DetokenizeIdsBody(Body):
+    ids: Tokens = ()

@@ -1,0 +1,67 @@
+"""Completions in KoboldCpp's form: a stream of `event: message`, or a list of results, one of each branch."""
+
+from __future__ import annotations
+
+import orjson
+
+from srb.errors import SRBError
+from srb.protocol import BranchEnded, Delta, FinishReason
+from srb.web.calls.calls import Call
+from srb.web.calls.outcome import BranchOutcome, Outcome
+from srb.web.calls.renderer import Renderer
+from srb.web.dialects.kobold import answers
+from srb.web.dialects.kobold.answers import FailedStream, GeneratedText, Results, Token
+
+FINISH_REASONS: dict[str, answers.FinishReason] = {
+    FinishReason.EOS: "stop",
+    FinishReason.WORD: "stop",
+    FinishReason.BOUNDARY: "stop",
+    FinishReason.LIMIT: "length",
+    FinishReason.CANCELLED: "length",
+    FinishReason.ERROR: "error",
+}
+
+
+def message(value: Token | FailedStream) -> bytes:
+    return b"event: message\ndata: " + orjson.dumps(value) + b"\n\n"
+
+
+class KoboldRenderer(Renderer):
+    """A stream of new text; with `trim_stop` false the stop string that ended a branch belongs to its text."""
+
+    def __init__(self, call: Call, trim_stop: bool) -> None:
+        super().__init__(call)
+        self._trims = trim_stop
+        self._several = len(self._specs) > 1
+
+    def delta(self, event: Delta) -> bytes:
+        return self._token(event.index, event.text, None) if event.text else b""
+
+    def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        return self._token(event.index, "" if self._trims else event.stopping_word, FINISH_REASONS[event.reason])
+
+    def failed(self, error: SRBError) -> bytes:
+        return message({"token": "", "finish_reason": "error", "detail": {"msg": error.message, "type": error.type}})
+
+    def _token(self, index: int, text: str, reason: answers.FinishReason | None) -> bytes:
+        token: Token = {"token": text, "finish_reason": reason}
+        if self._several:
+            token["index"] = index
+        return message(token)
+
+
+def results(outcome: Outcome, trim_stop: bool) -> Results:
+    prompt_tokens = sum(event.prompt_tokens for event in outcome.done)
+    return {"results": [_result(branch, prompt_tokens, trim_stop) for branch in outcome.branches]}
+
+
+def _result(branch: BranchOutcome, prompt_tokens: int, trim_stop: bool) -> GeneratedText:
+    assert branch.ended is not None  # the engine ends every branch before the request
+    return {
+        "text": branch.text if trim_stop else branch.text + branch.ended.stopping_word,
+        "finish_reason": FINISH_REASONS[branch.ended.reason],
+        "logprobs": {"content": branch.probs} if branch.probs else None,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": branch.ended.length,
+        "seed": branch.seed,
+    }

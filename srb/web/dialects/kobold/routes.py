@@ -1,0 +1,158 @@
+"""KoboldAI's and KoboldCpp's routes of texts: completions, their progress and end, and tokens.
+
+A request is found again by its client and `genkey`, in every worker: the key is a part of the request's id, and the engine
+lists a client's requests. Requests without a key have one in common for each client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from flask import Blueprint, Response, request
+
+from srb.errors import InvalidRequest, NotFound
+from srb.protocol import Generate, GetRequest, ListRequests, StopBranches
+from srb.web.bodies.completion import read_body, read_bytes, without_nulls
+from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.kobold.answers import (
+    Aborted,
+    Detokenized,
+    KoboldError,
+    Pending,
+    Results,
+    Token,
+    TokenCount,
+)
+from srb.web.dialects.kobold.body import DetokenizeIdsBody, KeyBody, KoboldBody, TokenCountBody
+from srb.web.dialects.kobold.fitting import fitted
+from srb.web.dialects.kobold.render import KoboldRenderer, results
+from srb.web.limits import CLIENT
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("kobold", __name__)
+
+_HALF = 16  # hexadecimal digits: half of a request's id
+
+
+@routes.post("/api/v1/generate")
+@routes.post("/api/latest/generate")
+@operation(KoboldBody, Results, error=KoboldError)
+def generate() -> Response:
+    """Continue a prompt as KoboldCpp does, with a result for each of `n` branches."""
+    asked = KoboldBody.parse(read_body(request))
+    with web().calls.open([_command(asked)], request.environ, streamed=False) as call:
+        return json_reply(results(gather(call), asked.trim_stop))
+
+
+@routes.post("/api/extra/generate/stream")
+@operation(KoboldBody, events=Token, error=KoboldError)
+def generate_stream() -> Response:
+    """Continue a prompt as a stream of KoboldCpp's events."""
+    asked = KoboldBody.parse(read_body(request))
+    with web().calls.open([_command(asked)], request.environ, streamed=True) as call:
+        return stream_response(call, KoboldRenderer(call, asked.trim_stop), asked.ping_interval(web().settings))
+
+
+def _command(asked: KoboldBody) -> Generate:
+    settings, model = web().settings, web().client.check_ready()
+    n_ctx = min(asked.max_context_length or model.n_ctx_seq, model.n_ctx_seq)
+    limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
+    prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)
+    asked = asked.model_copy(update={"prompt": [prompt], "n_predict": limit})
+    [command] = asked.commands(settings, n=1, max_tokens=limit)
+    return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey))
+
+
+def _mark(genkey: str) -> str:
+    """Return the end of the ids of all requests with this key."""
+    return hashlib.sha256(b"kobold\0" + genkey.encode("utf-8", "surrogatepass")).hexdigest()[:_HALF]
+
+
+def _running() -> list[str]:
+    """Return the ids of the caller's running requests with the body's key, the newest first."""
+    mark = _mark(KeyBody.parse(_optional_body()).genkey)
+    found = web().client.ask(ListRequests(uuid4().hex, request.environ.get(CLIENT, "")))
+    return [each["id"] for each in sorted(found, key=lambda each: each["age"]) if each["id"].endswith(mark)]
+
+
+def _optional_body() -> dict[str, Any]:
+    """Return the request's JSON object, {} for a request without a body. Raise InvalidRequest for anything else."""
+    data = read_bytes(request)
+    try:
+        body = orjson.loads(data or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The body must be a JSON object")
+    return without_nulls(body)
+
+
+@routes.get("/api/extra/generate/check")
+@operation(answer=Pending, error=KoboldError)
+def check() -> Response:
+    """Return the text so far of the caller's newest request without a key."""
+    return _pending()
+
+
+@routes.post("/api/extra/generate/check")
+@operation(KeyBody, Pending, error=KoboldError)
+def check_by_key() -> Response:
+    """Return the text so far of the caller's newest request with this key."""
+    return _pending()
+
+
+def _pending() -> Response:
+    answer: Pending = {"results": [{"text": ""}]}
+    for target in _running()[:1]:
+        try:
+            known = web().client.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
+        except NotFound:  # it has just ended
+            continue
+        answer = {"results": [{"text": branch["text"]} for branch in known["branches"]]}
+    return json_reply(answer)
+
+
+@routes.post("/api/extra/abort")
+@operation(KeyBody, Aborted, error=KoboldError)
+def abort() -> Response:
+    """End the caller's requests with this key; their answers have the text that was written."""
+    stopped = 0
+    for target in _running():
+        try:
+            web().client.ask(StopBranches(uuid4().hex, target, web().calls.controller(request.environ)))
+        except NotFound:  # it has just ended
+            continue
+        stopped += 1
+    answer: Aborted = {"success": "true", "done": "true"} if stopped else {"success": "false", "done": "false"}
+    return json_reply(answer)
+
+
+@routes.post("/api/extra/tokencount")
+@operation(TokenCountBody, TokenCount, error=KoboldError)
+def count_tokens() -> Response:
+    """Count the tokens of a text, with its BOS unless `special` is false."""
+    asked, client = TokenCountBody.parse(read_body(request)), web().client
+    client.check_ready()
+    parts = (asked.prompt,) if asked.prompt else EMPTY_PROMPT
+    ids = client.tokenize(parts, add_special=asked.special) if asked.prompt or asked.special else []
+    answer: TokenCount = {"value": len(ids), "ids": ids}
+    return json_reply(answer)
+
+
+@routes.post("/api/extra/detokenize")
+@operation(DetokenizeIdsBody, Detokenized, error=KoboldError)
+def detokenize() -> Response:
+    """Return the text of tokens."""
+    asked, client = DetokenizeIdsBody.parse(read_body(request)), web().client
+    client.check_ready()
+    text = b"".join(client.detokenize(asked.ids, special=False)).decode("utf-8", "replace")
+    answer: Detokenized = {"result": text, "success": True}
+    return json_reply(answer)

@@ -1,0 +1,177 @@
+"""Answer types of Ollama's routes. Durations are in nanoseconds.
+
+A request for several branches is an extension: then each line of a stream has the `index` of its branch, and an answer that
+is not streamed has all of them in `branches`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from srb.protocol import TokenProbs
+from srb.web.answers import JSONObject, shape
+
+Capability = Literal["completion", "tools", "insert", "thinking", "embedding"]
+DoneReason = Literal["stop", "length", "error", "load", "unload"]
+
+
+@shape
+class OllamaError(TypedDict):
+    error: str
+
+
+@shape
+class CalledFunction(TypedDict):
+    index: int
+    name: str
+    arguments: JSONObject
+
+
+@shape
+class ToolCall(TypedDict):
+    id: str
+    function: CalledFunction
+
+
+@shape
+class Message(TypedDict):
+    role: Literal["assistant"]
+    content: str
+    thinking: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCall]]
+
+
+@shape
+class Said(TypedDict, total=False):
+    """New or whole text: `response` and `thinking` of a completion, `message` of a chat."""
+
+    response: str
+    thinking: str
+    message: Message
+
+
+@shape
+class Metrics(TypedDict, total=False):
+    """Counts of tokens, over all branches together, and durations; `load_duration` is 0, since the model is loaded."""
+
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+    prompt_eval_duration: int
+    eval_count: int
+    eval_duration: int
+
+
+@shape
+class BranchEnd(TypedDict, total=False):
+    """The end of a branch. `context` has the tokens of prompt and text, of /api/generate without `raw`."""
+
+    index: int
+    done_reason: DoneReason
+    context: list[int]
+    seed: int
+    failure: str  # with done_reason "error", if other branches have not failed
+
+
+@shape
+class WholeBranch(Said, BranchEnd):
+    """One of several branches in an answer that is not streamed."""
+
+    logprobs: NotRequired[list[TokenProbs]]
+    eval_count: NotRequired[int]
+
+
+@shape
+class OllamaLine(Said, BranchEnd, Metrics):
+    """A line of a stream, or an answer that is not streamed: then `done` is true."""
+
+    model: str
+    created_at: str
+    done: bool
+    logprobs: NotRequired[list[TokenProbs]]
+    branches: NotRequired[list[WholeBranch]]
+
+
+@shape
+class Details(TypedDict):
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+
+
+@shape
+class TaggedModel(TypedDict):
+    """A model of a list; `digest` differs from model to model, and is no checksum of the file."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: int
+    digest: str
+    details: Details
+
+
+@shape
+class Tags(TypedDict):
+    models: list[TaggedModel]
+
+
+@shape
+class LoadedModel(TypedDict):
+    """The model in memory; it never expires, and `size_vram` is not known here: 0."""
+
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: Details
+    expires_at: str
+    size_vram: int
+    context_length: int
+
+
+@shape
+class Loaded(TypedDict):
+    models: list[LoadedModel]
+
+
+@shape
+class Shown(TypedDict):
+    """The model's facts; `template` is the chat template as Jinja text, `parameters` has the server's defaults."""
+
+    license: str
+    modelfile: str
+    parameters: str
+    template: str
+    details: Details
+    model_info: dict[str, Any]
+    capabilities: list[Capability]
+    modified_at: str
+
+
+@shape
+class Version(TypedDict):
+    version: str
+
+
+@shape
+class Embedded(TypedDict):
+    """Vectors of length 1, one of each input."""
+
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+
+
+@shape
+class EmbeddedPrompt(TypedDict):
+    """The vector of one text, as the model gives it."""
+
+    embedding: list[float]

@@ -1,0 +1,281 @@
+"""Request bodies of Ollama's routes. They become the bodies of other dialects, which have the checks and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema
+
+from srb.errors import InvalidRequest, NotSupported, bad_field
+from srb.protocol import Generate, ModelInfo
+from srb.settings import Settings
+from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.fields import Integer, between, schema_text, short_json
+from srb.web.bodies.sampling import BranchFields
+from srb.web.calls.engine_client import EngineClient
+from srb.web.chat.reply_parser import ReplyParser
+from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
+from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
+from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.openapi import field_names
+
+MAX_TOP = 20  # log-probabilities of likely tokens
+EFFORTS = ("low", "medium", "high")
+
+# Fields of `options`: those of a branch, by all their names here, and a few that Ollama alone names so.
+_OPTIONS = {name for names in field_names(BranchFields).values() for name in names}
+_RENAMED = {"num_keep": "n_keep"}
+
+FORMAT_SCHEMA = {"anyOf": [{"enum": ["", "json"]}, {"type": "object", "description": "JSON Schema"}]}
+THINK_SCHEMA = {"anyOf": [{"type": "boolean"}, {"enum": list(EFFORTS)}]}
+MESSAGES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "role": {"type": "string", "minLength": 1},
+            "content": {"type": "string"},
+            "thinking": {"type": "string"},
+            "tool_calls": {"type": "array", "items": {"type": "object"}},
+            "tool_name": {"type": "string"},
+        },
+        "required": ["role"],
+    },
+}
+
+
+def _check_format(value: Any) -> Any:
+    if isinstance(value, dict):
+        schema_text(value)
+    elif value not in ("", "json"):
+        raise ValueError(f'must be "json" or a JSON schema, but got {short_json(value)}')
+    return value
+
+
+def _check_think(value: Any) -> Any:
+    if not isinstance(value, bool) and value not in EFFORTS:
+        raise ValueError(f"must be true, false or one of {', '.join(EFFORTS)}, but got {short_json(value)}")
+    return value
+
+
+Format = Annotated[Any, BeforeValidator(_check_format), WithJsonSchema(FORMAT_SCHEMA)]
+Think = Annotated[Any, BeforeValidator(_check_think), WithJsonSchema(THINK_SCHEMA)]
+KeepAlive = Annotated[str | float, WithJsonSchema({"type": ["string", "number"]})]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The commands of a body, a parser for each branch's reply, and the prompt's tokens if the answer tells them."""
+
+    commands: list[Generate]
+    parser: Callable[[], ReplyParser]
+    context: tuple[int, ...] | None = None
+
+
+class ModelBody(Body):
+    """A body that names the model."""
+
+    model: str = Field("", validation_alias=AliasChoices("model", "name"))
+
+
+class _Generating(ModelBody):
+    """The fields that completions and chats share."""
+
+    stream: bool = True
+    format: Format = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    think: Think | None = None
+    n: Integer | None = None  # branches, an extension
+    logprobs: bool = False
+    top_logprobs: Annotated[Integer, between(0, MAX_TOP)] = 0
+
+    # Without effect: one model stays loaded, and a text that is too long is refused.
+    keep_alive: KeepAlive | None = None
+    truncate: bool = True
+    shift: bool = True
+
+    def fields(self) -> dict[str, Any]:
+        """Return what completions and chats have in common, as fields of the other dialects' bodies."""
+        given = {_RENAMED.get(name, name): value for name, value in self.options.items() if value is not None}
+        if given.get("num_predict") == -2:  # as long as the context reaches
+            given["num_predict"] = -1
+        fields = {name: value for name, value in given.items() if name in _OPTIONS or name in _RENAMED.values()}
+        if self.format:
+            fields["json_schema"] = {} if self.format == "json" else self.format
+        if self.n is not None:
+            fields["n"] = self.n
+        if self.logprobs:
+            fields |= {"logprobs": True, "top_logprobs": self.top_logprobs}
+        return fields
+
+    def reasoning(self) -> dict[str, Any]:
+        """Return `think` as fields of a chat."""
+        match self.think:
+            case None:
+                return {}
+            case True:
+                return {"chat_template_kwargs": {"enable_thinking": True}}
+            case False:
+                return {"reasoning_effort": "none"}
+            case effort:
+                return {"reasoning_effort": effort}
+
+    def chat(self, fields: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
+        body = ChatBody.parse({**self.fields(), **self.reasoning(), **fields})
+        asked = body.request(settings, model)
+        return Asked(asked.commands, lambda: asked.parser(stream=self.stream))
+
+
+def _refuse_images(images: Any) -> None:
+    if images:
+        raise NotSupported("Field 'images': pictures are not supported, only text", param="images")
+
+
+class OllamaGenerateBody(_Generating):
+    """The body of `POST /api/generate`."""
+
+    prompt: str = ""
+    suffix: str = ""
+    system: str = ""
+    template: str = ""
+    raw: bool = False
+    context: Tokens | None = None
+    images: list[Any] = Field(default_factory=list)
+
+    def request(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
+        """Return the commands and parsers; raise InvalidRequest or NotSupported."""
+        _refuse_images(self.images)
+        if self.raw and (self.template or self.system or self.context):
+            raise InvalidRequest("raw mode does not support template, system, or context", param="raw")
+        if self.template:
+            raise NotSupported(
+                "Field 'template': Ollama's templates are not supported; send the whole prompt with \"raw\": true, or set "
+                "chat_template",
+                param="template",
+            )
+        if self.suffix:
+            return self._infill(client, settings, model)
+        if self.raw:
+            return self._plain((self.prompt,), settings)
+        messages = [{"role": "system", "content": self.system}] if self.system else []
+        asked = self.chat({"messages": [*messages, {"role": "user", "content": self.prompt}]}, settings, model)
+        [command] = asked.commands
+        has_bos = not self.context
+        tokens = client.tokenize(command.prompt, add_special=has_bos)
+        context = (*(self.context or ()), *tokens)
+        return replace(asked, commands=[replace(command, prompt=context)], context=context)
+
+    def _infill(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
+        if missing_infill(model):
+            raise InvalidRequest(f'"{self.model}" does not support insert', param="suffix")
+        limit = CompletionBody.parse({**self.fields(), "prompt": "-"}).n_predict
+        around = InfillBody.parse({"input_prefix": self.prompt, "input_suffix": self.suffix})
+        max_tokens = settings.n_predict if limit is None else limit
+        return self._plain(infill_prompt(client, model, settings, around, max_tokens), settings)
+
+    def _plain(self, prompt: tuple[str | int, ...], settings: Settings) -> Asked:
+        body = CompletionBody.parse({**self.fields(), "prompt": list(prompt)})
+        commands = body.commands(settings, n=1, max_tokens=settings.n_predict)
+        return Asked(commands, lambda: ReplyParser(reasoning=False))
+
+
+def _check_messages(value: list[Any]) -> list[Any]:
+    for place, message in enumerate(value):
+        if not isinstance(message, dict):
+            raise ValueError(f"message {place} must be an object, but got {short_json(message)}")
+        if not isinstance(message.get("tool_calls") or [], list):
+            raise ValueError(f"message {place}: 'tool_calls' must be a list")
+    return value
+
+
+class OllamaChatBody(_Generating):
+    """The body of `POST /api/chat`."""
+
+    messages: Annotated[list[Any], AfterValidator(_check_messages), WithJsonSchema(MESSAGES_SCHEMA)] = Field(
+        default_factory=list
+    )
+    tools: list[Any] = Field(default_factory=list)
+
+    def request(self, settings: Settings, model: ModelInfo) -> Asked:
+        """Return the commands and parsers; raise InvalidRequest or NotSupported."""
+        if self.format and self.tools:
+            raise bad_field("format", "cannot be used together with tools")
+        for message in self.messages:
+            _refuse_images(message.get("images"))
+        return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings, model)
+
+
+def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return Ollama's messages as OpenAI's: a result of a tool belongs to the first call that has none.
+
+    Ids that are missing have nine letters and digits, as some templates want them.
+    """
+    waiting: list[str] = []
+    made = 0
+    renamed = []
+    for message in messages:
+        kept = {name: value for name, value in message.items() if name not in ("images", "thinking", "tool_name")}
+        if message.get("thinking"):
+            kept["reasoning_content"] = message["thinking"]
+        calls = []
+        for call in message.get("tool_calls") or ():
+            made += 1
+            calls.append({"id": f"call{made:05d}", **call} if isinstance(call, dict) else call)
+        if calls:
+            kept["tool_calls"] = calls
+            waiting = [str(call["id"]) for call in calls if isinstance(call, dict)]
+        if message.get("role") == "tool":
+            found = waiting.pop(0) if waiting else "call00000"
+            kept = {"tool_call_id": found, "name": message.get("tool_name"), **kept}
+        renamed.append(kept)
+    return renamed
+
+
+def _check_inputs(value: Any) -> Any:
+    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
+        raise ValueError("must be a string or a list of strings")
+    return value
+
+
+class OllamaEmbedBody(ModelBody):
+    """The body of `POST /api/embed`."""
+
+    input: Annotated[
+        Any,
+        BeforeValidator(_check_inputs),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ] = ""
+    dimensions: Integer | None = None
+
+    # Without effect, as for completions.
+    truncate: bool = True
+    options: dict[str, Any] = Field(default_factory=dict)
+    keep_alive: KeepAlive | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return ([self.input] if self.input else []) if isinstance(self.input, str) else self.input
+
+    def embedding(self) -> EmbeddingBody:
+        return EmbeddingBody.parse({"input": self.texts, "dimensions": self.dimensions or None, "embd_normalize": 2})
+
+
+class OllamaEmbeddingsBody(ModelBody):
+    """The body of `POST /api/embeddings`, the older route for one text."""
+
+    prompt: str = ""
+
+    # Without effect, as for completions.
+    options: dict[str, Any] = Field(default_factory=dict)
+    keep_alive: KeepAlive | None = None
+
+    def embedding(self) -> EmbeddingBody:
+        return EmbeddingBody.parse({"input": self.prompt, "embd_normalize": -1})
+
+
+class OllamaShowBody(ModelBody):
+    """The body of `POST /api/show`."""
+
+    verbose: bool = False  # without effect: there are no long lists to leave out

@@ -1,0 +1,93 @@
+"""The model as Ollama names and describes it: `name:tag`, sizes in words, and its abilities."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from srb.errors import InvalidRequest, NotFound
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.chat.template import template_capabilities, template_source
+from srb.web.dialects.llamacpp.infill import missing_infill
+from srb.web.dialects.ollama.answers import Capability, Details
+
+LATEST = ":latest"
+THINKING = ("<think>", "enable_thinking", "reasoning_effort")  # words of templates of models that think
+STARTED = time.time()  # of this worker, in Unix seconds
+
+
+def check_name(given: str, settings: Settings, model: ModelInfo) -> None:
+    """Raise InvalidRequest for a request without a model, NotFound for another model than the server's.
+
+    A tag `:latest` may be there or not, and upper and lower case are alike.
+    """
+    if not given:
+        raise InvalidRequest("model is required", param="model")
+    known = {_without_latest(name) for name in (model.alias, *settings.model_aliases)}
+    if _without_latest(given) not in known:
+        raise NotFound(f"model '{given}' not found; this server has '{display_name(model)}'", param="model")
+
+
+def display_name(model: ModelInfo) -> str:
+    """Return the model's name with a tag, as lists of models have it."""
+    return model.alias if ":" in model.alias else model.alias + LATEST
+
+
+def _without_latest(name: str) -> str:
+    return name.lower().removesuffix(LATEST)
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """Return a time in Unix seconds, by default now, as RFC 3339 has it."""
+    at = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def modified_at(model: ModelInfo) -> str:
+    """Return when the model's file was changed; if this process cannot see it, when the worker was started."""
+    try:
+        return timestamp(Path(model.path).stat().st_mtime)
+    except OSError:
+        return timestamp(STARTED)
+
+
+def digest(model: ModelInfo) -> str:
+    """Return 64 hexadecimal digits that differ from model to model; they are no checksum of the file's bytes."""
+    facts = (model.alias, model.architecture, model.n_params, model.size, model.ftype)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def details(model: ModelInfo) -> Details:
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": model.architecture,
+        "families": [model.architecture],
+        "parameter_size": _in_words(model.n_params),
+        "quantization_level": model.ftype,
+    }
+
+
+def _in_words(count: int) -> str:
+    """Return a number of parameters such as 7.6B, 494.03M or 12K."""
+    for unit, letter, digits in ((10**9, "B", 1), (10**6, "M", 2), (10**3, "K", 0)):
+        if count >= unit:
+            return f"{count / unit:.{digits}f}{letter}"
+    return str(count)
+
+
+def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
+    source = template_source(settings, model)
+    found: list[Capability] = ["completion"]
+    if template_capabilities(settings, model).get("supports_tools"):
+        found.append("tools")
+    if not missing_infill(model):
+        found.append("insert")
+    if any(word in source for word in THINKING):
+        found.append("thinking")
+    if model.embedding:
+        found.append("embedding")
+    return found

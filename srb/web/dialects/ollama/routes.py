@@ -1,0 +1,106 @@
+"""Ollama's routes that compute: completions, chats and embeddings."""
+
+from __future__ import annotations
+
+import time
+
+from flask import Blueprint, Response, request
+
+from srb.web.bodies.completion import read_body
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import HEADERS, EventStream
+from srb.web.chat.reply_parser import ReplyParser
+from srb.web.context import web
+from srb.web.dialects.llamacpp.embeddings import check_embeds, embed, normalized
+from srb.web.dialects.ollama.answers import DoneReason, Embedded, EmbeddedPrompt, OllamaError, OllamaLine
+from srb.web.dialects.ollama.body import (
+    Asked,
+    OllamaChatBody,
+    OllamaEmbedBody,
+    OllamaEmbeddingsBody,
+    OllamaGenerateBody,
+)
+from srb.web.dialects.ollama.names import check_name
+from srb.web.dialects.ollama.render import Answers, ChatForm, Form, GenerateForm, OllamaRenderer, whole
+from srb.web.openapi import LINES, operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("ollama", __name__)
+
+
+@routes.post("/api/generate")
+@operation(OllamaGenerateBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
+def generate() -> Response:
+    """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
+    body, model = OllamaGenerateBody.parse(read_body(request)), web().client.check_ready()
+    check_name(body.model, web().settings, model)
+    if not body.prompt and not body.suffix:
+        return _loaded(body, GenerateForm())
+    return _answer(body, GenerateForm(), body.request(web().client, web().settings, model))
+
+
+@routes.post("/api/chat")
+@operation(OllamaChatBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
+def chat() -> Response:
+    """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
+    body, model = OllamaChatBody.parse(read_body(request)), web().client.check_ready()
+    check_name(body.model, web().settings, model)
+    if not body.messages:
+        return _loaded(body, ChatForm())
+    return _answer(body, ChatForm(), body.request(web().settings, model))
+
+
+def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:
+    """Say that the model is loaded. With `keep_alive` 0 a client asks to unload it, which this server does not do."""
+    reason: DoneReason = "unload" if body.keep_alive in (0, "0", "0s") else "load"
+    line = Answers(body.model, form, Asked([], ReplyParser)).line(form.said(), done=True)
+    line["done_reason"] = reason
+    return json_reply(line)
+
+
+def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked) -> Response:
+    answers = Answers(body.model, form, asked)
+    with web().calls.open(asked.commands, request.environ, streamed=body.stream) as call:
+        if not body.stream:
+            return json_reply(whole(answers, gather(call)))
+        lines = EventStream(call, OllamaRenderer(call, answers), ping_interval=None)  # JSON has no comments
+        return Response(lines, mimetype=LINES, headers=HEADERS, direct_passthrough=True)
+
+
+@routes.post("/api/embed")
+@operation(OllamaEmbedBody, Embedded, error=OllamaError)
+def embed_texts() -> Response:
+    """Embed texts as Ollama does, as vectors of length 1."""
+    began = time.monotonic_ns()
+    model = check_embeds(one_vector=True)
+    body = OllamaEmbedBody.parse(read_body(request))
+    check_name(body.model, web().settings, model)
+    vectors: list[list[float]] = []
+    tokens = 0
+    if body.texts:
+        asked = body.embedding()
+        embedded = embed(asked, model)
+        vectors = [vector for (vector,) in normalized(asked, model, embedded)]
+        tokens = sum(embedded["tokens"])
+    answer: Embedded = {
+        "model": body.model,
+        "embeddings": vectors,
+        "total_duration": time.monotonic_ns() - began,
+        "load_duration": 0,
+        "prompt_eval_count": tokens,
+    }
+    return json_reply(answer)
+
+
+@routes.post("/api/embeddings")
+@operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError)
+def embed_prompt() -> Response:
+    """Embed one text as Ollama's older route does."""
+    model = check_embeds(one_vector=True)
+    body = OllamaEmbeddingsBody.parse(read_body(request))
+    check_name(body.model, web().settings, model)
+    answer: EmbeddedPrompt = {"embedding": []}
+    if body.prompt:
+        asked = body.embedding()
+        [[answer["embedding"]]] = normalized(asked, model, embed(asked, model))
+    return json_reply(answer)

@@ -1,0 +1,126 @@
+"""Ollama's routes about models: lists, facts, the version; and those that this server refuses, since it serves one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from srb.errors import NotSupported
+from srb.protocol import ModelInfo
+from srb.sampling_params import PARAMETERS
+from srb.settings import Settings
+from srb.web.bodies.completion import read_body
+from srb.web.chat.template import CHATML, template_source
+from srb.web.context import web
+from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Shown, TaggedModel, Tags, Version
+from srb.web.dialects.ollama.body import ModelBody, OllamaShowBody
+from srb.web.dialects.ollama.names import capabilities, check_name, details, digest, display_name, modified_at
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("ollama_server", __name__)
+
+VERSION = "0.13.0"  # of Ollama, whose interface these routes have: clients compare it
+NEVER = "2318-01-01T00:00:00Z"  # when the model is unloaded
+
+
+@routes.get("/api/version")
+@operation(answer=Version, error=OllamaError)
+def version() -> Response:
+    """Name the version of Ollama whose interface this is."""
+    answer: Version = {"version": VERSION}
+    return json_reply(answer)
+
+
+@routes.get("/api/tags")
+@operation(answer=Tags, error=OllamaError)
+def tags() -> Response:
+    """List the one model, as Ollama lists those that it has."""
+    model = web().client.check_ready()
+    name = display_name(model)
+    tagged: TaggedModel = {
+        "name": name,
+        "model": name,
+        "modified_at": modified_at(model),
+        "size": model.size,
+        "digest": digest(model),
+        "details": details(model),
+    }
+    answer: Tags = {"models": [tagged]}
+    return json_reply(answer)
+
+
+@routes.get("/api/ps")
+@operation(answer=Loaded, error=OllamaError)
+def loaded() -> Response:
+    """List the one model, as Ollama lists those in memory."""
+    model = web().client.check_ready()
+    name = display_name(model)
+    in_memory: LoadedModel = {
+        "name": name,
+        "model": name,
+        "size": model.size,
+        "digest": digest(model),
+        "details": details(model),
+        "expires_at": NEVER,
+        "size_vram": 0,
+        "context_length": model.n_ctx_seq,
+    }
+    answer: Loaded = {"models": [in_memory]}
+    return json_reply(answer)
+
+
+@routes.post("/api/show")
+@operation(OllamaShowBody, Shown, error=OllamaError)
+def show() -> Response:
+    """Describe the model as Ollama does."""
+    body, model, settings = OllamaShowBody.parse(read_body(request)), web().client.check_ready(), web().settings
+    check_name(body.model, settings, model)
+    answer: Shown = {
+        "license": "",
+        "modelfile": f"FROM {model.path}\n",
+        "parameters": _parameters(settings),
+        "template": template_source(settings, model) or CHATML,
+        "details": details(model),
+        "model_info": _facts(model),
+        "capabilities": capabilities(settings, model),
+        "modified_at": modified_at(model),
+    }
+    return json_reply(answer)
+
+
+def _parameters(settings: Settings) -> str:
+    """Return the sampling parameters that the settings change, a name and a value on each line."""
+    changed = (name for name, each in PARAMETERS.items() if each.is_setting and name in settings.model_fields_set)
+    return "\n".join(f"{name:<30} {getattr(settings, name)}" for name in changed)
+
+
+def _facts(model: ModelInfo) -> dict[str, Any]:
+    """Return the facts of a GGUF file, by its keys, that this server knows."""
+    family = model.architecture
+    return {
+        "general.architecture": family,
+        "general.basename": model.alias,
+        "general.parameter_count": model.n_params,
+        f"{family}.context_length": model.n_ctx_train,
+        f"{family}.embedding_length": model.n_embd,
+        f"{family}.vocab_size": model.n_vocab,
+        "tokenizer.ggml.bos_token_id": model.bos_id,
+        "tokenizer.ggml.eos_token_id": model.eos_id,
+        "tokenizer.ggml.add_bos_token": model.add_bos,
+    }
+
+
+@routes.post("/api/pull")
+@routes.post("/api/push")
+@routes.post("/api/create")
+@routes.post("/api/copy")
+@routes.delete("/api/delete")
+@operation(ModelBody, error=OllamaError)
+def refuse() -> Response:
+    """Refuse to fetch, send, make, copy or remove models: the server has the one that it was started with."""
+    action = request.path.rpartition("/")[2]
+    raise NotSupported(
+        f"This server cannot {action} models: it has the one that it was started with (--model, --hf-repo)"
+    )

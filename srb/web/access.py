@@ -19,7 +19,7 @@ from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.settings import Settings, split_commas
 from srb.web.hosts import is_loopback, name_of
 from srb.web.limits import CLIENT, KEY, RateLimit
-from srb.web.replies import json_reply
+from srb.web.replies import error_reply
 from srb.web.static_files import StaticFiles
 from srb.web.stories import door
 
@@ -66,10 +66,12 @@ class Access:
         public = reading and (file is not None or (path is not None and _is_public(_route(path))))
         key = self._key(environ)
         if self._keys and not public and key is None:
-            return _refuse(Unauthorized("Invalid API Key"), environ, start)
+            return _refuse(Unauthorized("Invalid API Key"), path, environ, start)
         if self._checks_host and not self._is_own_host(environ.get("HTTP_HOST", "localhost")):
             asked = environ["HTTP_HOST"]
-            return _refuse(Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), environ, start)
+            return _refuse(
+                Forbidden(f"Host {asked} is not allowed: see the setting allowed_hosts"), path, environ, start
+            )
         client = environ[CLIENT] = environ.get("REMOTE_ADDR", "") if key is None else f"{KEY}{key}"
         try:
             if of_stories:
@@ -77,9 +79,9 @@ class Access:
             elif self._rate_limit and method in ("POST", "PATCH"):
                 self._rate_limit.take(client)
         except SRBError as error:
-            return _refuse(error, environ, start)
+            return _refuse(error, path, environ, start)
         if path is None:
-            return _refuse(NotFound("File Not Found"), environ, start)
+            return _refuse(NotFound("File Not Found"), path, environ, start)
         if reading and self._lacks_slash(environ):
             return redirect(self._prefix.rpartition("/")[2] + "/", 307)(environ, start)
         if self._files and file is not None:
@@ -173,10 +175,10 @@ def _is_local_origin(origin: str) -> bool:
         return False
 
 
-def _refuse(error: SRBError, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    reply = json_reply(error.body(), error.http_status)
+def _refuse(
+    error: SRBError, path: str | None, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    reply = error_reply(error, path or "")
     if isinstance(error, Unauthorized):
         reply.headers["WWW-Authenticate"] = "Bearer"
-    if error.retry_after is not None:
-        reply.headers["Retry-After"] = str(error.retry_after)
     return reply(environ, start_response)

@@ -24,7 +24,7 @@ from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.metrics import ROUTE, Metrics
-from srb.web.replies import json_reply
+from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ def _note_route() -> None:
 
 
 def _error_reply(error: SRBError) -> Response:
-    response = json_reply(error.body(), error.http_status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    return response
+    return error_reply(error, request.path)
 
 
 def _http_error_reply(error: HTTPException) -> Any:

@@ -2,11 +2,13 @@
 
 from flask import Blueprint
 
+from srb.web.dialects.anthropic import routes as anthropic
 from srb.web.dialects.legacy import routes as legacy
 from srb.web.dialects.llamacpp import completions as llamacpp
 from srb.web.dialects.llamacpp import embeddings, server, tokens
 from srb.web.dialects.openai import chat
 from srb.web.dialects.openai import completions as openai
+from srb.web.dialects.responses import routes as responses
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.dialects.srb import server as srb_server
@@ -21,6 +23,8 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     srb_server.routes,
     openai.routes,
     chat.routes,
+    responses.routes,
+    anthropic.routes,
     llamacpp.routes,
     legacy.routes,
     tokens.routes,

@@ -103,8 +103,21 @@ def check_llama_stream(sent: Sent, text: str) -> None:
     assert last["stop"] is True
 
 
+def check_named(sent: Sent, text: str) -> None:
+    """Check a stream of events with names, of which the last says that the answer is complete."""
+    found = []
+    for event in text.removesuffix("\n\n").split("\n\n"):
+        name, data = event.split("\n")
+        assert name == f"event: {orjson.loads(data.removeprefix('data: '))['type']}"
+        found.append(name.removeprefix("event: "))
+    ends = ("response.completed", "response.incomplete") if sent.answer == "responses-stream" else ("message_stop",)
+    assert found[0] in ("response.created", "message_start")
+    assert found[-1] in ends
+
+
 WHOLE = {"text": check_text, "chat": check_chat, "llama": check_llama}
 STREAMED = {"text-stream": check_chunks, "chat-stream": check_chunks, "llama-stream": check_llama_stream}
+STREAMED |= {"responses-stream": check_named, "messages-stream": check_named}
 
 
 @pytest.mark.parametrize("sent", REQUESTS, ids=lambda sent: f"{sent.client}: {sent.path} {sent.answer}")

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "srb"
 
 WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls"}
-DIALECTS = {f"srb.web.dialects.{name}" for name in ("srb", "openai", "llamacpp", "legacy")}
+DIALECTS = {f"srb.web.dialects.{name}" for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "legacy")}
 
 # Each package, and the packages of ours that its modules may import besides their own.
 MAY_IMPORT = {

@@ -28,8 +28,8 @@ View = TypeVar("View", bound=Callable[..., Any])
 @dataclass(frozen=True)
 class Operation:
     """Types of a route: `body` is a pydantic model, `answer` any type that pydantic describes (None unless JSON).
-    `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL; `errors` is
-    the type of an error's body.
+    `events` is the type of a stream's events, for routes that can stream; `query` names parameters of the URL.
+    `error` is the type of an error before the first byte.
     """
 
     body: Any = None
@@ -37,7 +37,7 @@ class Operation:
     events: Any = None
     media_type: str = "application/json"
     query: tuple[str, ...] = ()
-    errors: Any = ErrorAnswer
+    error: Any = ErrorAnswer
 
 
 def operation(
@@ -46,12 +46,12 @@ def operation(
     events: Any = None,
     media_type: str = "application/json",
     query: tuple[str, ...] = (),
-    errors: Any = ErrorAnswer,
+    error: Any = ErrorAnswer,
 ) -> Callable[[View], View]:
     """Declare a view's types (see Operation); this decorator stands below the route's."""
 
     def tag(view: View) -> View:
-        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, errors)
+        view.__dict__["operation"] = Operation(body, answer, events, media_type, query, error)
         return view
 
     return tag
@@ -121,7 +121,7 @@ class _Schemas:
     def __init__(self, described: list[Operation]) -> None:
         inputs = {id(each.body): each.body for each in described if each.body is not None}
         outputs = {
-            id(kind): kind for each in described for kind in (each.answer, each.events, each.errors) if kind is not None
+            id(kind): kind for each in described for kind in (each.answer, each.events, each.error) if kind is not None
         }
         wanted = [(key, "validation", TypeAdapter(kind)) for key, kind in {**inputs, **outputs}.items()]
         found, shared = TypeAdapter.json_schemas(wanted, ref_template=_REF)  # type: ignore[arg-type]
@@ -178,6 +178,6 @@ def _responses(described: Operation, schemas: _Schemas) -> dict[str, Any]:
         "200": {"description": "The answer", "content": content},
         "default": {
             "description": "An error",
-            "content": {"application/json": {"schema": schemas.of(described.errors)}},
+            "content": {"application/json": {"schema": schemas.of(described.error)}},
         },
     }

@@ -1,7 +1,8 @@
-"""Complete JSON responses."""
+"""Complete JSON responses, and errors in the shape of each dialect."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -10,18 +11,21 @@ from flask import Response
 from srb.errors import SRBError
 from srb.web.dialects.anthropic.errors import anthropic_error
 
+MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's routes
+
 
 def json_reply(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, mimetype="application/json")
 
 
 def error_reply(error: SRBError, path: str) -> Response:
-    """Return an error's answer, in the form of the API that `path` belongs to."""
-    of_messages = path.startswith(MESSAGES)
-    reply = json_reply(anthropic_error(error) if of_messages else error.body(), error.http_status)
+    """Return an error as a response; `path` is the request's, below the prefix."""
+    reply = json_reply(error_body(error, path), error.http_status)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)
     return reply
 
 
-MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's API
+def error_body(error: SRBError, path: str) -> Mapping[str, Any]:
+    """Return an error in the shape that clients of the path read."""
+    return anthropic_error(error) if path.startswith(MESSAGES) else error.body()

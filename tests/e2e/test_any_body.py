@@ -38,7 +38,10 @@ def bodies(path: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.timeout(20 * DEADLINE)
-@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/completions", "/completion", "/v1/chat/completions", "/infill", "/stream", "/v1/responses", "/v1/messages"],
+)
 def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str) -> None:
     engine = own.engine
 
@@ -50,7 +53,8 @@ def test_no_body_is_an_internal_error_or_ends_the_engine(own: Server, path: str)
     def send(body: Any) -> None:
         if isinstance(body, dict):
             body = {name: value for name, value in body.items() if name not in SHORT} | SHORT
-            body |= PLAIN if "messages" in body else {}
+            body |= PLAIN if "messages" in body else {"input": "Tell me a story."} if "input" in body else {}
+            body |= {"n": None, "n_cmpl": None} if path == "/v1/messages" else {}  # one message has one branch
         response = requests.post(own.url + path, json=body, timeout=DEADLINE)
         assert response.status_code in (200, 400, 501), f"{response.status_code}: {response.text[:1000]}"
 

@@ -416,3 +416,16 @@ def test_a_schema_that_the_official_client_makes_is_parsed_by_it() -> None:
 def test_errors_of_a_chat_name_the_fields_of_a_response() -> None:
     with pytest.raises(InvalidRequest, match=r"^Field 'text\.format': cannot be used together with grammar"):
         parsed(grammar="root ::= [a-z]+", text={"format": {"type": "json_object"}})
+
+
+def test_limits_of_a_client_name_the_field_of_a_response() -> None:
+    app, _ = application(max_request_tokens=10)
+    error = post(app.test_client(), max_output_tokens=11).json["error"]
+    assert error["param"] == "max_output_tokens"
+
+
+def test_a_stream_that_grows_too_large_ends_with_the_error() -> None:
+    app, _ = application(writes(*["word " * 40_000] * 6), max_answer_bytes=2**20)
+    last = events(post(app.test_client(), stream=True).text)[-1]
+    assert last["type"] == "response.failed"
+    assert "max_answer_bytes" in last["response"]["error"]["message"]

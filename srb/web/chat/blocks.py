@@ -19,6 +19,7 @@ class Block:
     place: int  # among the blocks of its reply
     name: str = ""  # of a call
     id: str = ""  # of a call
+    length: int = 0  # characters
     parts: list[str] = field(default_factory=list)
 
     @property
@@ -51,8 +52,10 @@ class Blocks:
     At most one block is open. Steps are the same for any division of the text, apart from the division into More.
     """
 
-    def __init__(self, parser: ReplyParser) -> None:
+    def __init__(self, parser: ReplyParser, keeps_text: bool = True) -> None:
+        """Without `keeps_text` blocks have no text, only their length: a stream may be of any length."""
         self._parser = parser
+        self._keeps_text = keeps_text
         self._open: Block | None = None
         self._length = 0  # characters of the text, with the markers that no block has
         self.all: list[Block] = []
@@ -71,9 +74,8 @@ class Blocks:
 
     def append(self, text: str) -> None:
         """Add text to the block `plain`."""
-        assert self._open is not None
-        self._open.parts.append(text)
         self._length += len(text)
+        self._more(text)
 
     def feed(self, text: str) -> list[Step]:
         self._length += len(text)
@@ -85,7 +87,7 @@ class Blocks:
 
     def reasoning_tokens(self, of: int) -> int:
         """Return how many of the reply's `of` tokens are reasoning, estimated by its part of the characters."""
-        reasoning = sum(len(block.text) for block in self.all if block.kind == "reasoning")
+        reasoning = sum(block.length for block in self.all if block.kind == "reasoning")
         return round(of * reasoning / self._length) if reasoning else 0
 
     def _steps(self, pieces: Iterable[Piece]) -> list[Step]:
@@ -108,7 +110,9 @@ class Blocks:
 
     def _more(self, text: str) -> list[Step]:
         assert self._open is not None
-        self._open.parts.append(text)
+        self._open.length += len(text)
+        if self._keeps_text:
+            self._open.parts.append(text)
         return [More(self._open, text)]
 
     def _closed(self) -> list[Step]:

@@ -39,8 +39,8 @@ class MessageFrame:
         self._prompt_tokens = call.mailbox.prompt_tokens[command.request_id]
         self.shows_thinking = body.shows_thinking
 
-    def parser_blocks(self) -> Blocks:
-        return Blocks(self._asked.parser(stream=False))
+    def streamed_blocks(self) -> Blocks:
+        return Blocks(self._asked.parser(stream=False), keeps_text=False)
 
     def blocks_of(self, text: str) -> Blocks:
         return blocks_of(self._asked.parser(stream=False), text)
@@ -97,7 +97,7 @@ class MessageRenderer(Renderer):
     def __init__(self, call: Call, frame: MessageFrame) -> None:
         super().__init__(call)
         self._frame = frame
-        self._blocks = frame.parser_blocks()
+        self._blocks = frame.streamed_blocks()
         self._ended: BranchEnded | None = None
         self._started = False
         self._plain = b""  # the bytes before the text of an event

@@ -12,6 +12,7 @@ from srb.web.dialects.anthropic.answers import MessageAnswer, StreamEvent, Token
 from srb.web.dialects.anthropic.body import MessagesBody
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.anthropic.render import MessageFrame, MessageRenderer, message
+from srb.web.dialects.openai.chat import prompt_length
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -19,7 +20,7 @@ routes = Blueprint("anthropic", __name__)
 
 
 @routes.post("/v1/messages")
-@operation(MessagesBody, MessageAnswer, StreamEvent, errors=AnthropicError)
+@operation(MessagesBody, MessageAnswer, StreamEvent, error=AnthropicError)
 def messages() -> Response:
     """Reply to a conversation in the form of Anthropic's API."""
     body = MessagesBody.parse(read_body(request))
@@ -33,9 +34,8 @@ def messages() -> Response:
 
 
 @routes.post("/v1/messages/count_tokens")
-@operation(MessagesBody, TokenCount, errors=AnthropicError)
+@operation(MessagesBody, TokenCount, error=AnthropicError)
 def count_tokens() -> Response:
     """Count the tokens of a conversation, with the BOS if the model has one."""
-    text = MessagesBody.parse(read_body(request)).render(web().settings, web().client.check_ready()).text
-    answer: TokenCount = {"input_tokens": len(web().client.tokenize((text,), add_special=True, parse_special=True))}
+    answer: TokenCount = {"input_tokens": prompt_length(MessagesBody.parse(read_body(request)))}
     return json_reply(answer)

@@ -70,8 +70,9 @@ _REFUSED = {
 # Fields of chats whose answers have no place in a response.
 _NO_PLACE = ("return_tokens", "verbose")
 # A chat's names of what is sent under others.
-_NAMES = {
-    "messages": "input", "response_format": "text.format", "n_predict": "max_output_tokens", "logprobs": "include",
+NAMES = {
+    "messages": "input", "response_format": "text.format", "n_predict": "max_output_tokens",
+    "max_tokens": "max_output_tokens", "logprobs": "include",
 }  # fmt: skip
 
 
@@ -154,7 +155,7 @@ class ResponsesBody(ChatBody):
             if getattr(parsed, name):
                 raise bad_field(name, "has no place in a response; use /v1/chat/completions")
         parsed = parsed.model_copy(update={"messages": messages, **parsed._as_chat(body)})
-        with renamed(_NAMES):
+        with renamed(NAMES):
             parsed._check_together()
         return parsed
 
@@ -174,17 +175,17 @@ class ResponsesBody(ChatBody):
         return update
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
-        with renamed(_NAMES):
+        with renamed(NAMES):
             return super().render(settings, model)
 
     def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
-        with renamed(_NAMES):
+        with renamed(NAMES):
             return super().request(settings, model)
 
 
 def parse_messages_of(value: Any, instructions: str | None) -> list[dict[str, Any]]:
     """Return the messages of a conversation as a chat parses them; raise InvalidRequest or NotSupported about `input`."""
-    with renamed(_NAMES):
+    with renamed(NAMES):
         try:
             return parse_messages(chat_messages(value, instructions))
         except ValueError as error:

@@ -10,9 +10,10 @@ from typing import Any
 
 import orjson
 
-from srb.errors import SRBError
+from srb.errors import AnswerTooLarge, SRBError
 from srb.protocol import BranchAdded, BranchEnded, Delta, Done, Progress, PromptEvent
 from srb.web.answers import Ranking
+from srb.web.calls.answer_size import weight
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome
 from srb.web.calls.renderer import Renderer, named_sse, prompt_progress
@@ -46,6 +47,7 @@ class ResponsesRenderer(Renderer):
         self._plain: dict[int, bytes] = {}  # by branch: the bytes before the text of an event
         self._unsent: list[int] = [0] * len(self._branches)  # by branch: number of log-probabilities that were sent
         self._number = 0
+        self._limit, self._size = call.max_answer_bytes, 0  # of the texts, which the last events repeat
 
     def start(self) -> bytes:
         begun = self._frame.begun(self._branches)
@@ -59,6 +61,12 @@ class ResponsesRenderer(Renderer):
 
     def delta(self, event: Delta) -> bytes:
         branch = self._branches[event.index]
+        self._size += weight(event)
+        if self._size > self._limit:
+            raise AnswerTooLarge(
+                f"The response, which a stream repeats at its end, exceeds max_answer_bytes ({self._limit}): ask for fewer "
+                "branches (n) or tokens (max_output_tokens)"
+            )
         if event.probs:
             branch.probs += event.probs
         elif (block := branch.blocks.plain) is not None:

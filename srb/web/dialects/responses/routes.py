@@ -5,13 +5,15 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from srb.web.bodies.completion import read_body
+from srb.web.bodies.renaming import renamed
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
+from srb.web.dialects.openai.chat import prompt_length
 from srb.web.dialects.openai.chat_answers import InputTokens
 from srb.web.dialects.responses import answers
-from srb.web.dialects.responses.body import ResponsesBody
+from srb.web.dialects.responses.body import NAMES, ResponsesBody
 from srb.web.dialects.responses.frame import ResponseFrame
 from srb.web.dialects.responses.render import ResponsesRenderer, response
 from srb.web.openapi import operation
@@ -29,7 +31,7 @@ def responses() -> Response:
     body = ResponsesBody.parse(given)
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(settings, model)
-    with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
+    with renamed(NAMES), web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         frame = ResponseFrame(asked, body, given, call, model)
         if not body.stream:
             outcome = gather(call)
@@ -43,7 +45,6 @@ def responses() -> Response:
 @operation(ResponsesBody, InputTokens)
 def input_tokens() -> Response:
     """Count the tokens of an input, with the BOS if the model has one."""
-    text = ResponsesBody.parse(read_body(request)).render(web().settings, web().client.check_ready()).text
-    tokens = web().client.tokenize((text,), add_special=True, parse_special=True)
-    answer: InputTokens = {"input_tokens": len(tokens), "object": "response.input_tokens"}
+    body = ResponsesBody.parse(read_body(request))
+    answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
     return json_reply(answer)

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from flask import Response
 
-from srb.errors import SRBError
+from srb.errors import NotSupported, SRBError
 from srb.web.dialects.anthropic.errors import anthropic_error
 
 MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's routes
@@ -23,6 +23,8 @@ def error_reply(error: SRBError, path: str) -> Response:
     reply = json_reply(error_body(error, path), error.http_status)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, NotSupported):
+        reply.headers["X-Should-Retry"] = "false"  # the clients of OpenAI and Anthropic send again after any other 5xx
     return reply
 
 

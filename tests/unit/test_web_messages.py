@@ -406,6 +406,13 @@ def test_refusals_of_the_engine_have_the_types_of_the_api(
     assert body["error"]["message"] == words
 
 
+def test_a_client_does_not_send_again_what_is_not_supported() -> None:
+    app, engine = application(refuses("not_supported"))
+    with pytest.raises(anthropic.APIStatusError):
+        ask(anthropic_over(app).with_options(max_retries=3))
+    assert len([sent for sent in engine.sent if isinstance(sent, Generate)]) == 1
+
+
 def test_an_engine_that_is_lost_is_an_error_in_the_stream() -> None:
     def script(command: Generate) -> Iterable[list[Event]]:
         yield [Accepted(command.request_id, 5), Delta(command.request_id, 0, "a", [1])]

@@ -261,7 +261,7 @@ def test_an_answer_has_an_item_for_each_part_of_the_reply(path: str) -> None:
     thought, text, call, after = answer["output"]
     assert thought["content"] == [{"type": "reasoning_text", "text": "hmm"}]
     assert text["content"][0]["text"] == "Hello you"
-    assert (call["name"], call["arguments"]) == ("weather", '{"city":"Oslo"}')
+    assert (call["name"], orjson.loads(call["arguments"])) == ("weather", {"city": "Oslo"})
     assert after["content"][0]["text"] == " there"
     assert answer["status"] == "completed"
     assert answer["branches"] == [{"index": 0, "seed": 7, "finish_reason": "tool_calls", "stop_reason": ""}]

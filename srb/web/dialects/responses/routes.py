@@ -46,5 +46,6 @@ def responses() -> Response:
 def input_tokens() -> Response:
     """Count the tokens of an input, with the BOS if the model has one."""
     body = ResponsesBody.parse(read_body(request))
-    answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
+    with renamed(NAMES):
+        answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
     return json_reply(answer)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from flask import Response
 
-from srb.errors import SRBError
+from srb.errors import NotSupported, SRBError
+from srb.web.dialects.anthropic.errors import anthropic_error
 
 KOBOLD = ("/api/v1/", "/api/latest/", "/api/extra/")  # paths of KoboldAI's and KoboldCpp's routes
 OLLAMA = "/api/"  # the other paths below it are Ollama's
+MESSAGES = "/v1/messages"  # the beginning of the paths of Anthropic's routes
 
 
 def json_reply(value: Any, status: int = 200) -> Response:
@@ -22,13 +25,15 @@ def error_reply(error: SRBError, path: str) -> Response:
     reply = json_reply(error_body(error, path), error.http_status)
     if error.retry_after is not None:
         reply.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, NotSupported):
+        reply.headers["X-Should-Retry"] = "false"  # the clients of OpenAI and Anthropic send again after any other 5xx
     return reply
 
 
-def error_body(error: SRBError, path: str) -> dict[str, Any]:
+def error_body(error: SRBError, path: str) -> Mapping[str, Any]:
     """Return an error in the shape that clients of the path read."""
     if path.startswith(KOBOLD):
         return {"detail": {"msg": error.message, "type": error.type}}
     if path.startswith(OLLAMA):
         return {"error": error.message}
-    return error.body()
+    return anthropic_error(error) if path.startswith(MESSAGES) else error.body()

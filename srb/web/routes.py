@@ -2,6 +2,7 @@
 
 from flask import Blueprint
 
+from srb.web.dialects.anthropic import routes as anthropic
 from srb.web.dialects.kobold import routes as kobold
 from srb.web.dialects.kobold import server as kobold_server
 from srb.web.dialects.legacy import routes as legacy
@@ -11,6 +12,7 @@ from srb.web.dialects.ollama import routes as ollama
 from srb.web.dialects.ollama import server as ollama_server
 from srb.web.dialects.openai import chat
 from srb.web.dialects.openai import completions as openai
+from srb.web.dialects.responses import routes as responses
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.dialects.srb import server as srb_server
@@ -25,6 +27,8 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     srb_server.routes,
     openai.routes,
     chat.routes,
+    responses.routes,
+    anthropic.routes,
     llamacpp.routes,
     legacy.routes,
     tokens.routes,

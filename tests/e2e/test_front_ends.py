@@ -145,6 +145,18 @@ def check_ollama_stream(sent: Sent, text: str) -> None:
     check_ollama_end(last)
 
 
+def check_named(sent: Sent, text: str) -> None:
+    """Check a stream of events with names, of which the last says that the answer is complete."""
+    found = []
+    for event in text.removesuffix("\n\n").split("\n\n"):
+        name, data = event.split("\n")
+        assert name == f"event: {orjson.loads(data.removeprefix('data: '))['type']}"
+        found.append(name.removeprefix("event: "))
+    ends = ("response.completed", "response.incomplete") if sent.answer == "responses-stream" else ("message_stop",)
+    assert found[0] in ("response.created", "message_start")
+    assert found[-1] in ends
+
+
 WHOLE = {"text": check_text, "chat": check_chat, "llama": check_llama, "kobold": check_kobold, "ollama": check_ollama}
 STREAMED = {
     "text-stream": check_chunks,
@@ -152,6 +164,8 @@ STREAMED = {
     "llama-stream": check_llama_stream,
     "kobold-stream": check_kobold_stream,
     "ollama-stream": check_ollama_stream,
+    "responses-stream": check_named,
+    "messages-stream": check_named,
 }
 
 

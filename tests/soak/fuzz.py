@@ -48,6 +48,8 @@ ROUTES: list[tuple[str, dict[str, Any]]] = [
     ("/v1/completions", {"model": "m", "prompt": ["Once", [1, 5]], "max_tokens": 3, "logprobs": 2, "echo": True}),
     ("/completion", {"prompt": ["Once", 5], "n_predict": 3, "n_probs": 2, "stream": True}),
     ("/v1/chat/completions", {"messages": _MESSAGES, "max_tokens": 3, "logprobs": True, "tools": [_TOOL]}),
+    ("/v1/responses", {"input": _MESSAGES, "max_output_tokens": 3, "n": 2, "stream": True, "text": {"format": None}}),
+    ("/v1/messages", {"messages": _MESSAGES, "max_tokens": 3, "system": "Be brief.", "thinking": {"type": "adaptive"}}),
     ("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": [], "n_predict": 3}),
     ("/stream", {"prompt": "Once", "num_predict": 3}),
     ("/tokenize", {"content": "Once upon", "add_special": True, "with_pieces": True}),

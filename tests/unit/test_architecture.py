@@ -10,7 +10,10 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "srb"
 
 WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls"}
-DIALECTS = {f"srb.web.dialects.{name}" for name in ("srb", "openai", "llamacpp", "ollama", "kobold", "legacy")}
+DIALECTS = {
+    f"srb.web.dialects.{name}"
+    for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "ollama", "kobold", "legacy")
+}
 
 # Each package, and the packages of ours that its modules may import besides their own.
 MAY_IMPORT = {

@@ -162,10 +162,19 @@ def explain(error: ValidationError) -> InvalidRequest:
     return bad_field(name, f"{words}, but got {short_json(problem['input'])}")
 
 
+_OBJECTS = (
+    "explore",
+    "reasoning",
+    "text",
+    "thinking",
+    "output_config",
+)  # fields that are objects with fields of their own
+
+
 def _field_name(loc: tuple[int | str, ...]) -> str:
     """Return the name of the field at fault: that of the body, or one inside it such as branches[1].seed, explore.depth."""
-    if loc[0] == "explore" and len(loc) > 1:
-        return f"explore.{loc[1]}"
+    if loc[0] in _OBJECTS and len(loc) > 1:
+        return f"{loc[0]}.{loc[1]}"
     if loc[0] != "branches" or len(loc) < 2:
         return str(loc[0])
     return f"branches[{loc[1]}]" + (f".{loc[2]}" if len(loc) > 2 else "")

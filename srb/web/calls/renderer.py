@@ -24,6 +24,11 @@ def sse(value: Any) -> bytes:
     return b"data: " + orjson.dumps(value) + b"\n\n"
 
 
+def named_sse(name: str, value: Any) -> bytes:
+    """Return one server-sent event with a name, whose data is `value` as JSON."""
+    return b"event: " + name.encode() + b"\n" + sse(value)
+
+
 def prompt_progress(event: Progress) -> PromptProgress:
     """Return llama-server's `prompt_progress` object."""
     return {"total": event.total, "cache": event.cached, "processed": event.processed, "time_ms": int(event.time_ms)}

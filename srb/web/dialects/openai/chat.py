@@ -57,7 +57,11 @@ def apply_template() -> Response:
 def input_tokens() -> Response:
     """Count the tokens of a rendered conversation, with the BOS if the model has one."""
     body = ChatBody.parse(read_body(request))
-    text = body.render(web().settings, web().client.check_ready()).text
-    tokens = web().client.tokenize((text,), add_special=True, parse_special=True)
-    answer: InputTokens = {"input_tokens": len(tokens), "object": "response.input_tokens"}
+    answer: InputTokens = {"input_tokens": prompt_length(body), "object": "response.input_tokens"}
     return json_reply(answer)
+
+
+def prompt_length(body: ChatBody) -> int:
+    """Return the number of tokens of a rendered conversation, with the BOS if the model has one."""
+    text = body.render(web().settings, web().client.check_ready()).text
+    return len(web().client.tokenize((text,), add_special=True, parse_special=True))

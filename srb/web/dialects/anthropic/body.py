@@ -1,0 +1,163 @@
+"""The body of Anthropic's Messages: a chat's body, with the conversation and the settings in the form of that API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from srb.errors import bad_field
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.bodies.fields import INT32_MAX, Integer, between
+from srb.web.bodies.renaming import renamed
+from srb.web.bodies.sampling import explain
+from srb.web.chat.template import ChatPrompt
+from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
+from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest, parse_messages, parse_response_format, parse_tools
+
+MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
+
+_BLOCKS = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+}
+_TEXT = {"anyOf": [{"type": "string"}, _BLOCKS]}
+MESSAGES_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "properties": {"role": {"enum": ["user", "assistant", "system"]}, "content": _TEXT},
+        "required": ["role", "content"],
+    },
+}
+TOOLS_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "description": {"type": "string"},
+            "input_schema": {"type": "object"},
+        },
+        "required": ["name", "input_schema"],
+    },
+}
+CHOICE_SCHEMA = {
+    "type": "object",
+    "properties": {"type": {"enum": ["auto", "any", "none", "tool"]}, "name": {"type": "string"}},
+    "required": ["type"],
+}
+
+# Fields of chats whose answers have no place in a message.
+_NO_PLACE = (
+    "branches",
+    "explore",
+    "rank",
+    "logprobs",
+    "top_logprobs",
+    "n_probs",
+    "return_tokens",
+    "return_progress",
+    "verbose",
+)
+# A chat's names of what is sent under others.
+_NAMES = {"response_format": "output_config.format"}
+
+
+class ThinkingFields(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: Annotated[Integer, between(0, INT32_MAX)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class OutputFields(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    effort: str | None = None
+    format: Annotated[
+        str,
+        BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
+        WithJsonSchema({"type": "object"}),
+    ] = ""
+
+
+class MessagesBody(ChatBody):
+    """The body of a message: all fields of ChatBody that have a place in a message, and those of Messages."""
+
+    messages: Annotated[
+        list[dict[str, Any]],
+        BeforeValidator(lambda value: parse_messages(chat_messages(value))),
+        WithJsonSchema(MESSAGES_SCHEMA),
+    ]
+    system: Annotated[list[dict[str, Any]], BeforeValidator(system_messages), WithJsonSchema(_TEXT)] = Field(
+        default_factory=list
+    )
+    tools: Annotated[
+        list[dict[str, Any]],
+        BeforeValidator(lambda value: parse_tools(chat_tools(value))),
+        WithJsonSchema(TOOLS_SCHEMA),
+    ] = Field(default_factory=list)
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
+    thinking: ThinkingFields | None = None
+    output_config: OutputFields = OutputFields()
+
+    metadata: dict[str, Any] = Field(default_factory=dict)  # without effect: the server does not distinguish users
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Self:
+        """Validate a body from `read_body`; raise InvalidRequest or NotSupported, which name the first field at fault."""
+        if "messages" not in body:
+            raise bad_field("messages", "is required")
+        try:
+            parsed = cls.model_validate({**body, "prompt": []})
+        except ValidationError as error:
+            raise explain(error) from None
+        for name in _NO_PLACE:
+            if getattr(parsed, name):
+                raise bad_field(name, "has no place in a message; use /v1/chat/completions")
+        if parsed.n not in (None, 1):
+            raise bad_field(
+                "n", f"is {parsed.n}, but this API has one message; use /v1/responses or /v1/chat/completions"
+            )
+        parsed = parsed.model_copy(update=parsed._as_chat(body))
+        with renamed(_NAMES):
+            parsed._check_together()
+        return parsed
+
+    @property
+    def shows_thinking(self) -> bool:
+        return self.thinking is None or self.thinking.display != "omitted"
+
+    def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a chat that this body has under other names."""
+        update: dict[str, Any] = {"messages": [*self.system, *self.messages]}
+        if self.n_predict is None:
+            update["n_predict"] = MAX_TOKENS
+        if self.output_config.format:
+            update["response_format"] = self.output_config.format
+        if self.output_config.effort is not None:
+            update["reasoning_effort"] = self.output_config.effort
+        if self.thinking is not None:
+            update["reasoning_budget_tokens"] = _budget(self.thinking)
+        if "tool_choice" in body and body["tool_choice"].get("disable_parallel_tool_use") is True:
+            update["parallel_tool_calls"] = False
+        return update
+
+    def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
+        with renamed(_NAMES):
+            return super().render(settings, model)
+
+    def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
+        with renamed(_NAMES):
+            return super().request(settings, model)
+
+
+def _budget(thinking: ThinkingFields) -> int:
+    """Return a chat's budget of reasoning: 0 for none, -1 for any number of tokens."""
+    if thinking.type == "disabled":
+        return 0
+    return -1 if thinking.type == "adaptive" or thinking.budget_tokens is None else thinking.budget_tokens

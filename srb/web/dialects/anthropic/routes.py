@@ -1,0 +1,41 @@
+"""Routes of Anthropic's Messages."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from srb.web.bodies.completion import read_body
+from srb.web.calls.outcome import gather
+from srb.web.calls.streaming import stream_response
+from srb.web.context import web
+from srb.web.dialects.anthropic.answers import MessageAnswer, StreamEvent, TokenCount
+from srb.web.dialects.anthropic.body import MessagesBody
+from srb.web.dialects.anthropic.errors import AnthropicError
+from srb.web.dialects.anthropic.render import MessageFrame, MessageRenderer, message
+from srb.web.dialects.openai.chat import prompt_length
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("anthropic", __name__)
+
+
+@routes.post("/v1/messages")
+@operation(MessagesBody, MessageAnswer, StreamEvent, error=AnthropicError)
+def messages() -> Response:
+    """Reply to a conversation in the form of Anthropic's API."""
+    body = MessagesBody.parse(read_body(request))
+    settings, model = web().settings, web().client.check_ready()
+    asked = body.request(settings, model)
+    with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
+        frame = MessageFrame(asked, body, call, model)
+        if not body.stream:
+            return json_reply(message(frame, gather(call)))
+        return stream_response(call, MessageRenderer(call, frame), body.ping_interval(settings))
+
+
+@routes.post("/v1/messages/count_tokens")
+@operation(MessagesBody, TokenCount, error=AnthropicError)
+def count_tokens() -> Response:
+    """Count the tokens of a conversation, with the BOS if the model has one."""
+    answer: TokenCount = {"input_tokens": prompt_length(MessagesBody.parse(read_body(request)))}
+    return json_reply(answer)

@@ -1,0 +1,192 @@
+"""The body of OpenAI's Responses: a chat's body, with the input and the settings in the form of that API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from srb.errors import NotSupported, bad_field
+from srb.protocol import ModelInfo
+from srb.settings import Settings
+from srb.web.bodies.fields import NaturalOrMinusOne, field_alias
+from srb.web.bodies.renaming import renamed
+from srb.web.bodies.sampling import explain
+from srb.web.chat.template import ChatPrompt
+from srb.web.dialects.openai.chat_body import (
+    CHOICE_SCHEMA,
+    ChatBody,
+    ChatRequest,
+    parse_messages,
+    parse_response_format,
+    parse_tools,
+)
+from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools
+
+LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
+
+_PART = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+INPUT_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"enum": ["message", "function_call", "function_call_output", "reasoning"]},
+                    "role": {"enum": ["user", "assistant", "system", "developer"]},
+                    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+                    "call_id": {"type": "string"},
+                    "name": {"type": "string"},
+                    "arguments": {"type": "string"},
+                    "output": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+                },
+            },
+        },
+    ]
+}
+TOOLS_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"type": {"type": "string"}, "name": {"type": "string"}, "parameters": {"type": "object"}},
+        "required": ["type"],
+    },
+}
+FORMAT_SCHEMA = {
+    "type": "object",
+    "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "schema": {"type": "object"}},
+    "required": ["type"],
+}
+
+# Fields of conversations that OpenAI's servers keep, and of work that goes on without a connection.
+_KEPT_NOWHERE = "the server keeps no {}; send the whole conversation as 'input'"
+_REFUSED = {
+    "previous_response_id": _KEPT_NOWHERE.format("responses"),
+    "conversation": _KEPT_NOWHERE.format("conversations"),
+    "prompt": "the server keeps no prompts; send the text as 'instructions' or 'input'",
+}
+# Fields of chats whose answers have no place in a response.
+_NO_PLACE = ("return_tokens", "verbose")
+# A chat's names of what is sent under others.
+NAMES = {
+    "messages": "input", "response_format": "text.format", "n_predict": "max_output_tokens",
+    "max_tokens": "max_output_tokens", "logprobs": "include",
+}  # fmt: skip
+
+
+class ReasoningFields(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None  # without effect: reasoning is sent as it is
+
+
+class TextFields(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    format: Annotated[
+        str,
+        BeforeValidator(lambda value: parse_response_format(value or {"type": "text"})),
+        WithJsonSchema(FORMAT_SCHEMA),
+    ] = ""
+    verbosity: str | None = None  # without effect: no template knows it
+
+
+def _without_chat_fields(schema: dict[str, Any]) -> None:
+    for name in ("prompt", "messages"):
+        del schema["properties"][name]
+    schema["required"] = ["input"]
+
+
+class ResponsesBody(ChatBody):
+    """The body of a response: all fields of ChatBody except `messages`, and those of Responses."""
+
+    model_config = ConfigDict(json_schema_extra=_without_chat_fields)
+
+    messages: list[dict[str, Any]] = Field(default_factory=list)  # made by `parse`, from the instructions and the input
+    input: Annotated[Any, WithJsonSchema(INPUT_SCHEMA)] = None
+    instructions: str | None = None
+    tools: Annotated[
+        list[dict[str, Any]],
+        BeforeValidator(lambda value: parse_tools(chat_tools(value))),
+        WithJsonSchema(TOOLS_SCHEMA),
+    ] = Field(default_factory=list)
+    tool_choice: Annotated[
+        str, BeforeValidator(lambda value: chat_tool_choice(value)[0]), WithJsonSchema(CHOICE_SCHEMA)
+    ] = "auto"
+    reasoning: ReasoningFields = ReasoningFields()
+    text: TextFields = TextFields()
+    n_predict: NaturalOrMinusOne | None = field_alias(
+        "max_output_tokens",
+        "n_predict",
+        "max_completion_tokens",
+        "max_tokens",
+        "max_new_tokens",
+        "num_predict",
+        "max_length",
+    )
+    include: list[str] = Field(default_factory=list)
+    metadata: dict[str, str] = Field(default_factory=dict)  # sent back
+
+    # Without effect: nothing is kept, and a prompt that is too long is refused.
+    store: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    background: Literal[False] | None = None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Self:
+        """Validate a body from `read_body`; raise InvalidRequest or NotSupported, which name the first field at fault."""
+        if "input" not in body:
+            raise bad_field("input", "is required")
+        for name, problem in _REFUSED.items():
+            if body.get(name):
+                raise bad_field(name, problem)
+        if body.get("background") is True:
+            raise NotSupported("Field 'background': a response is made while its client waits", param="background")
+        values = {name: value for name, value in body.items() if name not in ("messages", "prompt", "background")}
+        try:
+            parsed = cls.model_validate(values)
+            messages = parse_messages_of(parsed.input, parsed.instructions)
+        except ValidationError as error:
+            raise explain(error) from None
+        for name in _NO_PLACE:
+            if getattr(parsed, name):
+                raise bad_field(name, "has no place in a response; use /v1/chat/completions")
+        parsed = parsed.model_copy(update={"messages": messages, **parsed._as_chat(body)})
+        with renamed(NAMES):
+            parsed._check_together()
+        return parsed
+
+    def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a chat that this body has under other names."""
+        update: dict[str, Any] = {}
+        if self.text.format:
+            update["response_format"] = self.text.format
+        if self.reasoning.effort is not None:
+            update["reasoning_effort"] = self.reasoning.effort
+        if LOGPROBS in self.include or self.top_logprobs:
+            update["logprobs"] = True
+            update["top_logprobs"] = self.top_logprobs or 0
+        allowed = chat_tool_choice(body["tool_choice"])[1] if "tool_choice" in body else None
+        if allowed is not None:
+            update["tools"] = [tool for tool in self.tools if tool["function"]["name"] in allowed]
+        return update
+
+    def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
+        with renamed(NAMES):
+            return super().render(settings, model)
+
+    def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
+        with renamed(NAMES):
+            return super().request(settings, model)
+
+
+def parse_messages_of(value: Any, instructions: str | None) -> list[dict[str, Any]]:
+    """Return the messages of a conversation as a chat parses them; raise InvalidRequest or NotSupported about `input`."""
+    with renamed(NAMES):
+        try:
+            return parse_messages(chat_messages(value, instructions))
+        except ValueError as error:
+            raise bad_field("input", str(error)) from None

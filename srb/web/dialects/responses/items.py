@@ -1,0 +1,209 @@
+"""Input items of OpenAI's Responses, as messages, tools and a tool choice of a chat.
+
+All functions raise ValueError with a message that fits after "Field 'x': ", and NotSupported for items of tools that the
+server does not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from srb.errors import NotSupported
+from srb.web.bodies.fields import short_json
+from srb.web.dialects.openai.chat_body import parse_tool_choice
+
+Message = dict[str, Any]
+Item = Mapping[str, Any]
+
+ROLES = ("user", "assistant", "system", "developer")
+_TEXT_PARTS = ("input_text", "output_text", "text")
+_NOT_KEPT = "the server keeps no responses and no files; send it again in the input"
+
+
+def chat_messages(value: Any, instructions: str | None) -> list[Message]:
+    """Return the messages of a conversation: `instructions` and the body's `input`.
+
+    The items of one turn of the assistant (reasoning, messages, calls) become one message. So do the instructions and the
+    system's and the developer's messages that follow them, since many templates take one system message at the beginning.
+    """
+    messages = [_message("system", instructions)] if instructions else []
+    if isinstance(value, str):
+        return [*messages, _message("user", value)]
+    if not isinstance(value, list):
+        raise ValueError(f"must be a string or a list of items, but got {short_json(value)}")
+    for place, item in enumerate(value):
+        _add(messages, _converted(f"item {place}", item))
+    if not messages:
+        raise ValueError("must not be empty")
+    return messages
+
+
+def _message(role: str, content: Any) -> Message:
+    return {"role": role, "content": content}
+
+
+def _converted(where: str, item: Any) -> Message | None:
+    if not isinstance(item, dict):
+        raise ValueError(f"{where} must be an object, but got {short_json(item)}")
+    kept = {name: part for name, part in item.items() if part is not None}
+    kind = kept.get("type", "message" if "role" in kept else None)
+    if kind in _ITEMS:
+        return _ITEMS[kind](where, kept)
+    if kind == "item_reference":
+        raise ValueError(f"{where} refers to an item of an earlier response, but {_NOT_KEPT}")
+    if isinstance(kind, str):
+        raise NotSupported(f"Field 'input': {where} is of type {short_json(kind)}; {_KNOWN}", param="input")
+    raise ValueError(f"{where} must have a 'role' or a 'type'; {_KNOWN}")
+
+
+def _of_message(where: str, item: Item) -> Message:
+    if item.get("role") not in ROLES:
+        raise ValueError(f"{where}: 'role' must be one of {', '.join(ROLES)}")
+    if "content" not in item:
+        raise ValueError(f"{where}: 'content' is required")
+    return _message(item["role"], _content(where, "content", item["content"]))
+
+
+def _of_call(where: str, item: Item) -> Message:
+    for name in ("call_id", "name", "arguments"):
+        if not isinstance(item.get(name), str):
+            raise ValueError(f"{where}: '{name}' must be a string")
+    function = {"name": item["name"], "arguments": item["arguments"]}
+    return {"role": "assistant", "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
+
+
+def _of_output(where: str, item: Item) -> Message:
+    if not isinstance(item.get("call_id"), str):
+        raise ValueError(f"{where}: 'call_id' must be a string")
+    content = _content(where, "output", item.get("output"))
+    return {**_message("tool", content), "tool_call_id": item["call_id"]}
+
+
+def _of_reasoning(where: str, item: Item) -> Message | None:
+    """Return the reasoning's text, else its summary; None without either, as if its text was encrypted elsewhere."""
+    for name in ("content", "summary"):
+        parts = item.get(name, [])
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+            raise ValueError(f"{where}: '{name}' must be a list of parts")
+        texts = [part.get("text") for part in parts]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{where}: a part of its '{name}' must have a 'text'")
+        if any(texts):
+            return {"role": "assistant", "reasoning_content": "\n\n".join(filter(None, texts))}
+    return None
+
+
+_ITEMS: dict[Any, Callable[[str, Item], Message | None]] = {
+    "message": _of_message,
+    "function_call": _of_call,
+    "function_call_output": _of_output,
+    "reasoning": _of_reasoning,
+}
+_KNOWN = f"supported are {', '.join(_ITEMS)}"
+
+
+def _content(where: str, name: str, value: Any) -> Any:
+    """Return a text or a list of parts, in the form of chats."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: '{name}' must be a string or a list of parts")
+    return [_part(where, name, part) for part in value]
+
+
+def _part(where: str, name: str, part: Any) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in _TEXT_PARTS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return {"type": "text", "text": part["refusal"]}
+    if kind == "input_image":
+        if part.get("file_id"):
+            raise ValueError(f"{where} has an image with a 'file_id', but {_NOT_KEPT}")
+        if not isinstance(part.get("image_url"), str):
+            raise ValueError(f"{where}: the 'image_url' of an image must be a string")
+        return {"type": "image_url", "image_url": {"url": part["image_url"]}}
+    if kind in ("input_audio", "input_file"):
+        return dict(part)  # for the chat's parser: it knows what the server can read
+    raise ValueError(f'{where}: a part of its {name} must be {{"type": "input_text", "text": "…"}}')
+
+
+def _add(messages: list[Message], message: Message | None) -> None:
+    """Append a message, or join it with the last one."""
+    if message is None:
+        return
+    last = messages[-1] if messages else None
+    if last is not None and last["role"] == message["role"] == "assistant":
+        _join(last, message)
+    elif len(messages) == 1 and last and last["role"] in _LEADING and message["role"] in _LEADING:
+        last["content"] = _joined(last["content"], message["content"], between="\n\n")
+    else:
+        messages.append(message)
+
+
+_LEADING = ("system", "developer")
+
+
+def _join(last: Message, message: Message) -> None:
+    """Add a part of the assistant's turn to the message of that turn."""
+    if "content" in message:
+        last["content"] = _joined(last["content"], message["content"]) if "content" in last else message["content"]
+    if "tool_calls" in message:
+        last["tool_calls"] = [*last.get("tool_calls", ()), *message["tool_calls"]]
+    if "reasoning_content" in message:
+        thoughts = [last.get("reasoning_content"), message["reasoning_content"]]
+        last["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+
+
+def _joined(first: Any, second: Any, between: str = "") -> Any:
+    """Return two contents as one; `between` stands between two texts, parts stay apart."""
+    if between and isinstance(first, str) and isinstance(second, str):
+        return first + between + second
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+# Tools ----------------------------------------------------------------------------------------------------------------
+
+
+def chat_tools(value: Any) -> list[dict[str, Any]]:
+    """Return the function tools in the form of chats.
+
+    Other tools are left out, as in llama-server: Codex sends some of them with every request.
+    """
+    if not isinstance(value, list):
+        raise ValueError("must be a list of tools")
+    tools = []
+    for place, tool in enumerate(value):
+        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+            raise ValueError(f'tool {place} must be an object of "type": "function"')
+        if tool["type"] == "function":
+            tools.append({"type": "function", "function": _function(tool)})
+    return tools
+
+
+def _function(tool: Item) -> dict[str, Any]:
+    return {name: part for name, part in tool.items() if name != "type" and part is not None}
+
+
+def chat_tool_choice(value: Any) -> tuple[str, frozenset[str] | None]:
+    """Return the choice in the form of ChatBody, and the names of the allowed tools, or None for all."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind == "allowed_tools":
+        tools = value.get("tools")
+        named = isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
+        if value.get("mode") not in ("auto", "required") or not named:
+            raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
+        return value["mode"], frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "function")
+    if kind == "function" and isinstance(value.get("name"), str):
+        return f"={value['name']}", None
+    if isinstance(kind, str) and kind != "function":
+        raise ValueError(f"asks for a tool of type {short_json(kind)}, which the server does not run")
+    try:
+        return parse_tool_choice(value), None
+    except ValueError:
+        raise ValueError('must be "auto", "none", "required" or {"type": "function", "name": "…"}') from None

@@ -136,6 +136,7 @@ class ScriptedClient(EngineClient):
         self.values = {
             "n_decode_total": 7.0, "prompt_tokens_total": 100.0, "kv_cells": 48.0, "kv_cells_used": 12.0,
             "branches_running": 3.0, "branches_room": 5.0, "sequences": 8.0, "spec_decode_num_drafts_total": 0.0,
+            "spec_decode_num_draft_tokens_total": 0.0, "spec_decode_num_accepted_tokens_total": 0.0,
         }  # fmt: skip
 
     @property

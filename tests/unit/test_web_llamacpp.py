@@ -455,7 +455,11 @@ def test_a_wrong_method_is_405_and_no_work(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{"image_data": [{"data": "aa", "id": 1}]}, {"grammar_lazy": True, "grammar_triggers": [{}]}]
+    "body",
+    [
+        {"image_data": [{"data": "aa", "id": 1}]},
+        {"grammar_lazy": True, "grammar_triggers": [{"type": 2, "value": "a+"}]},
+    ],
 )
 def test_what_this_server_cannot_do_is_501_and_not_ignored(body: dict[str, Any]) -> None:
     http, engine = serve()

@@ -81,7 +81,13 @@ class Watch:
             return self._forced[state.num_forced]
         if state.place is not Place.INSIDE or not 0 <= self._budget <= state.spent or not self._forced:
             return None
+        if self._is_ending(state.tail) and state.spent < self._budget + len(self._closing):
+            return None
         return self._forced[0] if _is_whole(state.tail) else None
+
+    def _is_ending(self, text: bytes) -> bool:
+        """Whether the text ends with a beginning of the tag that ends reasoning."""
+        return any(text.endswith(self._closing[:size]) for size in range(1, len(self._closing)))
 
     def begun_by(self, token: int) -> bytes | None:
         """Return the text from a trigger on if `token` completes one, else None. Nothing changes."""

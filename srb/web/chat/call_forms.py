@@ -311,6 +311,7 @@ class TaggedCalls(Form):
     value_end: str = ""
     newlines: bool = False
     end: str = ""  # of the tags within the call
+    cdata: bool = False  # values may be XML's CDATA
     typed: bool = False  # a tag says whether the value is a string
 
     def markers(self) -> tuple[str, ...]:
@@ -367,6 +368,8 @@ class TaggedCalls(Form):
         ends = ("\n" + self.value_end, self.value_end) if self.newlines else (self.value_end,)
         if self.newlines:
             yield from reader.literal("\n")
+        if self.cdata and (yield from reader.literal("<![CDATA[")):
+            ends = ("]]>" + self.value_end,)
         if is_string(schema):
             reader.tell('"')
             yield from reader.streamed(ends, lambda text: reader.tell(orjson.dumps(text).decode()[1:-1]))

@@ -179,7 +179,7 @@ FAMILIES = (
     Family(
         "minicpm-5", ('<function name="', '<param name="'),
         (TaggedCalls(call='<function name="', name_end='">', key='<param name="', key_end='">',
-                     value_end="</param>", call_end="</function>"),),
+                     value_end="</param>", call_end="</function>", cdata=True),),
     ),
     Family(
         "solar", ("<|tool_call:begin|>", "<|tool_call:args|>"),

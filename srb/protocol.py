@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 6
+VERSION = 7
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -123,6 +123,7 @@ class Generate:
     distinct_words: bool = False  # no two branches have the same first word while there are others
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
+    preserved_tokens: tuple[str, ...] = ()  # control tokens that are part of the text, by their own text
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
 
     @property

@@ -96,6 +96,12 @@ class SamplingParams:
     `post_sampling_probs` they are probabilities after the whole sampler chain. `json_schema` is JSON text, "" for none; the
     engine converts it to a grammar, so at most one of `json_schema` and `grammar` is set. `penalty_prompt` is None for the
     prompt itself.
+
+    With `grammar_triggers` the grammar is lazy: it begins where the text has one of them, outside of reasoning. Each
+    is a pair: ("word", text), ("start", text) at the beginning of the text, or ("token", id). `grammar` may name the
+    rules `schema-0`, `schema-1`, …: the engine makes them from `grammar_schemas`, JSON texts. `reasoning_tags` is ()
+    or the tags that begin and end reasoning; the first is "" if the prompt ends inside reasoning. After
+    `reasoning_budget_tokens` tokens of it, `reasoning_budget_message` and the end tag are forced; -1: no budget.
     """
 
     samplers: tuple[str, ...] = _parameter(
@@ -228,6 +234,19 @@ class SamplingParams:
         False, "report probabilities after all samplers (`prob`, `top_probs`) instead of the model's log-probabilities",
         is_setting=False,
     )  # fmt: skip
+    grammar_triggers: tuple[tuple[str, str | int], ...] = _parameter(
+        (), "texts at which the grammar begins; none: at the first token", is_setting=False, is_field=False
+    )
+    grammar_schemas: tuple[str, ...] = _parameter(
+        (), "JSON schemas that the grammar names", is_setting=False, is_field=False
+    )
+    reasoning_tags: tuple[str, ...] = _parameter((), "the tags around reasoning", is_setting=False, is_field=False)
+    reasoning_budget_tokens: int = _parameter(
+        -1, "most tokens of reasoning; -1: any number", is_setting=False, is_field=False
+    )
+    reasoning_budget_message: str = _parameter(
+        "", "text before the end tag of reasoning that is cut", is_setting=False, is_field=False
+    )
     penalty_prompt: tuple[str | int, ...] | None = _parameter(
         None, "text that the penalties consider instead of the prompt",
         form="string, or list of token ids and strings", is_setting=False,

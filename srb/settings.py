@@ -308,6 +308,12 @@ class _RequestSettings(BaseModel):
         "default",
         description="reasoning effort, for chat templates that support it; 'default' leaves it to the template",
     )
+    reasoning_budget: Annotated[int, Field(ge=-1, le=2**31 - 1)] = Field(
+        -1, description="most tokens of a reply's reasoning, whose end is then forced, in tokens; -1: any number"
+    )
+    reasoning_budget_message: str = Field(
+        "", description="text before the end of reasoning that is forced by its budget"
+    )
     prefill_assistant: bool = Field(
         True, description="continue the last message of a chat if it is the assistant's, instead of replying to it"
     )

@@ -246,7 +246,7 @@ class Branches:
         shown: list[int] = []
         for place, token in enumerate(branch.tokens):
             prob = copy(origin.path.probs[place]) if origin.path and origin.path.probs else None
-            emission = branch.text.push(token, self._model.piece(token), prob)
+            emission = branch.text.push(token, self._piece(branch, token), prob)
             path.probs += [prob] if prob else []
             shown += emission.tokens
             branch.shown += [emission.text] if emission.text else []
@@ -326,7 +326,7 @@ class Branches:
             branch.path.probs.append(prob)
         if branch.first_word is not None:
             branch.first_word.note(branch.text)
-        emission = branch.text.push(token, self._model.piece(token), prob)
+        emission = branch.text.push(token, self._piece(branch, token), prob)
         if branch.rewinding is None:
             self.counters.tokens_predicted_total += 1
         elif emission.rewind:
@@ -354,6 +354,9 @@ class Branches:
             self._end(branch, FinishReason.LIMIT, events, truncated=True)
         elif branch.first_word is not None and branch.first_word.is_complete:
             self._settling.settle(branch, events)
+
+    def _piece(self, branch: Branch, token: int) -> bytes:
+        return self._model.piece(token, token in branch.request.preserved)
 
     def _end(
         self, branch: Branch, reason: FinishReason, events: list[Event], *, stop: str = "", truncated: bool = False

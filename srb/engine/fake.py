@@ -25,6 +25,7 @@ from srb.engine.cuts import Cuts
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
+from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd, NotSupported
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -366,11 +367,12 @@ _EMPTY = _Cell(b"", None)
 class FakeSampler:
     """A sampler by temperature alone; honours logit_bias, ignore_eos and min_tokens.
 
-    A grammar allows one token, then none.
+    A grammar allows one token, then none; a lazy one begins with the token that completes its trigger.
     """
 
     def __init__(self, model: FakeModel, params: SamplingParams, seed: int, min_tokens: int) -> None:
         model.open_samplers += 1
+        self._watch = watch_of(params, model)
         self._min_tokens = min_tokens
         self._model = model
         self._params = params
@@ -378,7 +380,7 @@ class FakeSampler:
         self._sampled = 0
         self._in_grammar = 0  # tokens that the grammar has accepted
         self._candidates: Candidates | None = None
-        self._states: list[tuple[Any, int, int]] | None = None  # before each remembered token
+        self._states: list[tuple[Any, int, int, Any]] | None = None  # before each remembered token
         self._is_open = True
 
     def sample(self, row: int) -> int:
@@ -390,7 +392,7 @@ class FakeSampler:
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
         scores = self._scores(logits)
         weights, token = self._draw(scores)
-        if token in taken:
+        if token in taken and not self._is_forced:
             if is_greedy(self._params):
                 free = scores.copy()
                 free[list(taken)] = -np.inf
@@ -405,7 +407,8 @@ class FakeSampler:
         if not self._is_open:
             raise AssertionError("the sampler is closed")
         if self._states is not None:
-            self._states.append((self._random.getstate(), self._sampled, self._in_grammar))
+            place = self._watch.state if self._watch is not None else None
+            self._states.append((self._random.getstate(), self._sampled, self._in_grammar, place))
         if self._params.grammar and self._in_grammar:
             raise GrammarDeadEnd("the grammar allows no token here")
         scores = logits.astype(np.float64)
@@ -418,8 +421,16 @@ class FakeSampler:
             raise GrammarDeadEnd("the settings allow no token here")
         return scores
 
+    @property
+    def _is_forced(self) -> bool:
+        return self._watch is not None and self._watch.forced is not None
+
     def _draw(self, scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], int]:
-        """Return the weight of each token, and the one that was drawn."""
+        """Return the weight of each token, and the one that was drawn or forced."""
+        if self._watch is not None and (forced := self._watch.forced) is not None:
+            weights = np.zeros(len(scores))
+            weights[forced] = 1.0
+            return weights, forced
         if self._params.temperature <= 0:
             is_best = scores == scores.max()
             return is_best.astype(np.float64), int(is_best.nonzero()[0][0])
@@ -428,11 +439,16 @@ class FakeSampler:
         return weights, int((sums <= self._random.random() * sums[-1]).sum())
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
-        self._in_grammar += len(tokens)
+        for token in tokens:
+            self._go_on_in_grammar(token)
+
+    def _go_on_in_grammar(self, token: int) -> None:
+        begun = self._watch.accept(token) if self._watch is not None else None
+        self._in_grammar += begun is not None or self._watch is None or not self._watch.is_lazy
 
     def _accept(self, weights: npt.NDArray[np.float64], token: int) -> int:
         self._sampled += 1
-        self._in_grammar += 1
+        self._go_on_in_grammar(token)
         if self._params.post_sampling_probs:
             self._candidates = _candidates(weights)
         return token
@@ -447,6 +463,7 @@ class FakeSampler:
             raise AssertionError("the sampler is closed")
         made = type(self)(self._model, self._params, seed, min_tokens)
         made._in_grammar = self._in_grammar
+        made._watch = self._watch.copy() if self._watch is not None else None
         return made
 
     def remember(self) -> None:
@@ -462,7 +479,9 @@ class FakeSampler:
 
     def rewind(self, count: int) -> None:
         assert self._states is not None
-        state, self._sampled, self._in_grammar = self._states[-count]
+        state, self._sampled, self._in_grammar, place = self._states[-count]
+        if self._watch is not None:
+            self._watch.state = place
         self._random.setstate(state)
         del self._states[-count:]
 

@@ -1,8 +1,9 @@
-"""Checks of a GBNF grammar before llama.cpp parses it: its parser recurses and expands without limit."""
+"""Checks of a GBNF grammar before llama.cpp parses it: its parser recurses and expands without limit. And its parts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from srb.errors import bad_field
 from srb.sampling_params import MAX_GRAMMAR
@@ -52,3 +53,23 @@ def _times(braces: str | None) -> int:
     """Return the largest count in `{m}`, `{m,}` or `{m,n}`; 1 where there is none."""
     counts = [min(int(digits[:9]), 10**9) for digits in re.findall(r"\d+", braces or "")]
     return max(counts, default=1) or 1
+
+
+_NAME = re.compile(
+    r"""(?P<skip>\#[^\n]*|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{[^}]*\})|(?P<name>[A-Za-z][A-Za-z0-9-]*)"""
+)
+
+
+def with_rules(grammar: str, parts: Sequence[str]) -> str:
+    """Return `grammar` with the rules of other grammars, the i-th of which it names `schema-i`."""
+    return "\n".join((grammar, *(_renamed(part, f"schema-{place}") for place, part in enumerate(parts))))
+
+
+def _renamed(grammar: str, root: str) -> str:
+    """Return a grammar whose rule `root` has another name, with which all others begin."""
+
+    def rename(match: re.Match[str]) -> str:
+        name = match["name"]
+        return match[0] if name is None else root if name == "root" else f"{root}-{name}"
+
+    return _NAME.sub(rename, grammar)

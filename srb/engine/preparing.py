@@ -13,7 +13,7 @@ import numpy as np
 from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
-from srb.engine.grammar import check_grammar
+from srb.engine.grammar import check_grammar, with_rules
 from srb.engine.json_schema import check_schema
 from srb.engine.known_texts import KnownTexts
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
@@ -31,6 +31,7 @@ log = logging.getLogger("srb.engine")
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
+MAX_KEPT_SCHEMAS = 64  # grammars of tools' schemas, each of 256 KiB at most
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
 
@@ -46,6 +47,7 @@ class Preparer:
         self._is_in_memory = is_in_memory
         self._texts = KnownTexts(model)
         self._has_logged_biases = False
+        self._schema_rules: dict[str, str] = {}
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
     def tokenize(
@@ -106,10 +108,15 @@ class Preparer:
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
-        request = Request(command, prompt, samplers, saved, lora, given)
+        request = Request(command, prompt, samplers, saved, lora, given, self._preserved(command.preserved_tokens))
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
+
+    def _preserved(self, texts: Sequence[str]) -> frozenset[int]:
+        """Return the control tokens with these texts; a text that is no single token of the vocabulary has none."""
+        found = (self._model.tokenize(text, add_special=False, parse_special=True) for text in texts)
+        return frozenset(tokens[0] for tokens in found if len(tokens) == 1)
 
     def _exploration(self, asked: Explore, spec: BranchSpec) -> Exploration:
         params = self._checked(spec.sampling)
@@ -296,6 +303,9 @@ class Preparer:
             repeat_last_n=self._window(params.repeat_last_n),
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )
+        if params.grammar and params.grammar_schemas:
+            grammar = self._with_schemas(params)
+            return replace(params, grammar=grammar, grammar_triggers=params.grammar_triggers if grammar else ())
         if params.grammar:
             check_grammar(params.grammar)
         elif params.json_schema:
@@ -304,6 +314,38 @@ class Preparer:
             check_grammar(grammar, "json_schema")
             return replace(params, grammar=grammar)
         return params
+
+    def _with_schemas(self, params: SamplingParams) -> str:
+        """Return a grammar with the rules that it names. Raise InvalidRequest, which names `tools`.
+
+        A lazy grammar, which the request did not ask for, takes any objects if the schemas make no grammar; if there are too
+        many tools even for that, there is none: "".
+        """
+        try:
+            grammar = with_rules(params.grammar, [self._rules_of(schema) for schema in params.grammar_schemas])
+            check_grammar(grammar, "json_schema")
+        except InvalidRequest as error:
+            if not params.grammar_triggers:
+                raise bad_field("tools", error.message.removeprefix("Field 'json_schema': ")) from None
+            log.info("tools are called with any arguments, since their schemas make no grammar: %s", error)
+            anything = self._rules_of('{"type":"object"}')
+            grammar = with_rules(params.grammar, [anything] * len(params.grammar_schemas))
+            try:
+                check_grammar(grammar, "json_schema")
+            except InvalidRequest:
+                return ""
+        return grammar
+
+    def _rules_of(self, schema: str) -> str:
+        """Return the grammar of a JSON schema; the latest ones are kept, since every turn of a chat has the same tools."""
+        grammar = self._schema_rules.pop(schema, None)
+        if grammar is None:
+            check_schema(schema)
+            grammar = self._model.grammar_of(schema)
+        while len(self._schema_rules) >= MAX_KEPT_SCHEMAS:
+            self._schema_rules.pop(next(iter(self._schema_rules)), None)
+        self._schema_rules[schema] = grammar
+        return grammar
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""

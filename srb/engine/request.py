@@ -252,10 +252,35 @@ class Request:
     """One prompt and its branches. The request's state is derived from theirs; nothing is stored twice."""
 
     __slots__ = (
-        "alone_since", "arrived_at", "awaits", "base", "branches", "cache_prompt", "can_grow", "exploration", "has_turn",
-        "id_slot", "linger", "lora", "max_unread", "num_prompt", "owner", "prefix", "prefix_done_at", "prompt_logprobs",
-        "report_progress", "request_id", "rests_since", "resumed_at", "saved", "shift", "spreading", "started_at",
-        "state_name", "words",
+        "alone_since",
+        "arrived_at",
+        "awaits",
+        "base",
+        "branches",
+        "cache_prompt",
+        "can_grow",
+        "exploration",
+        "has_turn",
+        "id_slot",
+        "linger",
+        "lora",
+        "max_unread",
+        "num_prompt",
+        "owner",
+        "prefix",
+        "prefix_done_at",
+        "preserved",
+        "prompt_logprobs",
+        "report_progress",
+        "request_id",
+        "rests_since",
+        "resumed_at",
+        "saved",
+        "shift",
+        "spreading",
+        "started_at",
+        "state_name",
+        "words",
     )  # fmt: skip
 
     def __init__(
@@ -266,6 +291,7 @@ class Request:
         saved: SavedState | None = None,
         lora: LoraScales = (),
         given: Iterable[Sequence[int]] | None = None,
+        preserved: frozenset[int] = frozenset(),
     ) -> None:
         """Take ownership of the samplers, one for each branch; `given` has each branch's tokens of `append`."""
         self.request_id = command.request_id
@@ -273,6 +299,7 @@ class Request:
         self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
         self.saved = saved  # the state read from its file
         self.lora = lora  # scales of the LoRA adapters
+        self.preserved = preserved  # control tokens whose text is part of the branches' texts
         self.report_progress = command.report_progress
         self.prompt_logprobs = command.prompt_logprobs
         self.id_slot = command.id_slot  # asked for; −1: any

@@ -112,7 +112,7 @@ class Steering:
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
             return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "", banned)
-        text = point.text + _text(self._model, added)[0]
+        text = point.text + _text(self._model, added, request.preserved)[0]
         return Draft(spec, sampler, has_own_seed, given, point.origin.num_hidden, grammar_from, text, banned)
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
@@ -127,13 +127,13 @@ class Steering:
             problem = f"branch {source.index} has {len(shown)} characters so far, so there is no character {character}"
             raise bad_field("from", problem)
         if token is not None:
-            text, is_whole = _text(self._model, own[:token])
+            text, is_whole = _text(self._model, own[:token], source.request.preserved)
             if not is_whole:
                 raise bad_field("from", f"token {token} of branch {source.index} ends inside a character")
             if len(text) <= len(shown):
                 return ForkPoint(hidden + own[:token], text, source)
         at = len(shown) if character is None else character
-        count, length = _tokens_before(self._model, own, at)
+        count, length = _tokens_before(self._model, own, at, source.request.preserved)
         rest = self._preparer.tokenize([shown[length:at]], False, False, "from") if length < at else []
         return ForkPoint(hidden + own[:count] + tokens_of(rest), shown[:at], source)
 
@@ -277,8 +277,10 @@ def _changed(base: BranchSpec, changes: Any, sampling_changes: Any) -> BranchSpe
     return spec
 
 
-def _grammar(spec: BranchSpec) -> tuple[str, str]:
-    return spec.sampling.grammar, spec.sampling.json_schema
+def _grammar(spec: BranchSpec) -> tuple[object, ...]:
+    """Return all that decides which tokens may come at a place of the text."""
+    params = spec.sampling
+    return (params.grammar, params.json_schema, params.grammar_triggers, params.grammar_schemas, params.reasoning_tags)
 
 
 def _state_of_request(request: Request) -> str:
@@ -287,19 +289,19 @@ def _state_of_request(request: Request) -> str:
     return "queued" if request.is_queued else "running"
 
 
-def _text(model: Model, tokens: Sequence[int]) -> tuple[str, bool]:
+def _text(model: Model, tokens: Sequence[int], preserved: frozenset[int]) -> tuple[str, bool]:
     """Return the text of tokens without an incomplete character at the end, and whether there is none."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(b"".join(map(model.piece, tokens)))
+    text = decoder.decode(b"".join(model.piece(token, token in preserved) for token in tokens))
     return text, not decoder.getstate()[0]
 
 
-def _tokens_before(model: Model, tokens: Sequence[int], at: int) -> tuple[int, int]:
+def _tokens_before(model: Model, tokens: Sequence[int], at: int, preserved: frozenset[int]) -> tuple[int, int]:
     """Return how many tokens have whole characters before character `at`, as many as possible, and their length."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     best, length = (0, 0), 0
     for count, token in enumerate(tokens, 1):
-        length += len(decoder.decode(model.piece(token)))
+        length += len(decoder.decode(model.piece(token, token in preserved)))
         if length > at:
             break
         if not decoder.getstate()[0]:

@@ -248,6 +248,8 @@ _WITH_EFFECT = (
     Flag("--keep", "n_keep"),
     Flag("-rea --reasoning", "reasoning", "LLAMA_ARG_REASONING", convert=_on_off_auto),
     Flag("--reasoning-effort", "reasoning_effort", "LLAMA_ARG_REASONING_EFFORT"),
+    Flag("--reasoning-budget", "reasoning_budget", "LLAMA_ARG_THINK_BUDGET"),
+    Flag("--reasoning-budget-message", "reasoning_budget_message", "LLAMA_ARG_THINK_BUDGET_MESSAGE"),
     Flag("--tags", "tags", "LLAMA_ARG_TAGS", adds=True),
     # options of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
@@ -399,8 +401,6 @@ _WITHOUT_EFFECT = {
         --spec-ngram-size-m
         --spec-ngram-min-hits""",
     NOT_YET: """
-        --reasoning-budget LLAMA_ARG_THINK_BUDGET
-        --reasoning-budget-message LLAMA_ARG_THINK_BUDGET_MESSAGE
         --reasoning-preserve --no-reasoning-preserve =0 LLAMA_ARG_REASONING_PRESERVE
         --skip-chat-parsing --no-skip-chat-parsing =0 LLAMA_ARG_SKIP_CHAT_PARSING
         --lora-init-without-apply =0""",

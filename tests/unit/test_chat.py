@@ -12,6 +12,7 @@ import pytest
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.settings import Settings
 from srb.web.calls.scripted import MODEL
+from srb.web.chat.families import HERMES, LLAMA_3
 from srb.web.chat.template import (
     CHATML_STOPS,
     ChatTemplate,
@@ -174,9 +175,9 @@ def test_past_calls_are_text_for_a_template_without_tools() -> None:
 
 
 def test_the_form_of_a_call_is_the_templates() -> None:
-    assert ChatTemplate(wild.LLAMA_3).calls_with_parameters
-    assert not ChatTemplate(wild.QWEN_3).calls_with_parameters
-    assert not ChatTemplate(wild.CHATML).calls_with_parameters
+    assert ChatTemplate(wild.LLAMA_3).family is LLAMA_3
+    assert ChatTemplate(wild.QWEN_3).family is HERMES
+    assert ChatTemplate(wild.CHATML).family is HERMES
 
 
 # Which template ---------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "str": words,
     "tuple[str, ...]": st.lists(words, max_size=3).map(tuple),
     "tuple[str | int, ...] | None": st.none() | st.lists(words | small, max_size=3).map(tuple),
+    "tuple[tuple[str, str | int], ...]": st.lists(st.tuples(words, words | small), max_size=3).map(tuple),
     "tuple[tuple[int | str, float | None], ...]": st.lists(
         st.tuples(small | words, numbers | st.none()), max_size=3
     ).map(tuple),

@@ -45,7 +45,7 @@ def parts(text: str, size: int, **options: object) -> tuple[str, str, list[tuple
 @pytest.mark.parametrize(
     ("text", "content", "calls"),
     [
-        ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', "", [("f", '{"a":1}')]),
+        ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', "", [("f", '{"a": 1}')]),
         (
             '<tool_call>{"name": "f", "arguments": {}}</tool_call>\n<tool_call>{"name": "g"}</tool_call>\n',
             "",
@@ -56,7 +56,7 @@ def parts(text: str, size: int, **options: object) -> tuple[str, str, list[tuple
         ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', "", [("f", '{"a": 1}')]),
         ('<tool_call>{"name": "f"}', "", ["f"]),
         ('<tool_call>{"name": "f"}</tool', "", ["f"]),
-        ('{"name": "f", "parameters": {"a": [1]}}', "", [("f", '{"a":[1]}')]),
+        ('{"name": "f", "parameters": {"a": [1]}}', "", [("f", '{"a": [1]}')]),
         ('\n{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}', "", ["f", "g"]),
         ('<|python_tag|>{"name": "f", "parameters": {}}', "", ["f"]),
     ],

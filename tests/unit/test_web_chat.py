@@ -17,7 +17,6 @@ from srb.web.app import create_app
 from srb.web.calls import scripted
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
-from srb.web.dialects.openai.chat_body import call_schema
 from tests.shapes import read
 
 USER = {"role": "user", "content": "Hi"}
@@ -392,29 +391,40 @@ def test_a_tool_call_is_an_object_and_not_text() -> None:
     assert choice["message"]["content"] == "One moment."
     (call,) = choice["message"]["tool_calls"]
     assert call["type"] == "function"
-    assert call["function"] == {"name": "weather", "arguments": '{"city":"Oslo"}'}
+    assert call["function"] == {"name": "weather", "arguments": '{"city": "Oslo"}'}
     assert '"weather"' in engine.sent[0].prompt[0]
 
 
-def test_a_streamed_call_is_a_delta_of_its_own_and_nothing_of_it_leaks() -> None:
+def test_a_streamed_call_comes_as_it_is_written_and_nothing_of_it_leaks() -> None:
     http, _ = serve(writes("Wait", ".", " ", *CALL, "\n", *CALL))
     between, last = deltas(post(http, tools=[TOOL], stream=True, n=2), 1)
     assert between[:2] == [{"content": "Wait"}, {"content": "."}]
-    assert [set(delta) for delta in between[2:]] == [{"tool_calls"}] * 2
-    calls = [call for delta in between[2:] for call in delta["tool_calls"]]
-    assert [call["index"] for call in calls] == [0, 1]
-    assert len({call["id"] for call in calls}) == 2
-    assert {call["function"]["name"] for call in calls} == {"weather"}
+    assert {key for delta in between[2:] for key in delta} == {"tool_calls"}
+    parts = [part for delta in between[2:] for part in delta["tool_calls"]]
+    begun = [part for part in parts if "id" in part]
+    assert [part["index"] for part in begun] == [0, 1]
+    assert len({part["id"] for part in begun}) == 2
+    assert {(part["function"]["name"], part["function"]["arguments"]) for part in begun} == {("weather", "")}
+    for index in range(2):
+        arguments = [part["function"]["arguments"] for part in parts if part["index"] == index]
+        assert "".join(arguments) == '{"city": "Oslo"}'
+        assert len(arguments) > 10
     assert last["finish_reason"] == "tool_calls"
 
 
-def test_a_call_that_was_cut_short_is_content() -> None:
+def test_a_call_that_was_cut_short_is_content_and_in_a_stream_what_came_of_it() -> None:
     http, _ = serve(writes(CALL[:30], reason="limit"))
     choice = post(http, tools=[TOOL]).json["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": CALL[:30]}
     assert choice["finish_reason"] == "length"
     between, _ = deltas(post(http, tools=[TOOL], stream=True))
     assert "".join(delta["content"] for delta in between) == CALL[:30]
+    http, _ = serve(writes(CALL[:-20], reason="limit"))
+    assert post(http, tools=[TOOL]).json["choices"][0]["message"]["content"] == CALL[:-20]
+    between, last = deltas(post(http, tools=[TOOL], stream=True))
+    told = "".join(part["function"]["arguments"] for delta in between for part in delta["tool_calls"])
+    assert CALL[:-20].endswith(told)
+    assert last["finish_reason"] == "length"
 
 
 def test_with_the_choice_none_the_tools_are_neither_told_nor_called() -> None:
@@ -425,36 +435,56 @@ def test_with_the_choice_none_the_tools_are_neither_told_nor_called() -> None:
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
-def test_a_call_that_is_required_is_forced_by_a_schema(choice: Any) -> None:
-    http, engine = serve(writes('{"name": "weather", ', '"arguments": {"city": "Oslo"}}'))
+def test_a_call_that_is_required_is_forced_by_a_grammar(choice: Any) -> None:
+    http, engine = serve(writes(*CALL))
     answer = post(http, tools=[TOOL], tool_choice=choice).json["choices"][0]
     assert answer["message"]["content"] is None
     assert answer["message"]["tool_calls"][0]["function"]["name"] == "weather"
     assert answer["finish_reason"] == "tool_calls"
     (command,) = engine.sent
-    assert command.prompt[0].endswith("<|im_start|>assistant\n<tool_call>\n")
-    schema = orjson.loads(command.branches[0].sampling.json_schema)
-    assert schema["properties"]["name"] == {"const": "weather"}
-    assert schema["properties"]["arguments"] == TOOL["function"]["parameters"]
+    assert command.prompt[0].endswith("<|im_start|>assistant\n")
+    sampling = command.branches[0].sampling
+    assert (sampling.grammar_triggers, sampling.reasoning_tags) == ((), ())
+    assert sampling.grammar.startswith('root ::= "<tool_call>"') or '"<tool_call>"' in sampling.grammar
+    assert [orjson.loads(schema) for schema in sampling.grammar_schemas] == [TOOL["function"]["parameters"]]
 
 
 def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
     http, engine = serve()
     post(http, tools=[TOOL, OTHER], tool_choice="required")
     post(http, tools=[TOOL, OTHER], tool_choice={"type": "function", "function": {"name": "time"}})
-    several, one = (orjson.loads(command.branches[0].sampling.json_schema) for command in engine.sent)
-    assert [each["properties"]["name"]["const"] for each in several["anyOf"]] == ["weather", "time"]
-    assert one["properties"]["name"] == {"const": "time"}
+    several, one = (command.branches[0].sampling.grammar for command in engine.sent)
+    assert ('\\"weather\\"' in several, '\\"time\\"' in several) == (True, True)
+    assert ('\\"weather\\"' in one, '\\"time\\"' in one) == (False, True)
 
 
-def test_what_a_tools_schema_refers_to_moves_with_it() -> None:
-    city = {"$defs": {"city": {"type": "string"}}, "properties": {"c": {"$ref": "#/$defs/city"}}}
-    schema = call_schema([{"name": "a"}, {"name": "b", "parameters": city}], "arguments")
-    ref = schema["anyOf"][1]["properties"]["arguments"]["properties"]["c"]["$ref"]
-    target: Any = schema
-    for step in ref.removeprefix("#/").split("/"):
-        target = target[step]
-    assert target == {"type": "string"}
+def test_text_is_free_up_to_a_call_and_the_call_is_constrained() -> None:
+    http, engine = serve()
+    post(http, tools=[TOOL], branches=[{}, {"grammar": 'root ::= "x"'}])
+    free, own = engine.sent[0].branches
+    assert free.sampling.grammar_triggers == (("word", "<tool_call>"),)
+    assert free.sampling.reasoning_tags == ("<think>", "</think>")
+    assert "*" in free.sampling.grammar.splitlines()[0]
+    assert (own.sampling.grammar, own.sampling.grammar_triggers) == ('root ::= "x"', ())
+    assert "<tool_call>" in engine.sent[0].preserved_tokens
+    post(http, tools=[TOOL], parallel_tool_calls=False)
+    assert "*" not in engine.sent[1].branches[0].sampling.grammar.splitlines()[0]
+    post(http)
+    assert engine.sent[2].branches[0].sampling.grammar == ""
+    assert engine.sent[2].preserved_tokens == ("<think>", "</think>")
+
+
+def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:
+    http, engine = serve(reasoning_budget=7, reasoning_budget_message="Enough.")
+    post(http)
+    post(http, reasoning_budget_tokens=3, reasoning_budget_message="Stop.")
+    post(http, thinking_budget_tokens=-1)
+    found = [command.branches[0].sampling for command in engine.sent]
+    assert [each.reasoning_budget_tokens for each in found] == [7, 3, 7]
+    assert [each.reasoning_budget_message for each in found] == ["Enough.", "Stop.", "Enough."]
+    assert {each.reasoning_tags for each in found} == {("<think>", "</think>")}
+    refused = post(http, explore={}, reasoning_budget_tokens=3)
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "reasoning_budget_tokens")
 
 
 # How the reply has to look --------------------------------------------------------------------------------------------

@@ -455,7 +455,11 @@ def test_a_wrong_method_is_405_and_no_work(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{"image_data": [{"data": "aa", "id": 1}]}, {"grammar_lazy": True, "grammar_triggers": [{}]}]
+    "body",
+    [
+        {"image_data": [{"data": "aa", "id": 1}]},
+        {"grammar_lazy": True, "grammar_triggers": [{"type": 2, "value": "a+"}]},
+    ],
 )
 def test_what_this_server_cannot_do_is_501_and_not_ignored(body: dict[str, Any]) -> None:
     http, engine = serve()
@@ -680,3 +684,50 @@ def test_special_tokens_in_the_text_around_a_gap_are_text() -> None:
     infill(http, prompt="c")
     assert ("ab", False) in asked
     assert ("yz", False) in asked
+
+
+def test_a_lazy_grammar_has_triggers_and_control_tokens_may_be_preserved() -> None:
+    http, engine = serve()
+    triggers = [{"type": 1, "value": "<call>"}, {"type": 0, "value": "[TOOL]", "token": 7}]
+    given = {"grammar": 'root ::= "x"', "grammar_triggers": triggers, "preserved_tokens": ["<call>"]}
+    settings = post(http, grammar_lazy=True, **given).json["generation_settings"]
+    post(http, **given)
+    lazy, eager = (command.branches[0].sampling.grammar_triggers for command in engine.sent)
+    assert (lazy, eager) == ((("word", "<call>"), ("token", 7)), ())
+    assert settings["grammar_lazy"]
+    assert settings["grammar_triggers"] == [triggers[0], {"type": 0, "value": "", "token": 7}]
+    assert engine.sent[0].preserved_tokens == ("<call>",)
+
+
+def test_a_budget_of_reasoning_needs_an_end_tag() -> None:
+    http, engine = serve()
+    tags = {"reasoning_budget_start_tag": "<think>", "reasoning_budget_end_tag": "</think>"}
+    post(http, reasoning_budget_tokens=3, reasoning_budget_message="So.", **tags)
+    post(http, reasoning_budget_tokens=3)
+    post(http, reasoning_budget_tokens=0, reasoning_budget_end_tags=["</think>"])
+    found = [command.branches[0].sampling for command in engine.sent]
+    assert [each.reasoning_budget_tokens for each in found] == [3, -1, 0]
+    assert [each.reasoning_tags for each in found] == [("<think>", "</think>"), (), ("", "</think>")]
+    assert found[0].reasoning_budget_message == "So."
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"grammar_lazy": True, "grammar_triggers": []}, "grammar_lazy"),
+        ({"grammar_triggers": [{}]}, "grammar_triggers"),
+        ({"grammar_triggers": [{"type": 1, "value": ""}]}, "grammar_triggers"),
+        ({"grammar_triggers": [{"type": 9, "value": "x"}]}, "grammar_triggers"),
+        ({"grammar_triggers": [{"type": 1, "value": "x"}] * 65}, "grammar_triggers"),
+        ({"grammar_triggers": "x"}, "grammar_triggers"),
+        ({"preserved_tokens": [1]}, "preserved_tokens"),
+        ({"reasoning_budget_message": "x" * 5000}, "reasoning_budget_message"),
+        ({"reasoning_budget_end_tags": ["a", "b"]}, "reasoning_budget_end_tags"),
+        ({"reasoning_budget_tokens": 3, "explore": {}}, "reasoning_budget_tokens"),
+    ],
+)
+def test_malformed_triggers_and_budgets_name_their_field(body: dict[str, Any], field: str) -> None:
+    http, engine = serve()
+    response = post(http, **body)
+    assert (response.status_code, response.json["error"]["param"]) == (400, field)
+    assert engine.sent == []

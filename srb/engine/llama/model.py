@@ -103,6 +103,7 @@ class LlamaModel:
         self.can_generate = bool(lib.llama_get_memory(context))
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
+        self._byte_tokens: dict[int, int] | None = None  # the token of each byte
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
         self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
         self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
@@ -232,6 +233,18 @@ class LlamaModel:
         if piece is None:
             piece = self._pieces[token] = self._read_piece(token, special=False)
         return piece
+
+    def tokens_of_bytes(self, text: bytes) -> list[int]:
+        """Return tokens whose bytes are `text`, one for each byte where the vocabulary has such tokens.
+
+        A tokenizer would add a space to the beginning of a text, and cannot tokenize parts of characters.
+        """
+        if self._byte_tokens is None:
+            pieces = ((self.piece(token), token) for token in range(self.n_vocab))
+            self._byte_tokens = {piece[0]: token for piece, token in pieces if len(piece) == 1}
+        if all(byte in self._byte_tokens for byte in text):
+            return [self._byte_tokens[byte] for byte in text]
+        return self.tokenize(text.decode("utf-8", "replace"), add_special=False, parse_special=True)
 
     def is_eog(self, token: int) -> bool:
         return token in self._eog_tokens

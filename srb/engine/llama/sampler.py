@@ -16,6 +16,7 @@ from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, 
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
+from srb.engine.watching import MAX_TRIES, Watch, watch_of
 from srb.errors import GrammarDeadEnd, bad_field
 from srb.protocol import SamplingParams
 
@@ -101,7 +102,10 @@ class LlamaSampler:
         biases = biases_of(model, params)
         self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
         self._parts: tuple[Stage | None, ...] = ((None,) if biases else ()) + tuple(chain(params, seed))  # None: biases
-        self._assemble(model, params, _grammar(model, params.grammar) if params.grammar else None, min_tokens)
+        grammar = _grammar(model, params.grammar) if params.grammar else None
+        if params.grammar_triggers:
+            model.tokens_of_bytes(b"")  # its table takes a while, and later the decode thread waits for it
+        self._assemble(model, params, grammar, watch_of(params, model), min_tokens)
         self._device_stages = device_stages([part for part in self._parts if part], biases, model.n_vocab)
         for part in self._parts:
             lib.llama_sampler_chain_add(self._chain, build_stage(model, part) if part else _bias_sampler(model, biases))
@@ -109,18 +113,22 @@ class LlamaSampler:
         for token in history[-remembered:] if remembered else ():
             lib.llama_sampler_accept(self._chain, token)
 
-    def _assemble(self, model: LlamaModel, params: SamplingParams, grammar: Any, min_tokens: int) -> None:
+    def _assemble(
+        self, model: LlamaModel, params: SamplingParams, grammar: Any, watch: Watch | None, min_tokens: int
+    ) -> None:
         """Begin the chain and all other state that samplers do not share."""
         self._model = model
         self._params = params
         self._grammar = grammar
+        self._watch = watch
+        self._places = _Places()
         self._states: SamplerStates | None = None  # None: nothing is remembered
         self._is_in_grammar = False  # whether it has accepted tokens
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
         # tokens before the ban of end-of-text tokens is lifted
         self._tokens_to_come = min_tokens if self._add_ban(min_tokens) else 0
         self._keeps_candidates = params.post_sampling_probs
-        self._is_plain = grammar is None and not self._keeps_candidates
+        self._is_plain = self._can_be_plain
         self._candidates: Candidates | None = None
         self._ahead: int | None = None
 
@@ -143,7 +151,8 @@ class LlamaSampler:
         drawing = {stage.name: stage for stage in chain(self._params, seed) if stage.name in SEEDED}
         clone._parts = tuple(drawing.get(part.name, part) if part else None for part in self._parts)
         clone._device_stages = self._device_stages
-        clone._assemble(self._model, self._params, self._cloned_grammar(), min_tokens)
+        watch = self._watch.copy() if self._watch is not None else None
+        clone._assemble(self._model, self._params, self._cloned_grammar(), watch, min_tokens)
         clone._is_in_grammar = self._is_in_grammar
         first = lib.llama_sampler_chain_n(self._chain) - len(self._parts)  # after the ban
         for place, part in enumerate(clone._parts, first):
@@ -160,6 +169,10 @@ class LlamaSampler:
         if not self._is_in_grammar and len(self._params.grammar) > CLONED_GRAMMAR:
             return _grammar(self._model, self._params.grammar)
         return lib.llama_sampler_clone(self._grammar)
+
+    @property
+    def _can_be_plain(self) -> bool:
+        return self._grammar is None and self._watch is None and not self._keeps_candidates
 
     @property
     def is_plain(self) -> bool:
@@ -194,13 +207,17 @@ class LlamaSampler:
 
     def sample_from(self, logits: Logits) -> int:
         self._note_state()
+        if (forced := self._forced()) is not None:
+            return self._accept(forced)
         token = self._choose(self._model.candidates.fill(logits))
-        if self._grammar is not None and not self._grammar_allows(token):
+        if self._obeys_grammar and not self._grammar_allows(token):
             token = self._sample_within_grammar(logits)
-        return self._accept(token)
+        return self._accept(self._beginning_well(token, logits))
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
         self._note_state()
+        if (forced := self._forced()) is not None:
+            return self._accept(forced)
         token = self._choose_within_grammar(logits)
         if token in taken:
             other = other_candidate(self._model.candidates.left(), taken, Random(seed + BEYOND_SEEDS).random())
@@ -208,7 +225,7 @@ class LlamaSampler:
                 other = self._next_likeliest(logits, taken)
             token = token if other is None else other
         self._check_grammar(token)
-        return self._accept(token)
+        return self._accept(self._beginning_well(token, logits))
 
     def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
         """Return the likeliest token that may be sampled and is not taken; None if there is none."""
@@ -218,19 +235,80 @@ class LlamaSampler:
         array = self._fill_within_grammar(rest)
         return None if self._model.candidates.is_exhausted else self._choose(array)
 
+    # A lazy grammar and a reasoning budget ------------------------------------------------------------------------------
+
+    @property
+    def _obeys_grammar(self) -> bool:
+        """Whether the grammar constrains the next token."""
+        return self._grammar is not None and (self._watch is None or self._watch.is_on)
+
+    def _forced(self) -> int | None:
+        """Return the token that has to come next, if there is one."""
+        forced = self._watch.forced if self._watch is not None else None
+        if forced is not None and self._keeps_candidates:
+            self._candidates = Candidates(np.array([forced], np.int32), np.ones(1, np.float32))
+        return forced
+
+    def _beginning_well(self, token: int, logits: Logits) -> int:
+        """Return `token`, or another one where it completes a trigger of the grammar with text that the grammar forbids.
+
+        Raise GrammarDeadEnd if many others do the same.
+        """
+        if self._watch is None or self._grammar is None or self._watch.is_on:
+            return token
+        rest: Logits | None = None
+        for _ in range(MAX_TRIES):
+            begun = self._watch.begun_by(token)
+            if begun is None or self._begin_tokens(begun) is not None:
+                return token
+            rest = logits.copy() if rest is None else rest
+            rest[token] = FORBIDDEN
+            array = self._model.candidates.fill(rest)
+            if self._model.candidates.is_exhausted:
+                break
+            token = self._choose(array)
+        raise GrammarDeadEnd("every token begins the grammar in a way that it forbids")
+
+    def _begin_tokens(self, begun: bytes) -> list[int] | None:
+        """Return tokens of the text with which a lazy grammar begins; None if the grammar forbids it."""
+        tokens = self._model.tokens_of_bytes(begun)
+        trial = lib.llama_sampler_clone(self._grammar)
+        try:
+            for token in tokens:
+                if not self._allows(trial, token):
+                    return None
+                lib.llama_sampler_accept(trial, token)
+        finally:
+            lib.llama_sampler_free(trial)
+        return tokens
+
+    def _go_on_in_grammar(self, token: int) -> None:
+        """Have grammar and watch accept a token."""
+        was_on = self._obeys_grammar
+        begun = self._watch.accept(token) if self._watch is not None else None
+        accepted = [token] if was_on else []
+        if begun is not None and self._grammar is not None:
+            accepted = self._begin_tokens(begun) or []
+            if not accepted:  # llama.cpp aborts
+                raise GrammarDeadEnd("the text so far does not fit the grammar")
+        for each in accepted:
+            lib.llama_sampler_accept(self._grammar, each)
+        self._is_in_grammar = self._is_in_grammar or bool(accepted)
+        if self._states is not None and self._watch is not None:
+            self._places.accepted += accepted
+
     def _accept(self, token: int) -> int:
-        if self._grammar is not None:
-            lib.llama_sampler_accept(self._grammar, token)
-            self._is_in_grammar = True
+        self._go_on_in_grammar(token)
         lib.llama_sampler_accept(self._chain, token)
         return self._count(token)
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
-        for token in tokens if self._grammar is not None else ():
-            if not self._grammar_allows(token):  # llama.cpp aborts
+        if self._grammar is None and self._watch is None:
+            return
+        for token in tokens:
+            if self._obeys_grammar and not self._grammar_allows(token):  # llama.cpp aborts
                 raise GrammarDeadEnd("the text so far does not fit the grammar")
-            lib.llama_sampler_accept(self._grammar, token)
-            self._is_in_grammar = True
+            self._go_on_in_grammar(token)
 
     def _count(self, token: int) -> int:
         """Count a sampled token, and lift the ban of end-of-text tokens when it is time.
@@ -248,19 +326,23 @@ class LlamaSampler:
 
     def remember(self) -> None:
         remembering = [lib.llama_sampler_clone(native) for native in self._natives(REMEMBERING)]
-        if self._grammar is not None:
+        if self._grammar is not None and self._watch is None:
             remembering.append(self._cloned_grammar())
+        elif self._grammar is not None:
+            self._places.grammar = self._cloned_grammar()
         self._states = SamplerStates(remembering, self._natives(CLONED), self._dist)
         self._is_plain = self._is_plain and not self._is_adaptive  # whose draws are counted: only choices draw
 
     def stop_remembering(self) -> None:
         if self._states is not None:
             self._states.close()
-        self._states, self._is_plain = None, self._grammar is None and not self._keeps_candidates
+        self._places.close()
+        self._states, self._is_plain = None, self._can_be_plain
 
     def forget(self, count: int) -> None:
         assert self._states is not None
         self._states.forget(count)
+        self._places.forget(count)
 
     def rewind(self, count: int) -> None:
         assert self._states is not None
@@ -268,7 +350,12 @@ class LlamaSampler:
         self._tokens_to_come = state.tokens_to_come
         if self._is_adaptive:
             complete_adaptive(state.drawing[-1], self._states.draws)
-        if self._grammar is not None:
+        if self._watch is not None:
+            self._watch.state, grammar = self._places.take(count)
+            if grammar:
+                lib.llama_sampler_free(self._grammar)
+                self._grammar = grammar
+        elif self._grammar is not None:
             lib.llama_sampler_free(self._grammar)
             self._grammar = state.remembering.pop()
         old = [lib.llama_sampler_chain_remove(self._chain, 0) for _ in range(lib.llama_sampler_chain_n(self._chain))]
@@ -305,6 +392,8 @@ class LlamaSampler:
         """Note the state before a token is sampled, if states are remembered."""
         if self._states is not None:
             self._states.add(self._tokens_to_come)
+            if self._watch is not None:
+                self._places.add(self._watch)
 
     def _note_draw(self, states: SamplerStates) -> None:
         """Note the state before the native chain alone samples a token, with one draw."""
@@ -322,6 +411,7 @@ class LlamaSampler:
             if native:
                 lib.llama_sampler_free(native)
         self._chain = self._grammar = None
+        self._places.close()
         if self._states is not None:
             self._states.close()
 
@@ -336,8 +426,11 @@ class LlamaSampler:
         return token
 
     def _grammar_allows(self, token: int) -> bool:
+        return self._allows(self._grammar, token)
+
+    def _allows(self, grammar: Any, token: int) -> bool:
         array, data = self._model.candidates.single(token)
-        lib.llama_sampler_apply(self._grammar, array)
+        lib.llama_sampler_apply(grammar, array)
         return bool(np.isfinite(data["logit"][0]))
 
     def _sample_within_grammar(self, logits: Logits) -> int:
@@ -348,20 +441,56 @@ class LlamaSampler:
 
     def _choose_within_grammar(self, logits: Logits) -> int:
         array = self._fill_within_grammar(logits)
-        if self._grammar is not None and self._model.candidates.is_exhausted:
+        if self._obeys_grammar and self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
         return self._choose(array)
 
     def _check_grammar(self, token: int) -> None:
         """Raise GrammarDeadEnd for a token that the grammar forbids: the biases may leave no others."""
-        if self._grammar is not None and not self._grammar_allows(token):
+        if self._obeys_grammar and not self._grammar_allows(token):
             raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
 
     def _fill_within_grammar(self, logits: Logits) -> Any:
         array = self._model.candidates.fill(logits)
-        if self._grammar is not None:
+        if self._obeys_grammar:
             lib.llama_sampler_apply(self._grammar, array)
         return array
+
+
+class _Places:
+    """The states of a watch before a sampler's last tokens, and the tokens that its grammar has accepted since then."""
+
+    def __init__(self) -> None:
+        self.grammar: Any = None  # a clone that has accepted none of `accepted`
+        self.accepted: list[int] = []
+        self._states: list[tuple[Any, int]] = []
+
+    def add(self, watch: Watch) -> None:
+        self._states.append((watch.state, len(self.accepted)))
+
+    def forget(self, count: int) -> None:
+        """Forget all but the newest `count` states."""
+        del self._states[: len(self._states) - count]
+        old = self._states[0][1] if self._states else len(self.accepted)
+        for token in self.accepted[:old] if self.grammar else ():
+            lib.llama_sampler_accept(self.grammar, token)
+        if old:
+            del self.accepted[:old]
+            self._states = [(state, place - old) for state, place in self._states]
+
+    def take(self, count: int) -> tuple[Any, Any]:
+        """Remove the newest `count` states; return the oldest of them, and a grammar as it was then."""
+        state, place = self._states[-count]
+        del self._states[-count:], self.accepted[place:]
+        grammar = lib.llama_sampler_clone(self.grammar) if self.grammar else None
+        for token in self.accepted if grammar else ():
+            lib.llama_sampler_accept(grammar, token)
+        return state, grammar
+
+    def close(self) -> None:
+        if self.grammar:
+            lib.llama_sampler_free(self.grammar)
+        self.grammar, self.accepted, self._states = None, [], []
 
 
 def build_stage(model: LlamaModel, stage: Stage) -> Any:

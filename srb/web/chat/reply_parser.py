@@ -1,283 +1,237 @@
 """ReplyParser: splits a model's reply into reasoning, content and tool calls while its text arrives.
 
-Forms of a tool call: Hermes' and Qwen's `<tool_call>{"name": …, "arguments": …}</tool_call>`, and Llama 3's JSON object
-at the beginning of the reply (or after `<|python_tag|>`), with `parameters`. Text that may still become a tool call is
-held back; if it does not become one, it is emitted as content, unchanged.
+The model's family (families.py) says how calls and reasoning are written. Text that may still become a tool call is held
+back; if it does not become one, it is content, unchanged. Each character of a reply becomes part of exactly one piece,
+and the pieces do not depend on the parts in which the text comes.
 """
 
 from __future__ import annotations
 
-import secrets
-import string
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from typing import Any
 
-import orjson
+from srb.web.chat.call_forms import Form
+from srb.web.chat.families import HERMES, Family
+from srb.web.chat.harmony import read_harmony
+from srb.web.chat.pieces import (
+    AnyPiece,
+    CallArguments,
+    CallBegan,
+    CallEnded,
+    Content,
+    Markup,
+    Piece,
+    Reasoning,
+    ToolCall,
+)
+from srb.web.chat.reader import NoCall, Reader, Steps, first_of, might_be_longer, possible_marker
 
-from srb.web.chat.template import END_THINK, THINK
-
-CALL, END_CALL = "<tool_call>", "</tool_call>"
-PYTHON = "<|python_tag|>"
-
-ALPHABET = string.ascii_letters + string.digits
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    text: str
-
-
-def _call_id() -> str:
-    """Return nine random letters and digits: Mistral's templates refuse other ids in later messages."""
-    return "".join(secrets.choice(ALPHABET) for _ in range(9))
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A tool call; `arguments` is JSON text."""
-
-    name: str
-    arguments: str
-    id: str = field(default_factory=_call_id)
-
-
-Piece = Content | Reasoning | ToolCall
+__all__ = ["CallArguments", "CallBegan", "Content", "Piece", "Reasoning", "ReplyParser", "ToolCall", "parse_reply"]
 
 
 class ReplyParser:
     """Splits one reply into pieces: `feed` its text as it arrives, then `end`.
 
-    `tools` are the names of the tools that may be called; without any, tool calls are not recognized. With `reasoning`, a
-    block of reasoning at the beginning is recognized; with `thinking`, the reply begins inside such a block. `has_begun`
-    means that the prompt ends with the reply's beginning.
+    `tools` are the names of the tools that may be called, or their parameters' JSON schemas by name; without any, tool
+    calls are not recognized. With `reasoning`, a block of reasoning at the beginning is recognized; with `thinking`, the
+    reply begins inside such a block. `has_begun` means that the prompt ends with the reply's beginning.
+
+    A call is one ToolCall when it is complete, and content if it never is. With `in_parts` it is a CallBegan and
+    CallArguments as they come; then a call that breaks off has the arguments that came, and the text after is content.
     """
 
     def __init__(
-        self, tools: Collection[str] = (), reasoning: bool = True, thinking: bool = False, has_begun: bool = False
+        self,
+        tools: Collection[str] | Mapping[str, Any] = (),
+        reasoning: bool = True,
+        thinking: bool = False,
+        has_begun: bool = False,
+        family: Family = HERMES,
+        in_parts: bool = False,
     ) -> None:
-        self._tools = frozenset(tools)
-        self._held = ""
-        self._calls = 0
-        self._object = _ObjectEnd()
-        self._state: Callable[[list[Piece], bool], bool]
-        if not reasoning:
-            self._state = self._at_content
-        elif thinking:
-            self._state = self._in_reasoning if has_begun else self._at_reasoning
-        else:
-            self._state = self._in_content if has_begun else self._at_beginning
+        self._reader = Reader(tools)
+        self._reasoning, self._thinking, self._has_begun = reasoning, thinking, has_begun
+        self._family = family
+        self._forms = family.forms if tools else ()
+        self._in_parts = in_parts
+        self._open: list[tuple[AnyPiece, str]] = []  # the pieces of a call that is not complete
+        self._is_plain = False
+        self._steps = self._harmony() if family.is_harmony else self._reply()
 
     def __repr__(self) -> str:
-        return f"<ReplyParser {self._state.__name__}, {len(self._held)} characters held, {self._calls} calls>"
+        reader = self._reader
+        return f"<ReplyParser {self._family.name}, {len(reader.ahead)} characters held, {reader.num_calls} calls>"
 
     @property
     def is_plain(self) -> bool:
         """Whether all further text is content, so that it need not be fed."""
-        return not self._held and not self._tools and self._state in (self._at_content, self._in_content)
+        return self._is_plain and not self._reader.has_more
 
     def feed(self, text: str) -> list[Piece]:
         """Add new text; return the pieces that are certain now."""
-        self._held += text
-        return self._run(final=False)
+        return [piece for piece, _ in self.feed_raw(text) if not isinstance(piece, Markup | CallEnded)]
 
     def end(self) -> list[Piece]:
         """Return the text that was held back, as pieces."""
-        return self._run(final=True)
+        return [piece for piece, _ in self.end_raw() if not isinstance(piece, Markup | CallEnded)]
 
-    def _run(self, final: bool) -> list[Piece]:
-        pieces: list[Piece] = []
-        while self._held and self._state(pieces, final):
-            pass
-        return pieces
+    def feed_raw(self, text: str) -> list[tuple[AnyPiece, str]]:
+        """Return the pieces of `feed`, markup included, each with its part of the reply's text."""
+        self._reader.add(text)
+        next(self._steps, None)
+        return self._taken()
 
-    # States: each consumes text from `_held`, and returns whether to call the next state at once ----------------------
+    def end_raw(self) -> list[tuple[AnyPiece, str]]:
+        """Return the pieces of `end`, markup included, each with its part of the reply's text."""
+        self._reader.final = True
+        for _ in self._steps:
+            raise AssertionError("the reply has ended")
+        return self._taken()
 
-    def _at_beginning(self, pieces: list[Piece], final: bool) -> bool:
-        begun = self._held.lstrip()
-        if not final and THINK.startswith(begun[: len(THINK)]) and len(begun) < len(THINK):
-            return False
-        if begun.startswith(THINK):
-            self._held = begun[len(THINK) :]
-            self._state = self._at_reasoning
+    def _taken(self) -> list[tuple[AnyPiece, str]]:
+        pieces, self._reader.pieces = self._reader.pieces, []
+        if self._in_parts:
+            return pieces
+        whole: list[tuple[AnyPiece, str]] = []
+        for piece, text in pieces:
+            if isinstance(piece, CallBegan) or self._open:
+                self._open.append((piece, text))
+                if isinstance(piece, CallEnded):
+                    whole.append(_assembled(self._open))
+                    self._open = []
+            else:
+                whole.append((piece, text))
+        return whole
+
+    # The states of a reply: each reads as far as it reaches -----------------------------------------------------------
+
+    def _harmony(self) -> Steps:
+        yield from read_harmony(self._reader, self._reasoning, self._thinking, self._has_begun)
+
+    def _reply(self) -> Steps:
+        reader = self._reader
+        if self._reasoning and self._thinking:
+            if not self._has_begun:
+                yield from reader.space()
+                reader.drop()
+            yield from self._in_reasoning()
+        elif self._reasoning and not self._has_begun:
+            yield from reader.space()
+            if (yield from reader.literal(self._family.reasoning[0])):
+                reader.drop()
+                yield from reader.space()
+                reader.drop()
+                yield from self._in_reasoning()
+            else:
+                reader.go_back()
+        if not self._has_begun or self._thinking or not self._reasoning:
+            yield from self._at_content()
+        yield from self._in_content()
+
+    def _in_reasoning(self) -> Steps:
+        reader, end = self._reader, self._family.reasoning[1]
+        while True:
+            ahead = reader.ahead
+            before, found, _ = ahead.partition(end)
+            held = 0 if found or reader.final else possible_marker(ahead, (end,))
+            text = before[: len(before) - held].rstrip()
+            reader.at += len(text)
+            if text:
+                reader.emit(Reasoning(text))
+            if found:
+                reader.at += len(before) - len(text) + len(end)
+                reader.drop()
+                yield from reader.space()
+                reader.drop()
+                return
+            if reader.final:
+                reader.at += len(before) - len(text)
+                reader.drop()
+                return
+            yield
+
+    def _at_content(self) -> Steps:
+        """Read the calls that have no marker, which are only at the beginning of the content."""
+        forms = [form for form in self._forms if form.at_start]
+        if not forms:
+            return
+        yield from self._reader.space()
+        if (yield from self._reader.peek()) in ("{", "["):
+            yield from self._try(forms, "")
         else:
-            self._state = self._at_content
-        return True
+            self._reader.go_back()
 
-    def _at_reasoning(self, pieces: list[Piece], final: bool) -> bool:
-        self._held = self._held.lstrip()
-        if self._held:
-            self._state = self._in_reasoning
-        return bool(self._held)
+    def _in_content(self) -> Steps:
+        reader = self._reader
+        forms = [form for form in self._forms if not form.at_start]
+        calls = {form.marker for form in forms}
+        wrappers = self._family.wrappers
+        markers = calls | set(wrappers)
+        self._is_plain = not markers
+        while True:
+            ahead = reader.ahead
+            found = first_of(ahead, markers)
+            if found and not reader.final and might_be_longer(ahead, found, markers):
+                found = None
+            if found:
+                place, marker = found
+                text = ahead[:place].rstrip()
+                reader.at += len(text)
+                if text:
+                    reader.emit(Content(text))
+                reader.at += place - len(text)
+                if marker in calls:
+                    yield from self._try([form for form in forms if form.marker == marker], marker)
+                else:
+                    reader.at += len(marker)
+                    reader.drop()
+                continue
+            text = ahead if reader.final else ahead[: len(ahead) - possible_marker(ahead, markers)]
+            if markers and not reader.final:
+                text = text.rstrip()
+            reader.at += len(text)
+            if reader.final and reader.num_calls and text.isspace():
+                reader.drop()  # space between the last call and the end
+            elif text:
+                reader.emit(Content(text))
+            if reader.final:
+                return
+            yield
 
-    def _in_reasoning(self, pieces: list[Piece], final: bool) -> bool:
-        before, found, after = self._held.partition(END_THINK)
-        if found:
-            _add(pieces, Reasoning(before.rstrip()))
-            self._held = after
-            self._state = self._after_reasoning
-            return True
-        return self._release(pieces, Reasoning, (END_THINK,), final, keep_space=False)
-
-    def _after_reasoning(self, pieces: list[Piece], final: bool) -> bool:
-        self._held = self._held.lstrip()
-        if self._held:
-            self._state = self._at_content
-        return bool(self._held)
-
-    def _at_content(self, pieces: list[Piece], final: bool) -> bool:
-        begun = self._held.lstrip()
-        if self._tools and not begun and not final:
-            return False
-        self._state = self._in_object if self._tools and begun.startswith("{") else self._in_content
-        return True
-
-    def _in_content(self, pieces: list[Piece], final: bool) -> bool:
-        if not self._tools:
-            return self._release(pieces, Content, (), final, keep_space=True)
-        places = [(place, marker) for marker in (CALL, PYTHON) if (place := self._held.find(marker)) >= 0]
-        if places:
-            place, marker = min(places)
-            before = self._held[:place].rstrip()
-            _add(pieces, Content(before))
-            self._held = self._held[len(before) :]
-            self._state = self._in_call if marker == CALL else self._in_python
-            return True
-        if final and self._calls and self._held.isspace():
-            self._held = ""  # space between the last call and the end
-        return self._release(pieces, Content, (CALL, PYTHON), final, keep_space=final)
-
-    def _in_call(self, pieces: list[Piece], final: bool) -> bool:
-        return self._marked_object(pieces, final, CALL, END_CALL)
-
-    def _in_python(self, pieces: list[Piece], final: bool) -> bool:
-        return self._marked_object(pieces, final, PYTHON, "")
-
-    def _in_object(self, pieces: list[Piece], final: bool) -> bool:
-        return self._marked_object(pieces, final, "", "")
-
-    def _marked_object(self, pieces: list[Piece], final: bool, marker: str, closing: str) -> bool:
-        """Parse one tool call: space, `marker`, a JSON object and `closing`; otherwise emit the text as content."""
-        behind = _leading_space(self._held) + len(marker) if marker else 0
-        begin = behind + _leading_space(self._held[behind:])
-        if begin == len(self._held) and not final:
-            return False
-        if not self._held.startswith("{", begin):
-            return self._emit_as_content(pieces, behind)
-        end = self._object.find(self._held, begin)
-        if not end:
-            return self._emit_as_content(pieces, behind) if final else False
-        call = self._parse_call(self._held[begin:end], any_name=bool(marker))
-        if call is None:
-            return self._emit_as_content(pieces, behind)
-        rest = end + _leading_space(self._held[end:])
-        missing = closing[len(self._held) - rest :] if closing.startswith(self._held[rest:]) else ""
-        if missing and not final:
-            return False
-        pieces.append(call)
-        self._calls += 1
-        self._object = _ObjectEnd()
-        self._held = "" if missing else self._held[rest:].removeprefix(closing) if closing else self._held[end:]
-        self._state = self._in_content if closing else self._between_objects
-        return True
-
-    def _between_objects(self, pieces: list[Piece], final: bool) -> bool:
-        """Skip the semicolons by which Llama 3 separates calls."""
-        rest = self._held.lstrip(" \n;")
-        if not rest and not final:
-            return False
-        if rest.startswith("{"):
-            self._held = rest
-            self._state = self._in_object
+    def _try(self, forms: list[Form], marker: str) -> Steps:
+        """Read calls in one of the forms, whose marker follows; otherwise make the marker content."""
+        reader = self._reader
+        space = reader.unread
+        for form in forms:
+            before = reader.num_calls
+            try:
+                yield from form.read(reader)
+                return
+            except NoCall:
+                if reader.is_open:
+                    reader.finish(is_whole=False)
+                    return
+                reader.go_back()
+                if reader.num_calls > before:
+                    return
+                reader.at += space
+        if marker:
+            reader.at += len(marker)
         else:
-            self._state = self._in_content
-        return True
-
-    def _emit_as_content(self, pieces: list[Piece], behind: int) -> bool:
-        """Emit the held text as content: it was not a tool call. `behind` is the index after the marker."""
-        self._object = _ObjectEnd()
-        place = behind or 1
-        _add(pieces, Content(self._held[:place]))
-        self._held = self._held[place:]
-        self._state = self._in_content
-        return True
-
-    def _release(
-        self,
-        pieces: list[Piece],
-        kind: type[Content] | type[Reasoning],
-        markers: tuple[str, ...],
-        final: bool,
-        keep_space: bool,
-    ) -> bool:
-        """Emit the held text, except a possible beginning of a marker and the space before it."""
-        text = self._held if final else self._held[: len(self._held) - _possible_marker(self._held, markers)]
-        if not keep_space:
-            text = text.rstrip()
-        _add(pieces, kind(text))
-        self._held = "" if final else self._held[len(text) :]
-        return False
-
-    def _parse_call(self, text: str, any_name: bool) -> ToolCall | None:
-        try:
-            value = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            return None
-        name = value.get("name")
-        arguments = value.get("arguments", value.get("parameters", {} if any_name else None))
-        if not isinstance(name, str) or not (any_name or name in self._tools) or arguments is None:
-            return None
-        written = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-        return ToolCall(name, written)
+            reader.at += 1
+        reader.emit(Content(reader.since))
 
 
-class _ObjectEnd:
-    """The end of a JSON object in a growing text; each search continues where the last one stopped."""
-
-    def __init__(self) -> None:
-        self._at = 0
-        self._end = 0
-        self._depth = 0
-        self._in_string = False
-
-    def find(self, text: str, begin: int) -> int:
-        """Return the index after the object that begins at `begin`, or 0 if the object is not complete yet."""
-        at = max(self._at, begin)
-        while not self._end and at < len(text):
-            char = text[at]
-            if self._in_string and char == "\\":
-                if at + 1 == len(text):
-                    break
-                at += 1
-            elif char == '"':
-                self._in_string = not self._in_string
-            elif not self._in_string and char in "{}":
-                self._depth += 1 if char == "{" else -1
-                if self._depth == 0:
-                    self._end = at + 1
-            at += 1
-        self._at = at
-        return self._end
-
-
-def _add(pieces: list[Piece], piece: Content | Reasoning) -> None:
-    if piece.text:
-        pieces.append(piece)
-
-
-def _leading_space(text: str) -> int:
-    return len(text) - len(text.lstrip())
-
-
-def _possible_marker(text: str, markers: tuple[str, ...]) -> int:
-    """Return the number of last characters that may be the beginning of a marker."""
-    return max(
-        (length for marker in markers for length in range(1, len(marker)) if text.endswith(marker[:length])), default=0
-    )
+def _assembled(pieces: list[tuple[AnyPiece, str]]) -> tuple[AnyPiece, str]:
+    """Return a call's pieces as one: a ToolCall, or the content that it is if it was not complete."""
+    text = "".join(part for _, part in pieces)
+    (began, _), (ended, _) = pieces[0], pieces[-1]
+    assert isinstance(began, CallBegan)
+    assert isinstance(ended, CallEnded)
+    if not ended.is_whole:
+        return Content(text), text
+    arguments = "".join(piece.text for piece, _ in pieces if isinstance(piece, CallArguments))
+    return ToolCall(began.name, arguments, began.id), text
 
 
 def parse_reply(parser: ReplyParser, text: str) -> tuple[str, str, list[ToolCall]]:

@@ -20,6 +20,8 @@ from jinja2 import TemplateError, meta
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.chat.families import END_THINK as END_THINK
+from srb.web.chat.families import HERMES, THINK, Family, family_of
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
@@ -28,8 +30,6 @@ log = logging.getLogger("srb.web")
 Message = Mapping[str, Any]
 
 Continuation = Literal["", "auto", "content", "reasoning_content"]
-
-THINK, END_THINK = "<think>", "</think>"
 
 _NAMED_SOURCES = frozenset(NAMED_TEMPLATES.values())
 
@@ -51,8 +51,21 @@ You are provided with function signatures within <tools></tools> XML tags:
 
 For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
 <tool_call>
-{{"name": <function-name>, "arguments": <args-json-object>}}
+{"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>"""
+
+OWN_FORM_PROMPT = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+Write function calls in this form, and nothing after them:
+{example}"""
 
 
 @dataclass(frozen=True)
@@ -87,14 +100,16 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
         self.knows_tools = "tools" in names
-        self.calls_with_parameters = self.knows_tools and "<tool_call>" not in source and '"parameters"' in source
+        self.family = family_of(source, self.knows_tools)
+        self._has_thinking_field = self.family.is_harmony
+        self._has_thinking_parts = "'thinking'" in source and self.family.reasoning[0] == "[THINK]"
         self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength"))
         self._knows_developers = "developer" in source
         self._takes_parts = self._needs_parts()
         asked = [_message("system", "needle"), _message("user", "x")]
         self._takes_system = source in _NAMED_SOURCES or self._renders(asked)  # yandex drops it, as in llama.cpp
-        self._takes_argument_objects = self.knows_tools and self._renders(_call_with({"needle": 1}))
-        self._takes_calls = self._takes_argument_objects or (self.knows_tools and self._renders(_call_with('"needle"')))
+        self._takes_argument_objects = self._renders(_call_with({"needle": 1}))
+        self._takes_calls = self._takes_argument_objects or self._renders(_call_with('"needle"'))
 
     def __repr__(self) -> str:
         facts = {"tools": self.knows_tools, "system": self._takes_system, "parts": self._takes_parts}
@@ -121,7 +136,7 @@ class ChatTemplate:
         if conversation.continue_final:
             return self._continued(conversation)
         text = self._render(conversation, conversation.messages, conversation.add_generation_prompt)
-        return ChatPrompt(text, thinking=text.rstrip().endswith(THINK))
+        return ChatPrompt(text, thinking=self.family.begins_thinking(text))
 
     def _continued(self, conversation: Conversation) -> ChatPrompt:
         """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
@@ -131,13 +146,17 @@ class ChatTemplate:
         part = conversation.continue_final
         if part == "auto":
             part = "reasoning_content" if reasoning and not content else "content"
+        opening, closing = self.family.reasoning
+        line = "\n" if opening == THINK else ""
         if part == "reasoning_content":
-            begun = f"{THINK}\n{reasoning}"
+            begun = f"{opening}{line}{reasoning}"
+        elif reasoning:
+            begun = f"{opening}{line}{reasoning}{line}{closing}{line * 2}{self.family.content_begin}{content}"
         else:
-            begun = f"{THINK}\n{reasoning}\n{END_THINK}\n\n{content}" if reasoning else content
+            begun = self.family.content_begin + content if content else ""
         if begun:
-            head = without_open_thinking(head)
-        thinking = (head + begun).rstrip().endswith(THINK) if not begun else _is_thinking(begun)
+            head = self.family.without_open_thinking(head)
+        thinking = part == "reasoning_content" if begun else self.family.begins_thinking(head)
         return ChatPrompt(head + begun, thinking, has_begun=bool(begun.strip()))
 
     def _render(self, conversation: Conversation, messages: Sequence[Message], add_generation_prompt: bool) -> str:
@@ -175,14 +194,15 @@ class ChatTemplate:
             if message["role"] == "developer" and not self._knows_developers:
                 message["role"] = "system"
         if tools and not self.knows_tools:
-            _describe_tools(prepared, tools)
+            _describe_tools(prepared, tools, self.family)
         for message in prepared:
             message["content"] = content_text(message.get("content"))
+            self._place_reasoning(message)
             if message.get("tool_calls") and self._takes_calls:
                 message["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
             elif message.get("tool_calls"):
                 message["content"] = "\n".join(
-                    filter(None, [message["content"], *_calls_as_text(message.pop("tool_calls"))])
+                    filter(None, [message["content"], self._calls_as_text(message.pop("tool_calls"))])
                 )
             elif message["role"] == "tool" and not self._takes_calls:
                 message |= _message("user", f"<tool_response>\n{message['content']}\n</tool_response>")
@@ -192,6 +212,26 @@ class ChatTemplate:
             for message in prepared:
                 message["content"] = [{"type": "text", "text": message["content"]}]
         return prepared
+
+    def _place_reasoning(self, message: dict[str, Any]) -> None:
+        """Move a message's reasoning to where the templates of gpt-oss and of Mistral's reasoning models have it."""
+        reasoning = message.get("reasoning_content")
+        if not reasoning:
+            return
+        if self._has_thinking_field:
+            message["thinking"] = reasoning
+            if message.get("tool_calls"):
+                message["content"] = ""  # beside a call, gpt-oss' template takes one of the two
+        elif self._has_thinking_parts:
+            said = [{"type": "text", "text": message["content"]}] if message["content"] else []
+            message["content"] = [{"type": "thinking", "thinking": reasoning, "closed": True}, *said]
+
+    def _calls_as_text(self, calls: Iterable[Mapping[str, Any]]) -> str:
+        """Return tool calls as the model writes them, for a template that renders none."""
+        functions = [call["function"] for call in calls]
+        return self.family.forms[0].write(
+            [(each["name"], argument_object(each.get("arguments"))) for each in functions]
+        )
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """Return a tool call with its arguments in the template's form: an object or JSON text."""
@@ -241,20 +281,15 @@ def _call_with(*arguments: Any) -> list[dict[str, Any]]:
     return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": calls}, *answers]
 
 
-def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]]) -> None:
+def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]], family: Family) -> None:
     """Describe the tools in the system message, for a template without tools."""
-    explained = TOOLS_PROMPT.format(tools="\n".join(to_json(tool) for tool in tools))
+    example = "" if family is HERMES else family.forms[0].write([("function-name", {"argument": "value"})])
+    prompt = OWN_FORM_PROMPT.replace("{example}", example) if example else TOOLS_PROMPT
+    explained = prompt.replace("{tools}", "\n".join(to_json(tool) for tool in tools))
     if messages[:1] and messages[0]["role"] == "system":
         messages[0]["content"] = f"{content_text(messages[0].get('content'))}\n\n{explained}"
     else:
         messages.insert(0, _message("system", explained))
-
-
-def _calls_as_text(calls: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return tool calls as text, in the form of TOOLS_PROMPT."""
-    functions = [call["function"] for call in calls]
-    objects = [{"name": each["name"], "arguments": argument_object(each.get("arguments"))} for each in functions]
-    return [f"<tool_call>\n{to_json(called)}\n</tool_call>" for called in objects]
 
 
 def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -295,16 +330,6 @@ def argument_object(arguments: Any) -> Any:
         return orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
         return arguments
-
-
-def without_open_thinking(text: str) -> str:
-    """Return a prompt without the `<think>` that some templates end with."""
-    stripped = text.rstrip()
-    return stripped.removesuffix(THINK) if stripped.endswith(THINK) else text
-
-
-def _is_thinking(begun: str) -> bool:
-    return begun.lstrip().startswith(THINK) and END_THINK not in begun
 
 
 # The choice of the template -------------------------------------------------------------------------------------------

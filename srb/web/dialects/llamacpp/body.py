@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -17,6 +18,8 @@ from pydantic import (
 )
 
 from srb.errors import InvalidRequest, NotSupported, bad_field
+from srb.protocol import Generate, SamplingParams
+from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import (
     INT32_MAX,
@@ -28,6 +31,7 @@ from srb.web.bodies.fields import (
     Real,
     ResponseFields,
     between,
+    field_alias,
     is_token,
     parse_prompts,
     short_json,
@@ -36,6 +40,9 @@ from srb.web.bodies.sampling import explain
 
 MAX_EXTRA = 1024  # files besides the one with the gap
 MAX_DOCUMENTS = 4096
+MAX_TRIGGERS = 64
+MAX_TEXT = 256  # characters of a trigger, a token or a tag
+MAX_BUDGET_MESSAGE = 4096  # characters
 
 # JSON Schemas of the forms that fields accept.
 EXTRA_SCHEMA = {
@@ -45,6 +52,19 @@ EXTRA_SCHEMA = {
         "type": "object",
         "properties": {"filename": {"type": "string"}, "text": {"type": "string"}},
         "required": ["text"],
+    },
+}
+TRIGGERS_SCHEMA = {
+    "type": "array",
+    "maxItems": MAX_TRIGGERS,
+    "items": {
+        "type": "object",
+        "properties": {
+            "type": {"enum": [0, 1]},
+            "value": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
+            "token": {"type": "integer"},
+        },
+        "required": ["type", "value"],
     },
 }
 DOCUMENTS_SCHEMA = {
@@ -84,6 +104,40 @@ def _refuse_images(image_data: list[Any]) -> None:
         raise NotSupported("Field 'image_data': images are not supported", param="image_data")
 
 
+# llama-server's types of triggers: a token, a word, a pattern within the text, a pattern of the whole text.
+TOKEN_TRIGGER, WORD_TRIGGER, PATTERN_TRIGGER, FULL_PATTERN_TRIGGER = range(4)
+
+
+def _parse_triggers(value: Any) -> tuple[tuple[str, str | int], ...]:
+    """Return triggers as SamplingParams has them. Raise ValueError, or NotSupported for patterns."""
+    if not isinstance(value, list) or len(value) > MAX_TRIGGERS:
+        raise ValueError(f'must be a list of at most {MAX_TRIGGERS} objects {{"type", "value"}}')
+    return tuple(map(_trigger, value))
+
+
+def _trigger(entry: Any) -> tuple[str, str | int]:
+    kind, text = (entry.get("type"), entry.get("value")) if isinstance(entry, dict) else (None, None)
+    if kind == TOKEN_TRIGGER and is_token(entry.get("token")):
+        return "token", entry["token"]
+    if kind in (PATTERN_TRIGGER, FULL_PATTERN_TRIGGER):
+        raise NotSupported(
+            "Field 'grammar_triggers': patterns (types 2 and 3) are not supported, since a pattern may take forever; "
+            "use words (type 1)",
+            param="grammar_triggers",
+        )
+    if kind not in (TOKEN_TRIGGER, WORD_TRIGGER) or not isinstance(text, str) or not 0 < len(text) <= MAX_TEXT:
+        raise ValueError(
+            'must be objects: {"type": 1, "value": a text of 1 to 256 characters}, or {"type": 0, "value", "token": id}'
+        )
+    return "word", text
+
+
+Triggers = Annotated[
+    tuple[tuple[str, str | int], ...], BeforeValidator(_parse_triggers), WithJsonSchema(TRIGGERS_SCHEMA)
+]
+ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
 class LlamaCompletionBody(CompletionBody):
     """The body of `POST /completion`, with llama-server's current fields and those of 2024."""
 
@@ -92,8 +146,14 @@ class LlamaCompletionBody(CompletionBody):
     system_prompt: SystemPrompt | None = None
     image_data: list[Any] = Field(default_factory=list)
     grammar_lazy: bool = False
-    grammar_triggers: list[Any] = Field(default_factory=list)
+    grammar_triggers: Triggers = ()
+    preserved_tokens: Annotated[list[ShortText], Field(max_length=MAX_TRIGGERS)] = Field(default_factory=list)
     reasoning_budget_tokens: NaturalOrMinusOne | None = None
+    reasoning_budget_start_tag: ShortText = ""
+    reasoning_budget_end_tags: Annotated[list[ShortText], Field(max_length=1)] | ShortText | None = field_alias(
+        "reasoning_budget_end_tags", "reasoning_budget_end_tag"
+    )
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = ""
 
     # Without effect: llama.cpp has removed these samplers.
     tfs_z: Real | None = None
@@ -106,17 +166,33 @@ class LlamaCompletionBody(CompletionBody):
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
-        """Validate a body; raise InvalidRequest, or NotSupported for images and lazy grammars."""
+        """Validate a body; raise InvalidRequest, or NotSupported for images."""
         parsed = super().parse(body)
         _refuse_images(parsed.image_data)
         if parsed.grammar_lazy and not parsed.grammar_triggers:
             raise bad_field("grammar_lazy", "Error: no triggers set for lazy grammar!")
-        if parsed.grammar_lazy:
-            raise NotSupported(
-                "Field 'grammar_lazy': lazy grammars are not supported; a grammar applies from the first token",
-                param="grammar_lazy",
-            )
+        if (parsed.reasoning_budget_tokens or 0) > 0 and parsed.explore is not None:
+            raise bad_field("reasoning_budget_tokens", "cannot be used together with explore")
         return parsed
+
+    def sampling(self, settings: Settings) -> SamplingParams:
+        sampling, end = super().sampling(settings), self.reasoning_budget_end_tags
+        if self.grammar_lazy:
+            sampling = replace(sampling, grammar_triggers=self.grammar_triggers)
+        [end_tag] = [end] if isinstance(end, str) else end or [""]
+        if not end_tag:
+            return sampling
+        given = self.reasoning_budget_tokens
+        return replace(
+            sampling,
+            reasoning_tags=(self.reasoning_budget_start_tag, end_tag),
+            reasoning_budget_tokens=-1 if given is None or self.explore is not None else given,
+            reasoning_budget_message=self.reasoning_budget_message,
+        )
+
+    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
+        preserved = tuple(self.preserved_tokens)
+        return [replace(each, preserved_tokens=preserved) for each in super().commands(settings, n, max_tokens)]
 
 
 class Body(BaseModel):

@@ -17,7 +17,7 @@ from srb.web.dialects.llamacpp.answers import (
     Plain,
     Sampling,
 )
-from srb.web.dialects.llamacpp.body import LlamaCompletionBody
+from srb.web.dialects.llamacpp.body import TOKEN_TRIGGER, WORD_TRIGGER, LlamaCompletionBody
 
 # Constant values: features that completions do not use here, and samplers that llama.cpp has removed.
 _CONSTANT: Constant = {
@@ -69,10 +69,17 @@ def _forms(sampling: SamplingParams, model: ModelInfo) -> Forms:
         ],
         "grammar": sampling.grammar,
         "json_schema": sampling.json_schema,
-        "grammar_lazy": False,
-        "grammar_triggers": [],
+        "grammar_lazy": bool(sampling.grammar_triggers),
+        "grammar_triggers": [_trigger(value) for _, value in sampling.grammar_triggers],
         "preserved_tokens": [],
     }
+
+
+def _trigger(value: str | int) -> dict[str, Any]:
+    """Return a trigger as llama-server's: a token's id, or a word."""
+    if isinstance(value, int):
+        return {"type": TOKEN_TRIGGER, "value": "", "token": value}
+    return {"type": WORD_TRIGGER, "value": value}
 
 
 def _endings(sampling: SamplingParams, model: ModelInfo) -> list[tuple[int, None]]:

@@ -27,8 +27,21 @@ class CalledTool(TypedDict):
 
 
 @shape
-class IndexedCall(CalledTool):
+class FunctionPart(TypedDict):
+    """A function as it begins, with empty arguments, or the next part of its arguments."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+@shape
+class IndexedCall(TypedDict):
+    """A call in a stream: id, type and name come once, with its beginning."""
+
     index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionPart
 
 
 @shape

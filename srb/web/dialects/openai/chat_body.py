@@ -11,11 +11,12 @@ import orjson
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field
-from srb.protocol import Generate, ModelInfo, SamplingParams
+from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
 from srb.web.bodies.sampling import ProbCount, explain
+from srb.web.chat.families import HERMES, Family
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import (
     ChatPrompt,
@@ -24,11 +25,11 @@ from srb.web.chat.template import (
     Conversation,
     history_variables,
     template_for,
-    without_open_thinking,
 )
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
+MAX_BUDGET_MESSAGE = 4096  # characters
 TOP_LOGPROBS = 20  # for a body with logprobs but without top_logprobs
 
 # Schemas in /openapi.json of the fields with several forms.
@@ -175,13 +176,18 @@ class ChatRequest:
 
     commands: list[Generate]
     prompt: ChatPrompt
-    tools: frozenset[str]
+    tools: Mapping[str, Any]  # the JSON schema of each tool's parameters, by its name
     reasoning_format: str
+    family: Family = HERMES
 
-    def parser(self, stream: bool) -> ReplyParser:
-        """Return the parser of one branch's reply; in a stream, deepseek-legacy keeps reasoning in the content."""
+    def parser(self, stream: bool, in_parts: bool = False) -> ReplyParser:
+        """Return the parser of one branch's reply; in a stream, deepseek-legacy keeps reasoning in the content.
+
+        With `in_parts` a call's arguments come as they are written.
+        """
         reasoning = self.reasoning_format not in ("none", "deepseek-legacy" if stream else "none")
-        return ReplyParser(self.tools, reasoning, self.prompt.thinking, self.prompt.has_begun)
+        prompt = self.prompt
+        return ReplyParser(self.tools, reasoning, prompt.thinking, prompt.has_begun, self.family, in_parts)
 
 
 def _without_prompt(schema: dict[str, Any]) -> None:
@@ -208,6 +214,7 @@ class ChatBody(CompletionBody):
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
     reasoning_effort: str | None = None
     reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
+    reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = None
 
     # Without effect: the server has one model, whatever its name, and does not distinguish users.
     model: str | None = None
@@ -243,11 +250,14 @@ class ChatBody(CompletionBody):
         """Return the commands and the parser of the replies; raise InvalidRequest or NotSupported."""
         template = template_for(settings, model, bool(self.offered_tools))
         prompt = self._prompt(template, settings, model)
-        filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": self._schema(template)})
+        schema = None if self._must_call else self.response_format or self.json_schema
+        filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)
-        commands = [_with_stops(command, template.stops) for command in commands]
-        names = frozenset(tool["function"]["name"] for tool in self.offered_tools)
-        return ChatRequest(commands, prompt, names, self.reasoning_format or settings.reasoning_format)
+        shape = self._shape(template, prompt, settings)
+        commands = [_shaped(command, template, shape) for command in commands]
+        tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
+        reasoning_format = self.reasoning_format or settings.reasoning_format
+        return ChatRequest(commands, prompt, tools, reasoning_format, template.family)
 
     def sampling(self, settings: Settings) -> SamplingParams:
         sampling = super().sampling(settings)
@@ -259,10 +269,8 @@ class ChatBody(CompletionBody):
         if model.add_bos and model.bos_token and text.startswith(model.bos_token):
             text = text[len(model.bos_token) :]  # the engine adds the BOS
         if (self._must_call or self.response_format or self.json_schema) and not prompt.has_begun:
-            text = without_open_thinking(text)  # the grammar allows JSON only, no reasoning
+            text = template.family.without_open_thinking(text)  # the grammar allows JSON only, no reasoning
             prompt = replace(prompt, thinking=False)
-        if self._must_call and not template.calls_with_parameters:
-            text += "<tool_call>\n"
         if not text:
             raise bad_field("messages", "the chat template renders them to an empty prompt")
         return replace(prompt, text=text)
@@ -317,18 +325,31 @@ class ChatBody(CompletionBody):
     def _must_call(self) -> bool:
         return self.tool_choice == "required" or self.tool_choice.startswith("=")
 
-    def _schema(self, template: ChatTemplate) -> str | None:
-        if not self._must_call:
-            return self.response_format or self.json_schema
-        chosen = [
-            tool["function"]
-            for tool in self.tools
-            if self.tool_choice == "required" or tool["function"]["name"] == self.tool_choice[1:]
-        ]
-        try:
-            return schema_text(call_schema(chosen, "parameters" if template.calls_with_parameters else "arguments"))
-        except ValueError as error:
-            raise bad_field("tools", str(error)) from None
+    def _shape(self, template: ChatTemplate, prompt: ChatPrompt, settings: Settings) -> dict[str, Any]:
+        """Return the sampling parameters that shape a reply: the grammar of its calls, and the budget of its reasoning."""
+        family = template.family
+        shape: dict[str, Any] = {}
+        if self.offered_tools:
+            called = self.tool_choice.removeprefix("=") if self.tool_choice.startswith("=") else None
+            functions = [tool["function"] for tool in self.tools if called in (None, tool["function"]["name"])]
+            grammar = family.grammar(functions, self.parallel_tool_calls and not self._must_call, not self._must_call)
+            shape |= {
+                "grammar": grammar.text,
+                "json_schema": "",
+                "grammar_schemas": grammar.schemas,
+                "grammar_triggers": grammar.triggers,
+            }
+        budget = (
+            settings.reasoning_budget if self.reasoning_budget_tokens in (None, -1) else self.reasoning_budget_tokens
+        )
+        if budget is not None and budget >= 0 and self.explore is None:
+            message = self.reasoning_budget_message
+            shape["reasoning_budget_tokens"] = budget
+            shape["reasoning_budget_message"] = settings.reasoning_budget_message if message is None else message
+        if shape and not self._must_call:
+            opening, closing = family.reasoning
+            shape["reasoning_tags"] = ("" if prompt.thinking else opening, closing)
+        return shape
 
     def _check_together(self) -> None:
         """Raise InvalidRequest for fields that contradict each other."""
@@ -340,6 +361,8 @@ class ChatBody(CompletionBody):
             raise bad_field(
                 "continue_final_message", "Cannot set both add_generation_prompt and continue_final_message to true."
             )
+        if self.explore is not None and (self.reasoning_budget_tokens or 0) > 0:
+            raise bad_field("reasoning_budget_tokens", "cannot be used together with explore")
         if self.top_logprobs and not self.logprobs:
             raise bad_field("top_logprobs", "needs logprobs to be true")
         if self.logprobs and self.offered_tools and self.stream:
@@ -356,38 +379,21 @@ class ChatBody(CompletionBody):
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
 
 
-def _with_stops(command: Generate, stops: tuple[str, ...]) -> Generate:
-    branches = tuple(replace(branch, stop=(*branch.stop, *stops)) for branch in command.branches)
-    return replace(command, branches=branches)
+def _shaped(command: Generate, template: ChatTemplate, shape: dict[str, Any]) -> Generate:
+    """Return a command whose branches end at the template's stop strings, and are shaped alike.
 
-
-def call_schema(functions: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    """Return the JSON schema of a call of one of the functions, with its arguments under `key`.
-
-    Definitions in a function's parameters move with them: "#/$defs/x" becomes "#/$defs/0/$defs/x".
+    A branch with a grammar of its own keeps it, if calls are not forced.
     """
-    parameters = [function.get("parameters") or {"type": "object"} for function in functions]
-    moved = [_with_moved_refs(schema, f"#/$defs/{place}") for place, schema in enumerate(parameters)]
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": function["name"]}, key: schema},
-            "required": ["name", key],
-        }
-        for function, schema in zip(functions, moved, strict=True)
-    ]
-    schema: dict[str, Any] = calls[0] if len(calls) == 1 else {"anyOf": calls}
-    if moved != parameters:
-        schema["$defs"] = {str(place): each for place, each in enumerate(moved)}
-    return schema
 
+    def shaped(branch: BranchSpec) -> BranchSpec:
+        is_free = not (branch.sampling.grammar or branch.sampling.json_schema) or not shape.get("grammar_triggers")
+        given = shape if is_free else {name: value for name, value in shape.items() if "grammar" not in name}
+        sampling = replace(branch.sampling, **given) if given else branch.sampling
+        return replace(branch, stop=(*branch.stop, *template.stops), sampling=sampling)
 
-def _with_moved_refs(schema: Any, to: str) -> Any:
-    if isinstance(schema, list):
-        return [_with_moved_refs(part, to) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    moved = {name: _with_moved_refs(part, to) for name, part in schema.items()}
-    if isinstance(ref := schema.get("$ref"), str) and ref.startswith("#"):
-        moved["$ref"] = to + ref[1:]
-    return moved
+    family = template.family
+    has_calls = "grammar_schemas" in shape or family.is_harmony
+    preserved = family.markers if has_calls else (*family.reasoning, *family.wrappers)
+    base = shaped(command.base) if command.base is not None else None
+    branches = tuple(map(shaped, command.branches))
+    return replace(command, branches=branches, base=base, preserved_tokens=preserved)

@@ -6,6 +6,9 @@ parser splits a reply into reasoning, content and tool calls.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
 import orjson
 
 from srb.errors import SRBError
@@ -14,8 +17,9 @@ from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
-from srb.web.chat.reply_parser import Content, Piece, ReplyParser, ToolCall, parse_reply
-from srb.web.chat.template import END_THINK, THINK
+from srb.web.chat.families import END_THINK, THINK
+from srb.web.chat.pieces import CallArguments, CallBegan, Content, Piece, Reasoning, ToolCall
+from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.dialects.llamacpp.answers import Final, Selection
 from srb.web.dialects.llamacpp.render import Answers
 from srb.web.dialects.openai.chat_answers import (
@@ -26,6 +30,7 @@ from srb.web.dialects.openai.chat_answers import (
     ChatCompletionChunk,
     ChatEnding,
     ChatLogprobs,
+    FunctionPart,
     Message,
     MessageDelta,
 )
@@ -56,7 +61,7 @@ class ChatRenderer(ChunkRenderer):
         super().__init__(call, empty, include_usage, verbose)
         self._asked = asked
         self._return_tokens = return_tokens
-        self._branches = [_Branch(asked.parser(stream=True)) for _ in self._specs]
+        self._branches = [_Branch(asked.parser(stream=True, in_parts=True)) for _ in self._specs]
         self._before, self._after = self._around(b'"delta":{"content":', b'},"logprobs":null,"finish_reason":null')
 
     def _chunk(
@@ -71,7 +76,7 @@ class ChatRenderer(ChunkRenderer):
 
     def _begun(self, event: BranchAdded) -> bytes:
         index = len(self._branches)
-        self._branches.append(_Branch(self._asked.parser(stream=True)))
+        self._branches.append(_Branch(self._asked.parser(stream=True, in_parts=True)))
         self._before.append(self._before_index(index))
         role = self._chunk(_choice_of(index, {"role": "assistant", "content": None}))
         begun = Delta(event.request_id, event.index, event.text, event.tokens)
@@ -112,7 +117,7 @@ class ChatRenderer(ChunkRenderer):
     ) -> bytes:
         """Render new pieces of a branch, the first one with `verbose`."""
         data = b""
-        for piece in pieces:
+        for piece in _joined(pieces):
             choice = _choice_of(index, branch.delta(piece))
             branch.move_details_to(choice)
             data += self._chunk(choice, verbose=None if data else verbose)
@@ -129,9 +134,13 @@ class _Branch:
         self.tokens: list[int] = []
 
     def delta(self, piece: Piece) -> MessageDelta:
-        if isinstance(piece, ToolCall):
+        if isinstance(piece, CallBegan):
             self.calls += 1
-            return {"tool_calls": [{"index": self.calls - 1, **_call(piece)}]}
+            function: FunctionPart = {"name": piece.name, "arguments": ""}
+            return {"tool_calls": [{"index": self.calls - 1, "id": piece.id, "type": "function", "function": function}]}
+        if isinstance(piece, CallArguments):
+            return {"tool_calls": [{"index": self.calls - 1, "function": {"arguments": piece.text}}]}
+        assert isinstance(piece, Content | Reasoning)
         return {"content": piece.text} if isinstance(piece, Content) else {"reasoning_content": piece.text}
 
     def move_details_to(self, choice: ChatChunkChoice) -> None:
@@ -174,6 +183,15 @@ def _choice(asked: ChatRequest, index: int, branch: BranchOutcome) -> ChatChoice
     logprobs: ChatLogprobs | None = {"content": branch.probs} if branch.probs else None
     end = _chat_ending(branch.ended, len(calls))
     return {"index": index, "message": message, "logprobs": logprobs, **end, "seed": branch.seed}
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces, with the parts of a call's arguments that came together as one."""
+    for is_arguments, group in groupby(pieces, lambda piece: isinstance(piece, CallArguments)):
+        if is_arguments:
+            yield CallArguments("".join(piece.text for piece in group if isinstance(piece, CallArguments)))
+        else:
+            yield from group
 
 
 def _choice_of(index: int, delta: MessageDelta) -> ChatChunkChoice:

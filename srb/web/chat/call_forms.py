@@ -1,0 +1,420 @@
+"""The forms in which models write tool calls: how each is read, and the grammar of each.
+
+A form's `read` stands at the form's first marker. It raises NoCall where the text is not in the form; calls that it has
+finished before stay calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from srb.web.chat.grammar import Rules, any_text_until, quoted
+from srb.web.chat.pieces import call_id
+from srb.web.chat.reader import NoCall, Reader, Steps, object_text
+from srb.web.chat.tool_schemas import (
+    Tool,
+    is_string,
+    json_or_text,
+    parameters_of,
+    properties_of,
+    required_of,
+    with_definitions,
+    words_of,
+)
+
+NAME = re.compile(r"[\w.:/-]+")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The markers around a section of calls, and around each call; "" for none.
+
+    `at_start`: calls are only found at the beginning of the content, without a marker, and of tools that exist.
+    """
+
+    opening: str = ""
+    closing: str = ""
+    call: str = ""
+    call_end: str = ""
+    at_start: bool = False
+
+    @property
+    def marker(self) -> str:
+        """The text that begins a section, or a call where there are no sections."""
+        return self.opening or self.call
+
+    def markers(self) -> tuple[str, ...]:
+        """Return all markers, some of which may be control tokens of the model."""
+        return tuple(filter(None, (self.opening, self.closing, self.call, self.call_end)))
+
+    @property
+    def prefix(self) -> str:
+        """The grammar of text that stands before the trigger."""
+        return ""
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        """Return the texts at which a lazy grammar begins, as SamplingParams has them."""
+        return (("word", self.marker),) if self.marker else (("start", '{"name"'),)
+
+    def read(self, reader: Reader) -> Steps:
+        """Read a section of calls, or one call where there are no sections."""
+        if self.opening:
+            yield from reader.expect(self.opening)
+        yield from self._call(reader)
+        while self.opening:
+            reader.drop()
+            yield from reader.space()
+            if self.closing and (yield from reader.literal(self.closing)):
+                break
+            yield from reader.literal(",")
+            yield from reader.space()
+            if not (yield from reader.peek()):
+                break
+            reader.drop()
+            yield from self._call(reader)
+        reader.drop()
+
+    def _call(self, reader: Reader) -> Steps:
+        yield from reader.space()
+        if self.call:
+            yield from reader.expect(self.call)
+            yield from reader.space()
+        yield from self._body(reader)
+        if self.call_end:
+            yield from reader.ending(self.call_end)
+
+    def _body(self, reader: Reader) -> Steps:
+        raise NotImplementedError
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        """Return calls (name, arguments) as the model writes them, for templates that render none."""
+        told = (self.call + self._written(name, arguments) + self.call_end for name, arguments in calls)
+        return self.opening + "".join(told) + self.closing
+
+    def _written(self, name: str, arguments: Any) -> str:
+        raise NotImplementedError
+
+    # The grammar ------------------------------------------------------------------------------------------------------
+
+    def rules(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        """Return the expression of a section, with its rules added."""
+        one = rules.add("call", f"{quoted(self.call)} ( {self._calls(tools, rules)} ) {quoted(self.call_end)}")
+        more = f" ( {self._separator} {one} )*" if parallel else ""
+        return f"{quoted(self.opening)} {one}{more} {quoted(self.closing)}"
+
+    _separator = "[\\n]?"
+
+    def _calls(self, tools: Sequence[Tool], rules: Rules) -> str:
+        return " | ".join(self._tool(tool, rules) for tool in tools)
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class JsonCalls(Form):
+    """JSON objects with a name and arguments; `is_list`: a section is a list of them.
+
+    `keyed`: an object has the name as its only key, and the arguments as its value.
+    """
+
+    name: str = "name"
+    arguments: str = "arguments"
+    is_list: bool = False
+    keyed: bool = False
+    newlines: bool = False  # around the object of a call
+
+    def read(self, reader: Reader) -> Steps:
+        if not self.opening:
+            yield from super().read(reader)
+            while self.at_start:  # Llama 3 separates calls by semicolons
+                yield from reader.space()
+                if not (yield from reader.literal(";")):
+                    reader.go_back()
+                    return
+                yield from reader.space()
+                if (yield from reader.peek()) != "{":
+                    reader.go_back()
+                    return
+                reader.drop()
+                yield from self._body(reader)
+            return
+        yield from reader.expect(self.opening)
+        yield from reader.space()
+        is_list = yield from reader.literal("[")
+        while True:
+            yield from reader.space()
+            yield from self._call(reader)
+            reader.drop()
+            yield from reader.space()
+            if is_list and (yield from reader.literal("]")):
+                reader.drop()
+                if self.closing:
+                    yield from reader.ending(self.closing)
+                break
+            if self.closing and (yield from reader.literal(self.closing)):
+                break
+            has_comma = yield from reader.literal(",")
+            if not has_comma and (yield from reader.peek()) != "{":
+                reader.go_back()
+                return
+            yield from reader.space()
+        reader.drop()
+
+    def _body(self, reader: Reader) -> Steps:
+        yield from reader.expect("{")
+        name, held, told = "", "", False
+        is_first = True
+        while True:
+            yield from reader.space()
+            if is_first and (yield from reader.literal("}")):
+                break
+            key = yield from reader.string()
+            yield from reader.space()
+            yield from reader.expect(":")
+            yield from reader.space()
+            if self.keyed and is_first:
+                reader.begin(key)
+                yield from reader.arguments()
+                name, told = key, True
+            elif key == self.name and not name:
+                name = yield from reader.string()
+                if not name or (self.at_start and name not in reader.tools):
+                    raise NoCall
+            elif key in _ARGUMENTS and name and not told:
+                reader.begin(name)
+                yield from reader.arguments()
+                told = True
+            elif key in _ARGUMENTS and not told:
+                held = yield from reader.value()
+                held = orjson.loads(held) if held.startswith('"') else "{}" if held == "null" else held
+            else:
+                yield from reader.value()
+            is_first = False
+            yield from reader.space()
+            if (yield from reader.literal(",")):
+                continue
+            yield from reader.expect("}")
+            break
+        if not name or (self.at_start and not told and not held):
+            raise NoCall
+        if not told:
+            given = object_text(held or "{}")
+            reader.begin(name)
+            reader.tell(given)
+        reader.finish()
+
+    def _written(self, name: str, arguments: Any) -> str:
+        given = {name: arguments} if self.keyed else {self.name: name, self.arguments: arguments}
+        line = "\n" if self.newlines else ""
+        return line + spaced_json(given) + line
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        if not self.is_list:
+            return super().write(calls)
+        return f"{self.opening}[{', '.join(self._written(*call) for call in calls)}]{self.closing}"
+
+    def rules(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        if not self.is_list:
+            return super().rules(tools, rules, parallel)
+        one = rules.add("call", self._calls(tools, rules))
+        more = f'( "," " "? {one} )*' if parallel else ""
+        return f'{quoted(self.opening)} "[" [\\n]? {one} {more} [\\n]? "]" {quoted(self.closing)}'
+
+    @property
+    def _separator(self) -> str:  # type: ignore[override]
+        return '( ";" " "? )' if self.at_start else "[\\n]?"
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        line = "[\\n]? " if self.newlines else ""
+        name, schema = quoted(orjson.dumps(tool["name"]).decode()), rules.schema(parameters_of(tool))
+        if self.keyed:
+            return f'"{{" {name} ":" " "? {schema} "}}"'
+        key = quoted(f'"{self.name}":')
+        given = quoted(f'"{self.arguments}":')
+        return f'{line}"{{" {key} " "? {name} "," " "? {given} " "? {schema} "}}" {line}'
+
+
+_ARGUMENTS = ("arguments", "parameters")
+
+
+@dataclass(frozen=True)
+class NamedCalls(Form):
+    """A call's name and then its arguments as JSON: `name_end` stands between, `fence` after the arguments."""
+
+    before_name: str = ""
+    name_end: str = ""
+    fence: str = ""
+    id_mark: str = ""  # after the name: an id follows up to `name_end`
+    id_first: str = ""  # an id stands before the name, up to this
+    names_are_ids: bool = False  # Kimi's: functions.NAME:0
+
+    def markers(self) -> tuple[str, ...]:
+        return (*super().markers(), *filter(None, (self.before_name, self.name_end.strip(), self.id_mark)))
+
+    def _body(self, reader: Reader) -> Steps:
+        yield from reader.expect(self.before_name)
+        given_id = ""
+        if self.id_first:
+            given_id, _ = yield from reader.until(self.id_first)
+        ends = (self.name_end, self.id_mark) if self.id_mark else (self.name_end,)
+        written, end = yield from reader.until(*ends)
+        if end == self.id_mark:
+            yield from reader.until(self.name_end)
+        name = written.strip()
+        if self.names_are_ids:
+            name = re.sub(r":\d+$", "", name.removeprefix("functions."))
+        if not NAME.fullmatch(name):
+            raise NoCall
+        yield from reader.space()
+        if (yield from reader.peek()) != "{":
+            raise NoCall
+        reader.begin(name, written.strip() if self.names_are_ids else given_id.strip())
+        yield from reader.value(reader.tell)
+        reader.finish()
+        if self.fence:
+            yield from reader.ending(self.fence)
+
+    def _written(self, name: str, arguments: Any) -> str:
+        name = f"functions.{name}:0" if self.names_are_ids else name
+        fence = f"\n{self.fence}" if self.fence else ""
+        given_id = f"{call_id()}{self.id_first}" if self.id_first else ""
+        return given_id + self.before_name + name + self.name_end + spaced_json(arguments) + fence
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        number = '":" [0-9]+' if self.names_are_ids else '""'
+        name = f"functions.{tool['name']}" if self.names_are_ids else tool["name"]
+        fence = f"[\\n]? {quoted(self.fence)}" if self.fence else '""'
+        given_id = f"[A-Za-z0-9_-]+ {quoted(self.id_first)} " if self.id_first else ""
+        begin = f"{given_id}{quoted(self.before_name + name)} {number} {quoted(self.name_end)}"
+        return f"{begin} {rules.schema(parameters_of(tool))} {fence}"
+
+
+@dataclass(frozen=True)
+class TaggedCalls(Form):
+    """A call's name between markers, and each argument's name and value between others.
+
+    Values of strings are written as they are, all others as JSON. `newlines` stand around values, and between arguments.
+    """
+
+    name_begin: str = ""
+    name_end: str = ""  # "": the name ends at the first key, or at the call's end
+    key: str = ""
+    key_end: str = ""
+    value: str = ""  # anything may stand between `key_end` and this
+    value_end: str = ""
+    newlines: bool = False
+    end: str = ""  # of the tags within the call
+    cdata: bool = False  # values may be XML's CDATA
+    typed: bool = False  # a tag says whether the value is a string
+
+    def markers(self) -> tuple[str, ...]:
+        return (*super().markers(), *filter(None, (self.key, self.key_end, self.value, self.value_end)))
+
+    def _body(self, reader: Reader) -> Steps:
+        yield from reader.expect(self.name_begin)
+        end = self.end or self.call_end or self.closing
+        if self.name_end:
+            name, _ = yield from reader.until(self.name_end)
+        else:
+            name = yield from reader.match(NAME)
+            yield from reader.space()
+            follows = yield from self._next(reader, end)
+            if not follows:
+                raise NoCall
+            reader.at -= len(follows)
+        if not NAME.fullmatch(name):
+            raise NoCall
+        reader.begin(name)
+        reader.tell("{")
+        schemas = properties_of(reader.tools.get(name))
+        is_first = True
+        while True:
+            yield from reader.space()
+            found = yield from self._next(reader, end)
+            if not found:
+                raise NoCall
+            if found != self.key:
+                if found == self.call_end and not self.end:
+                    reader.at -= len(found)
+                break
+            key, _ = yield from reader.until(self.key_end)
+            attributes = ""
+            if self.value:
+                attributes, _ = yield from reader.until(self.value)
+            reader.tell(("" if is_first else ", ") + orjson.dumps(key.strip()).decode() + ": ")
+            is_first = False
+            schema = schemas.get(key.strip())
+            if self.typed:
+                schema = {"type": "string"} if 'string="true"' in attributes else {"type": "object"}
+            yield from self._value(reader, schema)
+        reader.tell("}")
+        reader.finish()
+
+    def _next(self, reader: Reader, end: str) -> Generator[None, None, str]:
+        """Skip and return the next key's beginning or the call's end; "" for anything else."""
+        for marker in (self.key, end):
+            if marker and (yield from reader.literal(marker)):
+                return marker
+        return ""
+
+    def _value(self, reader: Reader, schema: Any) -> Steps:
+        ends = ("\n" + self.value_end, self.value_end) if self.newlines else (self.value_end,)
+        if self.newlines:
+            yield from reader.literal("\n")
+        if self.cdata and (yield from reader.literal("<![CDATA[")):
+            ends = ("]]>" + self.value_end,)
+        if is_string(schema):
+            reader.tell('"')
+            yield from reader.streamed(ends, lambda text: reader.tell(orjson.dumps(text).decode()[1:-1]))
+            reader.tell('"')
+            return
+        parts: list[str] = []
+        yield from reader.streamed(ends, parts.append)
+        reader.tell(json_or_text("".join(parts)))
+
+    def _written(self, name: str, arguments: Any) -> str:
+        line = "\n" if self.newlines else ""
+        told = (
+            f"{self.key}{key}{self.key_end}{self.value}{line}{value if isinstance(value, str) else spaced_json(value)}"
+            f"{line}{self.value_end}{line}"
+            for key, value in arguments.items()
+        )
+        return f"{line}{self.name_begin}{name}{self.name_end}{line}{''.join(told)}{self.end}{line}"
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        line, schemas = '"\\n"' if self.newlines else "[\\n]?", parameters_of(tool)
+        wrap = '"\\n"' if self.newlines else '""'
+        required = required_of(schemas)
+        parts = []
+        for key, schema in properties_of(schemas).items():
+            begin = f"{quoted(self.key + key + self.key_end)} {self._between(schema)} {wrap}"
+            end = f"{wrap} {quoted(self.value_end)} [\\n]?"
+            words = words_of(schema) if is_string(schema) else []
+            text = " | ".join(map(quoted, words)) if words else ""
+            if is_string(schema) and not words:
+                text = rules.add("text", any_text_until(rules, self.value_end))
+            text = f"( {text} )" if text else ""
+            value = text or rules.schema(with_definitions(schema, schemas))
+            argument = f"{begin} {value} {end}"
+            parts.append(argument if key in required else f"( {argument} )?")
+        return (
+            f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {line} {' '.join(parts)} "
+            f"{quoted(self.end)} [\\n]?"
+        )
+
+    def _between(self, schema: Any) -> str:
+        if self.typed:
+            return quoted(f' string="{"true" if is_string(schema) else "false"}"{self.value}')
+        return f"[\\n]? {quoted(self.value)}" if self.value else '""'
+
+
+def spaced_json(value: Any) -> str:
+    """Return JSON with a space after commas and colons, as most templates write it."""
+    return json.dumps(value, ensure_ascii=False)

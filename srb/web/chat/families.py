@@ -1,0 +1,202 @@
+"""The families of models: how each writes reasoning and tool calls. One entry a family, found by its template.
+
+`signs` are texts that the templates of a family have; the first family of the table whose signs are all in a template is
+its family. A template without tools gets Hermes' form, in which SRB then describes the tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
+from srb.web.chat.gemma_calls import GemmaCalls
+from srb.web.chat.grammar import Rules
+from srb.web.chat.harmony import HarmonyCalls
+from srb.web.chat.python_calls import PythonCalls
+from srb.web.chat.tool_schemas import Tool
+
+THINK, END_THINK = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family; `forms` are read in this order, and the first is the one that a grammar enforces.
+
+    `reasoning` has the tags around it, `wrappers` the markers around content, which are no part of it.
+    """
+
+    name: str
+    signs: tuple[str, ...]
+    forms: tuple[Form, ...]
+    reasoning: tuple[str, str] = (THINK, END_THINK)
+    wrappers: tuple[str, ...] = ()
+    is_harmony: bool = False
+    content_begin: str = ""  # before content, where a reply is continued
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """All markers; a model may have control tokens for them, whose text a reply then keeps."""
+        of_forms = [marker for form in self.forms for marker in form.markers()]
+        return tuple(dict.fromkeys((*of_forms, *self.reasoning, *self.wrappers)))
+
+    def begins_thinking(self, prompt: str) -> bool:
+        """Whether a reply to a prompt begins inside reasoning."""
+        return prompt.rstrip().endswith(self.reasoning[0].rstrip())
+
+    def without_open_thinking(self, prompt: str) -> str:
+        """Return a prompt without the tag that begins reasoning, with which some templates end."""
+        return prompt.rstrip().removesuffix(self.reasoning[0].rstrip()) if self.begins_thinking(prompt) else prompt
+
+    def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> CallGrammar:
+        """Return the grammar of calls of these tools: `lazy` ones begin at a trigger, others at the reply's beginning."""
+        rules, form = Rules(), self.forms[0]
+        section = form.rules(tools, rules, parallel)
+        if not lazy:
+            return CallGrammar(rules.text(form.prefix + " " + section if form.prefix else section), rules.schemas, ())
+        return CallGrammar(rules.text(section), rules.schemas, form.triggers(tools))
+
+
+@dataclass(frozen=True)
+class CallGrammar:
+    """A grammar of tool calls; SamplingParams has the same three."""
+
+    text: str
+    schemas: tuple[str, ...]
+    triggers: tuple[tuple[str, str | int], ...]
+
+
+_TOOL_CALL = ("<tool_call>", "</tool_call>")
+_LLAMA = JsonCalls(arguments="parameters", at_start=True)
+_PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters")
+_HERMES = JsonCalls(call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], newlines=True)
+_QWEN_CODER = TaggedCalls(
+    *_TOOL_CALL, name_begin="<function=", name_end=">", key="<parameter=", key_end=">", value_end="</parameter>",
+    end="</function>", newlines=True,
+)  # fmt: skip
+_GLM = TaggedCalls(
+    call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], key="<arg_key>", key_end="</arg_key>", value="<arg_value>",
+    value_end="</arg_value>",
+)  # fmt: skip
+_DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
+_SEPARATOR = "<｜tool▁sep｜>"
+_DEEPSEEK_R1 = NamedCalls(*_DEEPSEEK, before_name=f"function{_SEPARATOR}", name_end="\n```json\n", fence="```")
+_DEEPSEEK_V3 = NamedCalls(*_DEEPSEEK, name_end=_SEPARATOR)
+
+
+def _list_of_calls(opening: str, closing: str = "", **options: str | bool) -> JsonCalls:
+    return JsonCalls(opening=opening, closing=closing, is_list=True, **options)  # type: ignore[arg-type]
+
+
+def _invoked(prefix: str, section: str, typed: bool = False) -> TaggedCalls:
+    """Return the form <invoke name="f"><parameter name="k">v</parameter></invoke>, with a prefix in each tag."""
+    return TaggedCalls(
+        f"<{prefix}{section}>", f"</{prefix}{section}>", name_begin=f'<{prefix}invoke name="', name_end='">',
+        key=f'<{prefix}parameter name="', key_end='"', value=">", value_end=f"</{prefix}parameter>",
+        end=f"</{prefix}invoke>", typed=typed,
+    )  # fmt: skip
+
+
+HERMES = Family("hermes", (), (_HERMES, _PYTHON_TAG, _LLAMA))
+LLAMA_3 = Family("llama-3", (), (_LLAMA, _PYTHON_TAG, _HERMES))
+
+FAMILIES = (
+    Family(
+        "gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), (HarmonyCalls(),),
+        ("<|channel|>analysis<|message|>", "<|end|>"), is_harmony=True, content_begin="<|channel|>final<|message|>",
+    ),
+    Family(
+        "gemma-4", ("<|tool_call>call:",), (GemmaCalls(call="<|tool_call>", call_end="<tool_call|>"),),
+        ("<|channel>thought\n", "<channel|>"),
+    ),
+    Family(
+        "kimi-k2", ("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),
+        (NamedCalls("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+                    "<|tool_call_end|>", name_end="<|tool_call_argument_begin|>", names_are_ids=True),),
+    ),
+    Family("deepseek-v4", ("DSML", "tool_calls>"), (_invoked("｜DSML｜", "tool_calls", typed=True),)),
+    Family("deepseek-v3.2", ("DSML", "function_calls"), (_invoked("｜DSML｜", "function_calls", typed=True),)),
+    Family("deepseek-r1", (_DEEPSEEK[0], "```json"), (_DEEPSEEK_R1, _DEEPSEEK_V3)),
+    Family("deepseek-v3.1", (_DEEPSEEK[0],), (_DEEPSEEK_V3, _DEEPSEEK_R1)),
+    Family(
+        "minimax-m2", ("<minimax:tool_call>",),
+        (replace(_invoked("", ""), opening="<minimax:tool_call>", closing="</minimax:tool_call>"),),
+    ),
+    Family(
+        "seed-oss", ("<seed:tool_call>", "<function="),
+        (replace(_QWEN_CODER, opening="<seed:tool_call>", closing="</seed:tool_call>", newlines=False),),
+        ("<seed:think>", "</seed:think>"),
+    ),
+    Family("qwen3-coder", ("<tool_call>", "<function=", "<parameter="), (_QWEN_CODER, _HERMES)),
+    Family("glm-4", ("<tool_call>", "<arg_key>"), (_GLM,)),
+    Family(
+        "mistral", ("[TOOL_CALLS]", "[ARGS]"),
+        (NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]"), _list_of_calls("[TOOL_CALLS]")),
+        ("[THINK]", "[/THINK]"),
+    ),
+    Family(
+        "mistral-nemo", ("[TOOL_CALLS]",),
+        (_list_of_calls("[TOOL_CALLS]"), NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]")),
+        ("[THINK]", "[/THINK]"),
+    ),
+    Family(
+        "command-r", ("<|START_ACTION|>",),
+        (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters"),),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    ),
+    Family(
+        "command-r-plus", ("Action:", "```json", "tool_name"),
+        (_list_of_calls("Action:\n```json\n", "```", name="tool_name", arguments="parameters"),
+         _list_of_calls("Action: ```json\n", "```", name="tool_name", arguments="parameters")),
+    ),
+    Family(
+        "granite-3", ("<|tool_call|>", "<response>"), (_list_of_calls("<|tool_call|>"),),
+        wrappers=("<response>", "</response>"),
+    ),
+    Family("phi-4", ("<|tool_call|>",), (_list_of_calls("<|tool_call|>", "<|/tool_call|>"),)),
+    Family("firefunction", ("functools",), (_list_of_calls("functools"),)),
+    Family("nemotron-v2", ("<TOOLCALL>",), (_list_of_calls("<TOOLCALL>", "</TOOLCALL>"),)),
+    Family(
+        "apertus", ("<|tools_prefix|>",), (_list_of_calls("<|tools_prefix|>", "<|tools_suffix|>", keyed=True),),
+        ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ),
+    Family(
+        "apriel", ("[BEGIN FINAL RESPONSE]",), (_list_of_calls("<tool_calls>", "</tool_calls>"),),
+        ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
+    ),
+    Family(
+        "minimax-m1", ("<tool_calls>", "<beginning_of_sentence>"),
+        (JsonCalls("<tool_calls>", "</tool_calls>", newlines=True),),
+    ),
+    Family("lfm2", ("<|tool_list_start|>",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
+    Family("lfm2", ("<|tool_call_start|>",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
+    Family("lfm2", ("List of tools: [",), (PythonCalls("<|tool_call_start|>", "<|tool_call_end|>"), _HERMES)),
+    Family(
+        "functionary-3.1", ("<function=", "</function>", "<|python_tag|>"),
+        (NamedCalls(call="<function=", name_end=">", call_end="</function>"), _PYTHON_TAG),
+    ),
+    Family(
+        "minicpm-5", ('<function name="', '<param name="'),
+        (TaggedCalls(call='<function name="', name_end='">', key='<param name="', key_end='">',
+                     value_end="</param>", call_end="</function>", cdata=True),),
+    ),
+    Family(
+        "solar", ("<|tool_call:begin|>", "<|tool_call:args|>"),
+        (NamedCalls("<|tool_calls|>", "<|calls|>", "<|tool_call:begin|>", "<|tool_call:end|>",
+                    id_first="<|tool_call:name|>", name_end="<|tool_call:args|>"),),
+        ("<|think|>", "<|end|>"), ("<|begin|>assistant", "<|content|>"),
+    ),
+    Family("gigachat-3.1", ("<|function_call|>", "<|role_sep|>"), (JsonCalls(call="<|function_call|>"),)),
+    Family("llama-4", ("<|header_start|>",), (_LLAMA, PythonCalls(at_start=True), _PYTHON_TAG)),
+)  # fmt: skip
+
+
+def family_of(source: str, knows_tools: bool) -> Family:
+    """Return the family of a template's text."""
+    for family in FAMILIES:
+        if all(sign in source for sign in family.signs):
+            return family
+    if knows_tools and _TOOL_CALL[0] not in source and '"parameters"' in source:
+        return LLAMA_3
+    return HERMES

@@ -1,0 +1,87 @@
+"""GBNF in parts: rules with names, literals, and text that ends before a marker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+
+class Rules:
+    """The rules of a grammar, and the JSON schemas whose rules the engine adds as `schema-0`, `schema-1`, …"""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, str] = {}
+        self._schemas: dict[str, None] = {}
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """The schemas, as JSON text."""
+        return tuple(self._schemas)
+
+    def set(self, name: str, rule: str) -> None:
+        self._rules[name] = rule
+
+    def add(self, name: str, rule: str) -> str:
+        """Add a rule; return its name, which has a number. An equal rule is added once."""
+        for known, other in self._rules.items():
+            if other == rule:
+                return known
+        name = f"{name}-{len(self._rules)}"
+        self._rules[name] = rule
+        return name
+
+    def schema(self, schema: Mapping[str, Any] | Any) -> str:
+        """Return the name of the rule of a JSON schema."""
+        text = orjson.dumps(schema).decode()
+        self._schemas[text] = None
+        return f"schema-{list(self._schemas).index(text)}"
+
+    def text(self, root: str) -> str:
+        """Return the grammar whose first rule is `root`."""
+        return "\n".join(f"{name} ::= {rule}" for name, rule in {"root": root, **self._rules}.items()) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return a literal of GBNF."""
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
+    return f'"{escaped}"'
+
+
+def any_text_until(rules: Rules, marker: str) -> str:
+    """Return the expression of any text without `marker`, with its rules added.
+
+    A rule stands for each number of the marker's characters that the text ends with (Knuth, Morris and Pratt's automaton).
+    """
+    prefix = f"until-{'-'.join(f'{ord(char):x}' for char in marker)}"
+    alphabet = "".join(dict.fromkeys(marker))
+    for matched in range(len(marker)):
+        steps = []
+        for char in alphabet:
+            after = _matched(marker, marker[:matched] + char)
+            if after < len(marker):
+                steps.append(f"{quoted(char)} {prefix}-{after}")
+        others = "".join(_in_class(char) for char in alphabet)
+        steps.append(f"[^{others}] {prefix}-0")
+        rules.set(f"{prefix}-{matched}", " | ".join(steps) + ' | ""')
+    return f"{prefix}-0"
+
+
+def _matched(marker: str, text: str) -> int:
+    return next(length for length in range(min(len(marker), len(text)), -1, -1) if text.endswith(marker[:length]))
+
+
+def _in_class(char: str) -> str:
+    return {
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\\": "\\\\",
+        "]": "\\]",
+        "[": "\\[",
+        "^": "\\x5E",
+        "-": "\\x2D",
+    }.get(char, char)

@@ -1,0 +1,144 @@
+"""Calls as Python writes them, LFM2's and Llama 4's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from srb.web.chat.call_forms import NAME, Form, spaced_json
+from srb.web.chat.grammar import Rules, quoted
+from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
+from srb.web.chat.tool_schemas import (
+    Tool,
+    is_string,
+    parameters_of,
+    properties_of,
+    required_of,
+    type_of,
+    with_definitions,
+    words_of,
+)
+
+_KEY = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class PythonCalls(Form):
+    """A list of calls as Python writes them: [f(a=1, b='x')]."""
+
+    def read(self, reader: Reader) -> Steps:
+        if self.opening:
+            yield from reader.expect(self.opening)
+            yield from reader.space()
+        yield from reader.expect("[")
+        while True:
+            yield from reader.space()
+            yield from self._body(reader)
+            yield from reader.space()
+            if (yield from reader.literal(",")):
+                reader.drop()
+                continue
+            yield from reader.expect("]")
+            break
+        reader.drop()
+        if self.closing:
+            yield from reader.ending(self.closing)
+
+    def _body(self, reader: Reader) -> Steps:
+        name = yield from reader.match(NAME)
+        if not name or (self.at_start and name not in reader.tools):
+            raise NoCall
+        yield from reader.expect("(")
+        reader.begin(name)
+        reader.tell("{")
+        is_first = True
+        while True:
+            yield from reader.space()
+            if is_first and (yield from reader.literal(")")):
+                break
+            key = yield from reader.match(_KEY)
+            yield from reader.space()
+            yield from reader.expect("=")
+            value = yield from _python_value(reader)
+            reader.tell(("" if is_first else ", ") + orjson.dumps(key).decode() + ": " + value)
+            is_first = False
+            yield from reader.space()
+            if not (yield from reader.literal(",")):
+                yield from reader.expect(")")
+                break
+        reader.tell("}")
+        reader.finish()
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        return f"{self.opening}[{', '.join(self._written(*call) for call in calls)}]{self.closing}"
+
+    def _written(self, name: str, arguments: Any) -> str:
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+    def rules(self, tools: Sequence[Tool], rules: Rules, parallel: bool) -> str:
+        one = rules.add("call", self._calls(tools, rules))
+        more = f'( "," " "? {one} )*' if parallel else ""
+        return f'{quoted(self.opening)} "[" {one} {more} "]" {quoted(self.closing)}'
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        schemas = parameters_of(tool)
+        required = required_of(schemas)
+        names = sorted(properties_of(schemas), key=lambda key: key not in required)
+        arguments, has_one = "", False
+        for key in reversed(names):  # optional ones nest, since a comma stands between two of them
+            schema = properties_of(schemas)[key]
+            value = rules.schema(with_definitions(schema, schemas))
+            if type_of(schema) == "boolean":
+                value = '( "True" | "False" )'
+            elif is_string(schema) and not words_of(schema):
+                value = f"""( {value} | "'" [^'\\\\\\n]* "'" )"""
+            one = f"{quoted(key + '=')} {value}"
+            follows = f'( "," " "? {arguments} )' if has_one else ""
+            if has_one and not (set(names[names.index(key) + 1 :]) & required):
+                follows += "?"
+            arguments, has_one = f"{one} {follows}", True
+        if has_one and not required:
+            arguments = f"( {arguments} )?"
+        return f'{quoted(tool["name"] + "(")} {arguments} ")"'
+
+
+def _python_value(reader: Reader) -> Generator[None, None, str]:
+    """Skip a Python literal up to the comma or bracket after it; return its JSON. Raise NoCall for anything else."""
+    parts: list[str] = []
+    depth, quote = 0, ""
+    while True:
+        char = yield from reader.peek()
+        if not char:
+            raise NoCall
+        if not quote and not depth and char in ",)":
+            break
+        reader.at += 1
+        parts.append(char)
+        if quote:
+            if char == "\\":
+                parts.append((yield from reader.peek()))
+                reader.at += len(parts[-1])
+            elif char == quote:
+                quote = ""
+        elif char in "\"'":
+            quote = char
+        elif char in "[{(":
+            depth += 1
+        elif char in "]})":
+            depth -= 1
+        if depth > MAX_NESTING:
+            raise NoCall
+    text = "".join(parts).strip()
+    try:
+        return orjson.dumps(orjson.loads(text)).decode()
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return spaced_json(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise NoCall from None

@@ -1,0 +1,220 @@
+"""Grammars that begin at a trigger, and budgets of reasoning, on llama.cpp: nothing aborts, and every call is valid."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from srb.engine.grammar import with_rules
+from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.sampler import LlamaSampler
+from srb.errors import GrammarDeadEnd
+from srb.protocol import SamplingParams
+from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
+from srb.web.chat.reply_parser import ReplyParser, ToolCall
+from tests.unit.replies import REPLIES
+
+BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
+WEATHER = {
+    "name": "weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    },
+}
+FEW = {
+    "name": "weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"enum": ["Oslo", "Rome"]}, "sure": {"type": "boolean"}},
+        "required": ["city", "sure"],
+        "additionalProperties": False,
+    },
+}
+
+
+def params_of(
+    llama: LlamaModel, family: Family, tool: dict[str, Any], lazy: bool, parallel: bool = False
+) -> SamplingParams:
+    grammar = family.grammar([tool], parallel, lazy)
+    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
+    tags = family.reasoning if lazy else ()
+    return SamplingParams(grammar=text, grammar_triggers=grammar.triggers, reasoning_tags=tags)
+
+
+def favouring(llama: LlamaModel, byte: int, seed: int = 0) -> Any:
+    """Return logits of noise in which one byte is far likelier than all else."""
+    row = np.random.default_rng(seed).random(llama.n_vocab, dtype=np.float32)
+    row[_token(llama, byte)] += 50
+    return row
+
+
+def _token(llama: LlamaModel, byte: int) -> int:
+    return next(token for token in range(llama.n_vocab) if llama.piece(token) == bytes([byte]))
+
+
+def write(llama: LlamaModel, sampler: LlamaSampler, text: str) -> str:
+    """Sample while each byte of `text` is far likelier than all else; return what came."""
+    got = b""
+    for place, byte in enumerate(text.encode()):
+        token = sampler.sample_from(favouring(llama, byte, place))
+        if llama.is_eog(token):
+            break
+        got += llama.piece(token)
+    return got.decode("utf-8", "replace")
+
+
+def go_on(llama: LlamaModel, sampler: LlamaSampler, limit: int = 600) -> str:
+    """Go on with noise until the text ends; return the text."""
+    text = b""
+    for row in np.random.default_rng(3).random((limit, llama.n_vocab), dtype=np.float32):
+        if llama.is_eog(token := sampler.sample_from(row)):
+            return text.decode()
+        text += llama.piece(token)
+    raise AssertionError(f"{text!r} does not end")
+
+
+def section(name: str) -> str:
+    """Return the call of a family's reply, from its trigger on."""
+    text, form = REPLIES[name].replace("Action: ```", "Action:\n```"), BY_NAME[name].forms[0]
+    marker = "to=functions." if name == "gpt-oss" else form.marker
+    return text[text.index(marker) :]
+
+
+@pytest.mark.parametrize("name", sorted(REPLIES.keys() - {"llama-4"}))  # whose grammar is Llama 3's
+def test_the_grammar_of_a_family_takes_what_its_models_write(llama: LlamaModel, name: str) -> None:
+    call = (
+        section(name).replace('"tool_call_id": "0", ', "").replace(', "id": "abcdefghi"', "").replace("[\n    ", "[\n")
+    )
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], WEATHER, lazy=True), 1, [])
+    assert write(llama, sampler, "Wait. Text is free" if BY_NAME[name].forms[0].marker else "") is not None
+    written = write(llama, sampler, call.removesuffix("<|call|>"))
+    assert written == call.removesuffix("<|call|>")
+    assert go_on(llama, sampler).strip() == ""
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_call_that_has_begun_is_always_valid(llama: LlamaModel, name: str) -> None:
+    family = BY_NAME[name]
+    begun = "to=functions." if name == "gpt-oss" else family.forms[0].marker or '{"name"'
+    before = "<|channel|>commentary " if name == "gpt-oss" else "Hi! " if family.forms[0].marker else ""
+    for seed in range(3):
+        sampler = llama.new_sampler(params_of(llama, family, FEW, lazy=True), seed, [])
+        text = write(llama, sampler, before + begun)
+        assert text == before + begun
+        text += go_on(llama, sampler)
+        parser = ReplyParser({"weather": FEW["parameters"]}, family=family)
+        calls = [piece for piece in (*parser.feed(text), *parser.end()) if isinstance(piece, ToolCall)]
+        assert [call.name for call in calls] == ["weather"], text
+        given = orjson.loads(calls[0].arguments)
+        assert given.keys() == {"city", "sure"}
+        assert isinstance(given["sure"], bool)
+        if name != "gemma-4":
+            assert given["city"] in ("Oslo", "Rome")
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_call_that_is_required_comes_at_once(llama: LlamaModel, name: str) -> None:
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], FEW, lazy=False), 1, [])
+    text = go_on(llama, sampler)
+    parser = ReplyParser({"weather": FEW["parameters"]}, family=BY_NAME[name])
+    (call,) = (*parser.feed(text), *parser.end())
+    assert isinstance(call, ToolCall), text
+
+
+def test_a_trigger_in_reasoning_is_none(llama: LlamaModel) -> None:
+    sampler = llama.new_sampler(params_of(llama, HERMES, FEW, lazy=True), 1, [])
+    assert write(llama, sampler, "<think>a <tool_call> is no</think>Hm.") == "<think>a <tool_call> is no</think>Hm."
+    assert write(llama, sampler, '<tool_call>{"name": "x') == '<tool_call>{"name": "w'
+
+
+def test_text_that_the_grammar_forbids_from_its_beginning_on_never_begins_it(llama: LlamaModel) -> None:
+    params = SamplingParams(grammar='root ::= "b"', grammar_triggers=(("word", "a"),))
+    sampler = llama.new_sampler(params, 1, [])
+    assert "a" not in write(llama, sampler, "xayaza")
+    only_a = np.full(llama.n_vocab, -np.inf, np.float32)
+    only_a[_token(llama, ord("a"))] = 1.0
+    with pytest.raises(GrammarDeadEnd):
+        sampler.sample_from(only_a)
+
+
+def test_a_token_can_be_the_trigger(llama: LlamaModel) -> None:
+    params = SamplingParams(grammar='root ::= "!" "ok"', grammar_triggers=(("token", _token(llama, ord("!"))),))
+    sampler = llama.new_sampler(params, 1, [])
+    assert write(llama, sampler, "what! xy") == "what!ok"
+
+
+def test_a_lazy_grammar_is_rewound_with_the_text(llama: LlamaModel) -> None:
+    """Before, at and after its trigger: the sampler goes on as one that was never rewound."""
+    params = SamplingParams(
+        grammar='root ::= "☃" [a-e]+ "☃" [0-9] "."', grammar_triggers=(("word", "☃"),), repeat_penalty=1.2
+    )
+    text = "hi there ☃abc☃7."
+    for seed in range(6):
+        choices = np.random.default_rng(seed)
+        rewound, tokens, held = llama.new_sampler(params, seed, []), [], 0
+        rewound.remember()
+        goal = text.encode()
+        while len(tokens) < len(goal):
+            tokens.append(rewound.sample_from(favouring(llama, goal[len(tokens)], len(tokens))))
+            held += 1
+            if choices.random() < 0.3:
+                count = int(choices.integers(1, held + 1))
+                rewound.rewind(count)
+                del tokens[len(tokens) - count :]
+                held -= count
+            elif choices.random() < 0.2:
+                held = int(choices.integers(0, held + 1))
+                rewound.forget(held)
+        assert b"".join(map(llama.piece, tokens)) == goal
+        assert llama.is_eog(rewound.sample_from(favouring(llama, ord("x"))))
+        rewound.close()
+
+
+def test_clones_and_forks_stand_where_a_lazy_grammar_stands(llama: LlamaModel) -> None:
+    params = params_of(llama, HERMES, FEW, lazy=True)
+    text = '<think>so</think>Hi <tool_call>{"name": "weather", "arguments": {"city": "Oslo"'
+    first = llama.new_sampler(params, 1, [])
+    for place, byte in enumerate(text.encode()):
+        clone = first.clone(2)
+        fork = llama.new_sampler(params, 2, [])
+        fork.accept_in_grammar([_token(llama, each) for each in text.encode()[:place]])
+        row = favouring(llama, byte, place)
+        assert clone.sample_from(row) == fork.sample_from(row) == first.sample_from(row)
+        clone.close()
+        fork.close()
+    assert re.fullmatch(r', ?"sure" ?: ?(true|false) ?\} ?\}\n?(</tool_call>)', go_on(llama, first))
+    broken = llama.new_sampler(params, 2, [])
+    with pytest.raises(GrammarDeadEnd):
+        broken.accept_in_grammar([_token(llama, each) for each in b"<tool_call>no"])
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("budget", [0, 1, 5])
+def test_reasoning_ends_after_its_budget_with_the_message(llama: LlamaModel, inside: bool, budget: int) -> None:
+    opening = "" if inside else "<think>"
+    params = SamplingParams(
+        reasoning_tags=(opening, "</think>"), reasoning_budget_tokens=budget, reasoning_budget_message="Enough. "
+    )
+    sampler = llama.new_sampler(params, 1, [])
+    assert write(llama, sampler, opening) == opening
+    forced = " Enough. </think>"
+    assert write(llama, sampler, "x" * (budget + len(forced) + 3)) == "x" * budget + forced + "xxx"
+
+
+def test_reasoning_within_its_budget_is_left_alone_and_characters_stay_whole(llama: LlamaModel) -> None:
+    params = SamplingParams(reasoning_tags=("", "</think>"), reasoning_budget_tokens=10)
+    assert write(llama, llama.new_sampler(params, 1, []), "a</think>" + "b" * 20) == "a</think>" + "b" * 20
+    assert write(llama, llama.new_sampler(replace_budget(params, 4), 1, []), "abc☃" + "d" * 12).startswith(
+        "abc☃ </think>d"
+    )
+
+
+def replace_budget(params: SamplingParams, budget: int) -> SamplingParams:
+    return SamplingParams(reasoning_tags=params.reasoning_tags, reasoning_budget_tokens=budget)

@@ -1,0 +1,132 @@
+"""Every family's replies, taken apart: whatever a model writes, nothing is lost, and the parts it comes in do not matter."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
+from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
+from srb.web.chat.reply_parser import ReplyParser, parse_reply
+from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
+
+BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
+CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
+TOOLS: dict[str, Any] = {"weather": CITY, "time": {}}
+
+
+def raw(family: Family, text: str, sizes: list[int], **options: Any) -> list[tuple[AnyPiece, str]]:
+    """Return the pieces of a text that comes in parts of these sizes, again and again, each with its text."""
+    parser = ReplyParser(TOOLS, family=family, **options)
+    found, at, turn = [], 0, 0
+    while at < len(text):
+        found += parser.feed_raw(text[at : at + sizes[turn % len(sizes)]])
+        at += sizes[turn % len(sizes)]
+        turn += 1
+    return [*found, *parser.end_raw()]
+
+
+def summary(pieces: list[tuple[AnyPiece, str]]) -> list[tuple[Any, ...]]:
+    """Return pieces with equal neighbours joined, calls without their ids."""
+    found: list[list[Any]] = []
+    for piece, text in pieces:
+        if isinstance(piece, Content | Reasoning | CallArguments):
+            if found and found[-1][0] is type(piece):
+                found[-1][1] += piece.text
+            elif piece.text:
+                found.append([type(piece), piece.text])
+        elif isinstance(piece, ToolCall):
+            found.append([ToolCall, piece.name, piece.arguments])
+        elif isinstance(piece, CallBegan):
+            found.append([CallBegan, piece.name])
+        elif isinstance(piece, CallEnded):
+            found.append([CallEnded, piece.is_whole])
+        else:
+            assert text
+    return [tuple(each) for each in found]
+
+
+def test_every_family_has_a_reply_here() -> None:
+    assert set(REPLIES) == set(BY_NAME)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 10_000])
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_has_its_reasoning_its_text_and_its_call(name: str, size: int) -> None:
+    text = REPLIES[name]
+    parser = ReplyParser(TOOLS, family=BY_NAME[name])
+    pieces = [piece for at in range(0, len(text), size) for piece in parser.feed(text[at : at + size])] + parser.end()
+    content = "".join(piece.text for piece in pieces if isinstance(piece, Content))
+    assert content == ("Wait." if "Wait." in text else "")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, Reasoning)) == ("Hm." if "Hm." in text else "")
+    (call,) = (piece for piece in pieces if isinstance(piece, ToolCall))
+    assert (call.name, orjson.loads(call.arguments)) == ("weather", orjson.loads(GIVEN))
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_arguments_come_as_they_are_written(name: str) -> None:
+    pieces = raw(BY_NAME[name], REPLIES[name], [1], in_parts=True)
+    arguments = [piece.text for piece, _ in pieces if isinstance(piece, CallArguments)]
+    assert orjson.loads("".join(arguments)) == orjson.loads(GIVEN)
+    if name != "gemma-4":  # whose arguments become JSON when they are complete
+        assert len(arguments) > 3
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_several_calls_of_a_reply_are_told_apart(name: str) -> None:
+    content, _, calls = parse_reply(ReplyParser(TOOLS, family=BY_NAME[name]), PARALLEL[name])
+    assert ([call.name for call in calls], content) == (TWO, "")
+    assert {call.arguments for call in calls} == {"{}"}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str) -> None:
+    family, text = BY_NAME[name], REPLIES[name]
+    whole = summary(raw(family, text, [7]))
+    for cut in range(len(text)):
+        pieces = raw(family, text[:cut], [3])
+        assert "".join(part for _, part in pieces) == text[:cut]
+        for piece, part in pieces:
+            if isinstance(piece, Content | Reasoning):
+                assert piece.text == part
+            elif isinstance(piece, ToolCall):
+                assert (ToolCall, piece.name, piece.arguments) in whole
+
+
+PARTS = sorted(
+    {
+        part
+        for text in (*REPLIES.values(), *PARALLEL.values())
+        for part in re.findall(r"\w+|<[^<>]*>|\[[A-Z_/]*\]|\W", text)
+    }
+)
+
+
+@given(
+    name=st.sampled_from(sorted(BY_NAME)),
+    parts=st.lists(st.sampled_from(PARTS), max_size=25),
+    own=st.booleans(),
+    cuts=st.tuples(st.integers(0, 200), st.integers(0, 200)),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    options=st.fixed_dictionaries(
+        {}, optional={each: st.booleans() for each in ("reasoning", "thinking", "has_begun", "in_parts")}
+    ),
+)
+def test_every_character_is_part_of_one_piece_and_the_parts_of_a_text_do_not_matter(
+    name: str, parts: list[str], own: bool, cuts: tuple[int, int], sizes: list[int], options: dict[str, bool]
+) -> None:
+    text, family = "".join(parts), BY_NAME[name]
+    if own:  # the family's own reply, with noise in place of some of it
+        begin, end = sorted(cuts)
+        text = REPLIES[name][:begin] + text + REPLIES[name][end:]
+    pieces = raw(family, text, sizes, **options)
+    assert "".join(part for _, part in pieces) == text
+    assert all(piece.text == part for piece, part in pieces if isinstance(piece, Content | Reasoning))
+    assert summary(pieces) == summary(raw(family, text, [len(text) + 1], **options))
+    calls = [piece for piece, _ in pieces if isinstance(piece, ToolCall)]
+    assert all(isinstance(orjson.loads(call.arguments), dict) for call in calls)

@@ -1,0 +1,231 @@
+"""The watch over a text: where a lazy grammar begins, and where reasoning has to end, on the fake's bytes."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srb.engine.fake import BOS, FakeModel
+from srb.engine.preparing import Preparer
+from srb.engine.watching import Watch, watch_of
+from srb.errors import InvalidRequest
+from srb.protocol import BranchSpec, Generate, SamplingParams
+from tests.engine_helpers import Driver
+
+
+def tokens(model: FakeModel, text: str) -> list[int]:
+    return model.tokenize(text, add_special=False, parse_special=True)
+
+
+def begun(params: SamplingParams, text: str) -> str | None:
+    """Return the text with which the grammar begins while `text` is written."""
+    model = FakeModel()
+    watch = Watch(params, model)
+    for token in tokens(model, text):
+        expected = watch.begun_by(token)
+        found = watch.accept(token)
+        assert found == expected
+        if found is not None:
+            assert watch.is_on
+            return found.decode()
+    assert not watch.is_on
+    return None
+
+
+def lazy(*triggers: tuple[str, str | int], tags: tuple[str, ...] = ()) -> SamplingParams:
+    return SamplingParams(grammar='root ::= "x"', grammar_triggers=triggers, reasoning_tags=tags)
+
+
+THINK = ("<think>", "</think>")
+
+
+@pytest.mark.parametrize(
+    ("params", "text", "found"),
+    [
+        (lazy(("word", "<call>")), "Hi <call>", "<call>"),
+        (lazy(("word", "<call>")), "Hi <cal", None),
+        (lazy(("word", "<call>"), ("word", "call>")), "a <call>", "<call>"),
+        (lazy(("start", '{"name"')), ' \n {"name"', '{"name"'),
+        (lazy(("start", '{"name"')), 'So: {"name"', None),
+        (lazy(("start", '{"name"'), tags=THINK), '<think>Hm</think>\n{"name"', '{"name"'),
+        (lazy(("word", "<call>"), tags=THINK), "<think>a <call> b", None),
+        (lazy(("word", "<call>"), tags=THINK), " <think>a <call> b</think> <call>", "<call>"),
+        (lazy(("word", "<call>"), tags=("", "</think>")), "a <call> b</think><call>", "<call>"),
+        (lazy(("word", "<call>"), tags=THINK), "<thin <call>", "<call>"),
+        (lazy(("word", "<call>"), tags=THINK), "Yes <think> <call>", "<call>"),
+    ],
+)
+def test_a_grammar_begins_at_its_trigger(params: SamplingParams, text: str, found: str | None) -> None:
+    assert begun(params, text) == found
+
+
+def test_a_token_that_ends_a_trigger_may_bring_more() -> None:
+    """The fake's word " the" ends "n the" within; the grammar begins with all of it."""
+    assert begun(lazy(("word", "n t")), "in the") == "n the"
+
+
+def test_what_a_watch_keeps_does_not_grow_with_the_text() -> None:
+    model = FakeModel()
+    watch = Watch(lazy(("word", "<call>"), tags=THINK), model)
+    for token in tokens(model, "the old house, " * 500):
+        watch.accept(token)
+    assert len(watch.state.tail) <= len("</think>")
+
+
+def forced(budget: int, text: str, tags: tuple[str, ...] = THINK) -> str:
+    """Write `text` where nothing is forced; return all that came."""
+    model = FakeModel()
+    params = SamplingParams(reasoning_tags=tags, reasoning_budget_tokens=budget, reasoning_budget_message="[cut]")
+    watch = watch_of(params, model)
+    assert watch is not None
+    came, left = b"", tokens(model, text)
+    while left or watch.forced is not None:
+        token = left.pop(0) if watch.forced is None else watch.forced
+        watch.accept(token)
+        came += model.piece(token)
+    return came.decode()
+
+
+def test_reasoning_is_cut_after_its_budget_and_only_reasoning() -> None:
+    assert forced(3, "<think>abcdef") == "<think>abc[cut]</think>def"
+    assert forced(3, "<think>ab</think>cdefgh") == "<think>ab</think>cdefgh"
+    assert forced(3, "<think>ab<c") == "<think>ab<c[cut]</think>"
+    assert forced(1, "<think>" + "<" * 20).startswith("<think><<<<<<<<<[cut]</think>")
+    assert forced(3, "abcdefgh") == "abcdefgh"
+    assert forced(0, "abc", tags=("", "</think>")) == "[cut]</think>abc"
+    assert forced(2, "abc<think>d", tags=("", "</think>")) == "ab[cut]</think>c<think>d"
+    assert forced(1, "<think>é☃x") == "<think>é[cut]</think>☃x"
+
+
+def test_without_triggers_and_budget_nothing_is_watched() -> None:
+    model = FakeModel()
+    assert watch_of(SamplingParams(), model) is None
+    assert watch_of(SamplingParams(grammar='root ::= "x"'), model) is None
+    assert watch_of(SamplingParams(reasoning_tags=THINK), model) is None
+
+
+def test_a_copy_and_a_state_that_is_set_again_go_on_alike() -> None:
+    model, choices = FakeModel(), random.Random(1)
+    params = SamplingParams(
+        grammar="x", grammar_triggers=(("word", "<c>"),), reasoning_tags=THINK, reasoning_budget_tokens=4
+    )
+    text = tokens(model, "<think>ab<c></think>Hi <c> the")
+    watch = Watch(params, model)
+    told = [watch.accept(token) for token in text]
+    for _ in range(20):
+        other, at = Watch(params, model), choices.randrange(len(text))
+        for token in text[:at]:
+            other.accept(token)
+        kept, copy = other.state, other.copy()
+        again = [other.accept(token) for token in text[at:]]
+        other.state = kept
+        assert again == [copy.accept(t) for t in text[at:]] == [other.accept(t) for t in text[at:]] == told[at:]
+
+
+# In the engine --------------------------------------------------------------------------------------------------------
+
+BUDGET: dict[str, Any] = {"reasoning_tags": ("", "</think>"), "reasoning_budget_tokens": 4, "ignore_eos": True}
+
+
+def cut_at_four(driver: Driver, found: list[int]) -> bool:
+    """Whether the tokens are four, the end tag's, and then free ones."""
+    tag = tokens(driver.model, "</think>")
+    return found[4 : 4 + len(tag)] == tag and tag != found[12:20]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"distinct_first": True}, {"distinct_words": True}, {"banned_strings": ("qzx",)}]
+)
+def test_every_branch_keeps_its_budget(options: dict[str, Any]) -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    request = driver.submit("the old king", n=4, max_tokens=30, **BUDGET, **options)
+    driver.run()
+    outcome = driver.outcomes[request]
+    assert all(cut_at_four(driver, outcome.tokens[index]) for index in range(4))
+    assert len({tuple(outcome.tokens[index][:4]) for index in range(4)}) == 4
+    assert all("</think>" in outcome.texts[index] for index in range(4))
+
+
+@pytest.mark.parametrize("at", [0, 2, 4, 7, 12, 15])
+def test_a_fork_goes_on_with_the_budget_that_is_left(at: int) -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    request = driver.submit("the old king", max_tokens=30, can_grow=True, linger=100.0, **BUDGET)
+    for _ in range(22):
+        driver.step()
+    [fork] = driver.add(request, origin=0, token=at)
+    driver.run()
+    assert cut_at_four(driver, driver.outcomes[request].tokens[0])
+    begun = driver.outcomes[request].tokens[0][:at]
+    assert cut_at_four(driver, [*begun, *driver.outcomes[request].tokens[fork]])
+
+
+def test_a_lazy_grammar_leaves_the_text_before_its_trigger_free() -> None:
+    """The fake's grammar allows one token and then none, so the branch ends after the token of its trigger."""
+    driver = Driver(FakeModel(n_ctx=512))
+    free = driver.submit("the old king", max_tokens=30, ignore_eos=True)
+    driver.run()
+    text = driver.outcomes[free].texts[0]
+    word = max(re.findall("[a-z]+", text), key=len)
+    lazy = driver.submit(
+        "the old king", max_tokens=30, ignore_eos=True, grammar="x", grammar_triggers=(("word", word),)
+    )
+    driver.run()
+    found = driver.outcomes[lazy]
+    assert found.ends[0].code == "grammar_dead_end"
+    assert found.texts[0] == text[: text.index(word) + len(word)]
+
+
+def test_control_tokens_that_are_preserved_are_part_of_the_text() -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    driver.model.tokenize = tokenize_bos(driver.model)  # type: ignore[method-assign]
+    always: dict[str, Any] = {"temperature": 0.0, "logit_bias": ((BOS, 1e9),), "max_tokens": 2}
+    driver.model._next_logits = lambda visible: np.zeros(driver.model.n_vocab, np.float32)  # type: ignore[method-assign]
+    shown = driver.submit("the", preserved_tokens=("<s>", "no token"), **always)
+    hidden = driver.submit("the", **always)
+    driver.run()
+    assert driver.outcomes[shown].texts[0] == "<s><s>"
+    assert driver.outcomes[hidden].texts[0] == ""
+
+
+def tokenize_bos(model: FakeModel) -> Callable[[str, bool, bool], list[int]]:
+    plain = model.tokenize
+
+    def tokenize(text: str, add_special: bool, parse_special: bool) -> list[int]:
+        return [BOS] if text == "<s>" and parse_special else plain(text, add_special, parse_special)
+
+    return tokenize
+
+
+def test_schemas_that_make_no_grammar_leave_a_lazy_one_with_any_objects_and_refuse_an_eager_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = FakeModel(n_ctx=64)
+    bad, sure = '{"$ref":"#/nowhere"}', '{"type":"object"}'
+
+    def grammar_of(schema: str) -> str:
+        if schema == bad:
+            raise InvalidRequest("Field 'json_schema': cannot be converted", param="json_schema")
+        return 'root ::= "{" space "}"\nspace ::= " "?'
+
+    model.grammar_of = grammar_of  # type: ignore[method-assign]
+    params = SamplingParams(
+        grammar="root ::= schema-0 schema-1", grammar_schemas=(sure, bad), grammar_triggers=(("word", "x"),)
+    )
+    preparer = Preparer(model, None)
+    request = preparer.request(Generate("a", ("the",), (BranchSpec(1, sampling=params),)))
+    made = request.branches[0].sampler._params.grammar  # type: ignore[attr-defined]
+    assert 'schema-1 ::= "{" schema-1-space "}"\nschema-1-space ::= " "?' in made
+    request.close()
+    with pytest.raises(InvalidRequest, match="Field 'tools': cannot be converted"):
+        preparer.request(Generate("b", ("the",), (BranchSpec(1, sampling=replace(params, grammar_triggers=())),)))
+    assert model.open_samplers == 0
+    deep = replace(params, grammar="root ::= " + "( " * 200 + '"a"' + " )" * 200)
+    request = preparer.request(Generate("c", ("the",), (BranchSpec(1, sampling=deep),)))
+    assert request.branches[0].sampler._params.grammar == ""  # type: ignore[attr-defined]
+    request.close()

@@ -71,7 +71,15 @@ class Collected:
             assert choice.delta.content is None
             self.roles[choice.index] = choice.delta.role
         self.texts[choice.index] += choice.delta.content or ""
-        self.calls[choice.index] += choice.delta.tool_calls or []
+        for part in choice.delta.tool_calls or []:
+            calls = self.calls[choice.index]
+            if part.index == len(calls):
+                assert part.id
+                assert part.function.name
+                calls.append(part)
+            else:  # as the client's own streams do
+                assert (part.id, part.function.name) == (None, None)
+                calls[part.index].function.arguments += part.function.arguments
         if choice.finish_reason is not None:
             self.endings[choice.index] = choice.finish_reason
 

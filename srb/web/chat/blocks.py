@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from srb.web.chat.reply_parser import Content, Piece, ReplyParser, ToolCall
+from srb.web.chat.reply_parser import CallArguments, CallBegan, Content, Piece, ReplyParser, ToolCall
 
 Kind = Literal["reasoning", "text", "call"]
 
@@ -96,6 +96,12 @@ class Blocks:
             if isinstance(piece, ToolCall):
                 block = Block("call", len(self.all), piece.name, piece.id)
                 steps += [*self._closed(), *self._begun(block), *self._more(piece.arguments), *self._closed()]
+                continue
+            if isinstance(piece, CallBegan):
+                steps += [*self._closed(), *self._begun(Block("call", len(self.all), piece.name, piece.id))]
+                continue
+            if isinstance(piece, CallArguments):
+                steps += self._more(piece.text)
                 continue
             kind: Kind = "text" if isinstance(piece, Content) else "reasoning"
             if self._open is None or self._open.kind != kind:

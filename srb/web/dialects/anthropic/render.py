@@ -40,7 +40,7 @@ class MessageFrame:
         self.shows_thinking = body.shows_thinking
 
     def streamed_blocks(self) -> Blocks:
-        return Blocks(self._asked.parser(stream=False), keeps_text=False)
+        return Blocks(self._asked.parser(stream=False, in_parts=True), keeps_text=False)
 
     def blocks_of(self, text: str) -> Blocks:
         return blocks_of(self._asked.parser(stream=False), text)

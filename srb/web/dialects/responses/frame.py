@@ -99,7 +99,7 @@ class ResponseFrame:
         }
 
     def branch(self, index: int, seed: int) -> ResponseBranch:
-        return ResponseBranch(index, seed, Blocks(self._asked.parser(stream=False)))
+        return ResponseBranch(index, seed, Blocks(self._asked.parser(stream=False, in_parts=True)))
 
     def begun(self, branches: Sequence[ResponseBranch]) -> Response:
         return {**self._empty, "branches": [branch.described() for branch in branches]}

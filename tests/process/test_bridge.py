@@ -87,9 +87,10 @@ async def _cancel_all() -> None:
 class OneReplica:
     """An engine with a door, as the actor has them."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, **changed: Any) -> None:
         self._loop = loop
-        self.engine = OwnEngine(Settings(**ENGINE), ENGINE)
+        settings = ENGINE | changed
+        self.engine = OwnEngine(Settings(**settings), settings)
         self.door = Door(self.engine.socket_path)
 
     def open(self) -> OneReplica:
@@ -339,6 +340,36 @@ def test_slots_are_refused_and_states_go_by_their_name(bridged: Bridged) -> None
     worker.next(Done)
     worker.send(Generate("again", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     assert worker.next(Done).cached_tokens > 0
+
+
+def test_a_story_goes_on_at_another_replica_when_its_own_is_gone(loop: Loop, tmp_path: Path) -> None:
+    """By a restore of the state in the folder that they share, and not by computing the text again."""
+    states = tmp_path / "states"
+    first, second = (OneReplica(loop, state_dir=str(states)).open() for _ in range(2))
+    bridged = Bridged(loop, tmp_path / "bridge")
+    text = "The keeper of the light had not spoken to anyone for nine days. " * 5
+    try:
+        bridged.update(a=first.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        worker.send(Generate("one", (text,), (BranchSpec(1, 3),), state="story"))
+        known = worker.next(Done).prompt_tokens
+        wait_for(lambda: (states / "story.srbstate").exists(), "the state is on the disk")
+        first.close()
+        wait_for(lambda: not bridged.bridge.members.ready, "the bridge has noticed")
+        bridged.update(b=second.entry())
+        bridged.wait_ready(1)
+        worker.send(
+            Generate("two", (text + "Then the boat came back, and it was empty.",), (BranchSpec(1, 3),), state="story")
+        )
+        done = worker.next(Done, Failed, Rejected)
+        assert isinstance(done, Done), done
+        assert done.cached_tokens >= known - 1, "the other replica has computed the text again"
+        assert done.restored_tokens == done.cached_tokens
+    finally:
+        bridged.close()
+        for replica in (first, second):
+            replica.close()
 
 
 def test_a_worker_that_leaves_ends_its_requests(bridged: Bridged) -> None:

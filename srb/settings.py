@@ -34,6 +34,7 @@ BUNDLED_MODEL = Path(__file__).parent / "models" / "storyteller.gguf"
 ENV_PREFIX = "SRB_"
 _SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
+STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
 SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
 
@@ -539,6 +540,11 @@ class Settings(_SamplingSettings):
         pattern=r"^(auto|[^\s/]+:\d{1,5})?$",
         description="Ray cluster whose replicas answer in the place of an engine of this machine: auto for the Ray that "
         "runs on this machine, or HOST:PORT; empty: none. docs/cluster.md",
+    )
+    cluster_states_mib: int = Field(
+        1024,
+        ge=0,
+        description="memory of the cluster, in MiB, in which its replicas share named states if state_dir is empty; 0: none",
     )
 
     @model_validator(mode="before")

@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from srb.cluster.door import Door
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
 from srb.cluster.routing import marks_of
+from srb.cluster.states import StateKeeper, StateShare
+from srb.engine.process.state_file import read_header
 from srb.errors import EngineLoading, EngineRestarted, NotFound, NotSupported
 from srb.protocol import (
     Accepted,
@@ -370,6 +374,76 @@ def test_a_story_goes_on_at_another_replica_when_its_own_is_gone(loop: Loop, tmp
         bridged.close()
         for replica in (first, second):
             replica.close()
+
+
+class LocalKeeper:
+    """The keeper of states as an actor, without Ray."""
+
+    def __init__(self, max_bytes: int) -> None:
+        keeper = StateKeeper(max_bytes)
+        self.keep, self.fetch = (SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.fetch))
+
+
+def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(*arguments: Any) -> Any:
+        return method(*arguments)
+
+    return call
+
+
+def test_without_a_common_folder_a_story_goes_on_by_the_keeper(
+    loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    """And back, with the longer text, which the first replica has not seen."""
+    keeper = LocalKeeper(1 << 20)
+    shares = [StateShare(each.engine.states_folder, keeper) for each in pair]
+    text, known = "Nobody had lit the lamp since the war, and the ships went by in the dark. " * 5, 0
+    try:
+        for replica, share in zip(pair, shares, strict=True):
+            loop.run(share.open(replica.engine.states_socket))
+        for turn, place in enumerate((0, 1, 0)):
+            made = Bridged(loop, tmp_path / f"bridge {turn}")
+            made.update(only=pair[place].entry())
+            made.wait_ready(1)
+            worker = made.worker().ready()
+            worker.send(Generate("turn", (text,), (BranchSpec(1, 3),), state="lamp"))
+            done = worker.next(Done, Failed, Rejected)
+            assert isinstance(done, Done), done
+            assert done.cached_tokens >= known, f"turn {turn} computes what another replica has saved"
+            known = done.prompt_tokens - 1
+            wait_for(lambda known=known: _kept_tokens(loop, keeper, "lamp") >= known, "the keeper has it")  # type: ignore[misc]
+            text += f"In week {turn} a girl came up the stairs with a can of oil. "
+            made.close()
+    finally:
+        for share in shares:
+            share.close()
+
+
+def _kept_tokens(loop: Loop, keeper: LocalKeeper, name: str) -> int:
+    found = loop.run(keeper.fetch.remote(name, -1))
+    return 0 if found is None else int(read_header(BytesIO(found[1]))["tokens"])
+
+
+def test_a_state_that_the_keeper_refuses_stays_with_its_replica(
+    loop: Loop, pair: tuple[OneReplica, OneReplica], bridged: Bridged
+) -> None:
+    share = StateShare(pair[0].engine.states_folder, LocalKeeper(10))
+    loop.run(share.open(pair[0].engine.states_socket))
+    try:
+        made = Bridged(loop, bridged.folder.parent / "one")
+        made.update(only=pair[0].entry())
+        made.wait_ready(1)
+        worker = made.worker().ready()
+        for _ in range(2):
+            worker.send(
+                Generate("big", ("A text that is too large for the keeper.",), (BranchSpec(1, 3),), state="big")
+            )
+            done = worker.next(Done, Failed, Rejected)
+            wait_for((pair[0].engine.states_folder / "big.srbstate").exists, "the replica has it")
+        assert done.cached_tokens > 0
+        made.close()
+    finally:
+        share.close()
 
 
 def test_a_worker_that_leaves_ends_its_requests(bridged: Bridged) -> None:

@@ -27,13 +27,14 @@ from srb.engine.process.loop import DecodeLoop, EngineCore
 from srb.engine.process.runtime_folder import EngineLock
 from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.status_reporter import Reporter
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.gguf import FAKE_MODEL, is_fake
 from srb.protocol import ModelInfo, Ready
 from srb.rpc_nodes import wait_for_nodes
-from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.settings import SERVER_ID_VARIABLE, STATES_SOCKET, Settings
 from srb.status import LOADING
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
         fingerprint = model_fingerprint(settings.model_path, *cells) if has_weights else FAKE_MODEL
-        return StateFolder(Path(settings.state_dir).expanduser(), fingerprint, settings.state_dir_mib * 1024 * 1024)
+        sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
+        folder, limit = Path(settings.state_dir).expanduser(), settings.state_dir_mib * 1024 * 1024
+        return StateFolder(folder, fingerprint, limit, sharing)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
 

@@ -12,7 +12,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -84,10 +84,19 @@ def write(path: Path, header: bytes, state: SavedState, saved: int) -> bool:
 
     Raise OSError; then an older file is unchanged.
     """
+    return _replace(path, saved, lambda file: write_state(file, header, state))
+
+
+def install(path: Path, data: bytes, saved: int) -> bool:
+    """Write a state's file that another engine has made, as `write` does."""
+    return _replace(path, saved, lambda file: file.write(data))
+
+
+def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> bool:
     partial, file = _create_partial(path)
     try:
         with file:
-            write_state(file, header, state)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
             with _locked(path.parent):

@@ -20,6 +20,7 @@ import numpy as np
 from srb.engine.model import LoraScales, SavedState
 from srb.engine.process.state_disk import SUFFIX, StateEntry, entry_of, remove, remove_partial_files, scan, write
 from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, saved_number
+from srb.engine.process.state_sharing import StateSharing
 from srb.engine.tokens import Tokens
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
 
@@ -55,15 +56,17 @@ class StateFolder:
     explicitly.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0) -> None:
+    def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0, sharing: StateSharing | None = None) -> None:
         """Use `folder`, created with mode 0700 if necessary, for at most `max_bytes` of files; 0: no limit.
 
+        With `sharing` files pass to engines that do not have this folder, and come from them.
         Raise OSError if it cannot be used.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._fingerprint = fingerprint
         self._max_bytes = max_bytes
+        self._sharing = sharing
         remove_partial_files(folder)
         self._seen = folder.stat().st_mtime_ns  # the folder's time after the last change that is known here
         self._files = scan(folder)  # by name, least recently used first
@@ -81,6 +84,7 @@ class StateFolder:
     def load(self, name: str) -> SavedState | None:
         """Return a state, or None if there is none that this model can use; the reason is logged."""
         path = self._path(name)
+        self._fetch(name)
         try:
             with path.open("rb") as file:
                 number = saved_number(read_header(file))
@@ -100,13 +104,21 @@ class StateFolder:
 
     def is_newer(self, name: str) -> bool:
         """Whether another engine has saved a later text of a name than the one that is known here."""
+        path = self._path(name)
+        self._fetch(name)
         try:
-            entry = entry_of(self._path(name))
+            entry = entry_of(path)
         except OSError as error:
             log.warning("state %s cannot be read: %s", name, error)
             return False
         with self._changed:
             return entry is not None and entry.saved > self._known.get(name, 0)
+
+    def _fetch(self, name: str) -> None:
+        if self._sharing is not None:
+            with self._changed:
+                known = self._known.get(name, 0)
+            self._sharing.fetch(name, known)
 
     def use(self, name: str) -> None:
         """Mark a state as used now, whether or not its file is read."""
@@ -217,6 +229,8 @@ class StateFolder:
         with self._changed:
             self._files.pop(save.name, None)
             self._files[save.name] = StateEntry(size, save.number, is_automatic)
+        if self._sharing is not None:
+            self._sharing.share(save.name)
         log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
 

@@ -29,6 +29,7 @@ class Build:
     system_info: str  # of llama.cpp: parts and their features, such as CPU : AVX2 = 1
     is_debug: bool
     devices: tuple[Device, ...]
+    has_rpc: bool = False  # whether RPC nodes can compute a part of a model
 
     @property
     def features(self) -> frozenset[str]:

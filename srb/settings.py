@@ -27,12 +27,14 @@ from pydantic import (
 
 from srb.errors import ConfigError
 from srb.profiles import PROFILES, ProfileName
+from srb.rpc_nodes import Node, nodes_of
 from srb.sampling_params import MAX_GRAMMAR, PARAMETERS, Parameter
 
 BUNDLED_MODEL = Path(__file__).parent / "models" / "storyteller.gguf"
 ENV_PREFIX = "SRB_"
 _SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
+STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
 SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
 
@@ -134,6 +136,12 @@ def _not_zero(number: int) -> int:
     if number == 0:
         raise ValueError("should be 1 or more, or -1 for no limit")
     return number
+
+
+def _nodes(text: str) -> str:
+    """Raise ValueError for a text that `nodes_of` cannot read."""
+    nodes_of(text)
+    return text
 
 
 def _adapters(text: str) -> str:
@@ -380,7 +388,9 @@ class Settings(_SamplingSettings):
         description="number of sequence ids; 0: 256 on a GPU, 96 on a CPU, 32 for recurrent models, whose sequences take "
         "memory, half as many for models with sliding windows (swa_full)",
     )
-    n_gpu_layers: int = Field(-1, ge=-1, description="layers on the GPU; -1: all (no effect without a GPU build)")
+    n_gpu_layers: int = Field(
+        -1, ge=-1, description="layers on the GPU or the RPC nodes; -1: all (no effect without either)"
+    )
     threads: int = Field(
         0,
         ge=0,
@@ -420,13 +430,19 @@ class Settings(_SamplingSettings):
         "layer", description="division of the model among several GPUs"
     )
     tensor_split: Annotated[str, AfterValidator(_proportions)] = Field(
-        "", description="proportions of the model for each GPU, such as 3,2; empty: by free memory"
+        "",
+        description="proportions of the model for each RPC node and then each GPU, such as 3,2; empty: by free memory",
+    )
+    rpc: Annotated[str, AfterValidator(_nodes)] = Field(
+        "",
+        description="RPC nodes (srb rpc-node) that compute a part of the model's layers, for a model that is too large for "
+        "one machine: HOST:PORT, several separated by commas; empty: none. docs/cluster.md",
     )
 
     backend_sampling: SwitchOrAuto = Field(
         "auto",
         description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
-        "faster with it, and never on a CPU",
+        "faster with it, and never on a CPU or with RPC nodes",
     )
     kv_offload: bool = Field(True, description="keep the KV of layers on the GPU in GPU memory")
     op_offload: bool = Field(True, description="compute long prompts on the GPU even for layers in host memory")
@@ -538,6 +554,11 @@ class Settings(_SamplingSettings):
         pattern=r"^(auto|[^\s/]+:\d{1,5})?$",
         description="Ray cluster whose replicas answer in the place of an engine of this machine: auto for the Ray that "
         "runs on this machine, or HOST:PORT; empty: none. docs/cluster.md",
+    )
+    cluster_states_mib: int = Field(
+        1024,
+        ge=0,
+        description="memory of the cluster, in MiB, in which its replicas share named states if state_dir is empty; 0: none",
     )
 
     @model_validator(mode="before")
@@ -652,6 +673,10 @@ class Settings(_SamplingSettings):
             path, separator, scale = part.rpartition("=")
             found.append((Path(path).expanduser(), float(scale)) if separator else (Path(part).expanduser(), 1.0))
         return found
+
+    @property
+    def rpc_nodes(self) -> tuple[Node, ...]:
+        return nodes_of(self.rpc)
 
     @property
     def runtime_path(self) -> Path:

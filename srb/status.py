@@ -12,6 +12,7 @@ import orjson
 
 BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
+LOADING = "the model is being loaded"  # the message while nothing but that is waited for
 _NAME = "status.json"
 
 

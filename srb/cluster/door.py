@@ -13,6 +13,8 @@ import secrets
 import socket
 from pathlib import Path
 
+from srb.keep_alive import keep_alive
+
 log = logging.getLogger("srb.cluster")
 
 TOKEN_LENGTH = 64  # characters
@@ -20,14 +22,13 @@ _TOKEN_SECONDS = 10.0
 _CHUNK = 256 * 1024
 
 
-def keep_alive(writer: asyncio.StreamWriter) -> None:
+def tune(writer: asyncio.StreamWriter) -> None:
     """Notice within seconds that the other machine is gone, and send small frames at once."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000)):
-        if hasattr(socket, name):  # not on every system
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    keep_alive(sock)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on every system
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
 
 
 class Door:
@@ -52,7 +53,7 @@ class Door:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.num_open += 1
         try:
-            keep_alive(writer)
+            tune(writer)
             given = await asyncio.wait_for(reader.readexactly(TOKEN_LENGTH), _TOKEN_SECONDS)
             if hmac.compare_digest(given, self.token.encode()):
                 await self._pass_on(reader, writer)

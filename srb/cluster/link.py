@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from srb.cluster.door import keep_alive
+from srb.cluster.door import tune
 from srb.cluster.registry import Entry
 from srb.errors import ProtocolError
 from srb.framing import frame, read_frame
@@ -28,7 +28,7 @@ class Link:
         async with asyncio.timeout(_OPEN_SECONDS):
             reader, writer = await asyncio.open_connection(entry["host"], entry["port"])
         try:
-            keep_alive(writer)
+            tune(writer)
             writer.write(entry["token"].encode())
             return cls(reader, writer, await _greeting(reader))
         except BaseException:

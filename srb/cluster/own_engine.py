@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from srb.errors import ModelLoadFailed
-from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, SOCKET_NAME, Settings
+from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, SOCKET_NAME, STATES_SOCKET, Settings
 from srb.status import read_status
 
 _LOOK_SECONDS = 0.1
@@ -27,6 +27,10 @@ class OwnEngine:
     def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
         """Start it with the settings that were `given`; all others have their defaults."""
         self._folder = Path(tempfile.mkdtemp(prefix="srb-replica-"))
+        self.shares_states = not settings.state_dir and settings.cluster_states_mib > 0  # through `states_socket`
+        if self.shares_states:
+            given = {**given, "state_dir": self.states_folder, "state_dir_mib": settings.cluster_states_mib}
+            settings = settings.model_copy(update={"state_dir": str(self.states_folder)})
         self._stop_seconds = _STOP_SECONDS + settings.state_seconds
         command = [sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid())]
         self._process = subprocess.Popen(
@@ -36,6 +40,15 @@ class OwnEngine:
     @property
     def socket_path(self) -> Path:
         return self._folder / SOCKET_NAME
+
+    @property
+    def states_socket(self) -> Path:
+        return self._folder / STATES_SOCKET
+
+    @property
+    def states_folder(self) -> Path:
+        """The engine's own folder of named states, if it shares them."""
+        return self._folder / "states"
 
     @property
     def state(self) -> str:

@@ -17,6 +17,7 @@ from ray import serve
 from srb.cluster.door import Door
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import ANNOUNCE_SECONDS, Entry, find_registry
+from srb.cluster.states import StateShare, find_keeper
 from srb.settings import Settings
 
 log = logging.getLogger("srb.cluster")
@@ -35,6 +36,10 @@ class Replica:
         self._alias = checked.model_alias
         self._engine = OwnEngine(checked, settings)
         try:
+            if self._engine.shares_states:
+                keeper = find_keeper(checked.cluster_states_mib * 1024 * 1024)
+                self._states = StateShare(self._engine.states_folder, keeper)
+                await self._states.open(self._engine.states_socket)
             await self._engine.wait_ready()
             self._door = Door(self._engine.socket_path)
             self._host: str = ray.util.get_node_ip_address()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from srb.doctor.activity import Activity, watch
 from srb.doctor.machine import Machine, read_machine
@@ -11,6 +11,7 @@ from srb.doctor.model import cached_part, native_facts
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file, is_fake, model_files
 from srb.native_facts import Build, ModelNeeds
+from srb.rpc_nodes import trouble_of
 from srb.settings import Settings
 
 _SPARE = 0.95  # of the free memory that a server may take; the rest is for its web workers and its texts
@@ -28,6 +29,14 @@ class Checkup:
     model: ModelNeeds
     file_size: int
     cached: float | None  # part of the files in the page cache
+    nodes: Mapping[str, str] = field(
+        default_factory=dict
+    )  # why each RPC node of the settings cannot be used; "": it can
+
+    @property
+    def knows_room(self) -> bool:
+        """Whether the memory for the model could be read: not if it is on RPC nodes that do not answer."""
+        return not any(self.nodes.values())
 
     @property
     def on_gpu(self) -> bool:
@@ -79,8 +88,10 @@ def examine(settings: Settings, environ: Mapping[str, str]) -> Checkup:
     check_model_file(settings)
     files = model_files(settings.model_path)
     cached = cached_part(files)  # before anything reads them
-    facts = native_facts(environ)
+    nodes = {str(node): trouble_of(node) for node in settings.rpc_nodes}
+    answering = environ if not any(nodes.values()) else {**environ, "SRB_RPC": ""}
+    facts = native_facts(answering)
     if facts.model is None:
         raise ModelLoadFailed(facts.error)
     size = sum(path.stat().st_size for path in files)
-    return Checkup(settings, read_machine(), watch(), facts.build, facts.model, size, cached)
+    return Checkup(settings, read_machine(), watch(), facts.build, facts.model, size, cached, nodes)

@@ -32,7 +32,7 @@ class Finding:
 
 def findings(checkup: Checkup) -> list[Finding]:
     """Return all findings, problems first."""
-    groups = (_memory, _activity, _threads, _files, _system, _build, _settings)
+    groups = (_nodes, _memory, _activity, _threads, _files, _system, _build, _settings)
     found = [finding for group in groups for finding in group(checkup)]
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
@@ -50,8 +50,23 @@ def _note(text: str, change: str) -> Finding:
     return Finding(Level.NOTE, text, change)
 
 
+def _nodes(checkup: Checkup) -> Iterator[Finding]:
+    if checkup.nodes and not checkup.build.has_rpc:
+        yield _problem("rpc is set, and llama.cpp was built without RPC", f"CMAKE_ARGS=-DGGML_RPC=ON, and {_REBUILD}")
+    for node, trouble in checkup.nodes.items():
+        if not trouble:
+            continue
+        if checkup.activity.engines and "silent" in trouble:
+            yield _note(f"{trouble}; an SRB engine runs here and may be that client", "nothing, or end that engine")
+        else:
+            port = node.rpartition(":")[2]
+            yield _problem(trouble, f"on that machine: srb rpc-node --host ITS-ADDRESS --port {port}")
+
+
 def _memory(checkup: Checkup) -> Iterator[Finding]:
     model, settings, machine = checkup.model, checkup.settings, checkup.machine
+    if not checkup.knows_room:
+        return
     if model.refused:
         yield _problem(f"llama.cpp makes no context with these settings: {model.refused}", _refusal_change(checkup))
         return
@@ -221,7 +236,7 @@ def _settings(checkup: Checkup) -> Iterator[Finding]:
     model = checkup.model
     for remark in model.remarks:
         yield _note(remark, "the setting, or nothing")
-    if model.refused or model.total > checkup.room:
+    if model.refused or not checkup.knows_room or model.total > checkup.room:
         return
     if model.n_ctx < model.n_ctx_train and checkup.recommended > model.n_ctx:
         yield _note(

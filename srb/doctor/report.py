@@ -49,6 +49,7 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
         "machine": machine,
         "activity": dataclasses.asdict(checkup.activity) | {"by_others": checkup.activity.by_others},
         "build": dataclasses.asdict(checkup.build),
+        "rpc_nodes": dict(checkup.nodes),
         "model": {
             "path": str(checkup.settings.model_path),
             "file_size": checkup.file_size,
@@ -88,6 +89,8 @@ def _build(checkup: Checkup) -> Iterator[Line]:
         yield "GPU", f"{device.name}, {device.description}: {free}"
     if not gpus:
         yield "GPU", "none that this build can use"
+    for node, trouble in checkup.nodes.items():
+        yield "RPC node", trouble or f"{node} answers"
     for number, line in enumerate(textwrap.wrap(", ".join(sorted(build.features)), _WIDTH - _NAMES)):
         yield "" if number else "features", line
 

@@ -231,11 +231,13 @@ class SavedState:
 
 
 class StateStore(Protocol):
-    """A store of named states. Safe from any thread; only `load` waits for a disk."""
+    """A store of named states. Safe from any thread; only `load`, `is_newer` and `use` wait for a disk."""
 
     @property
     def is_busy(self) -> bool: ...  # too much waits to be written, so nothing more is accepted
     def load(self, name: str) -> SavedState | None: ...  # None if there is no file, or none that can be used
+    # Whether another engine has saved a later text of this name than the one that was loaded or saved here.
+    def is_newer(self, name: str) -> bool: ...
     def use(self, name: str) -> None: ...  # note a use of a state that was not loaded
     def holds(self, name: str, tokens: Tokens, lora: LoraScales) -> bool: ...  # whether the state is this text
 

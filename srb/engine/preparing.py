@@ -139,10 +139,13 @@ class Preparer:
         return tokens_of([self._model.bos_id])
 
     def _saved(self, name: str) -> SavedState | None:
-        """Load a state from the store; None if it is in memory. If memory drops it now, the prompt is computed."""
+        """Load a state from the store; None if it is in memory and the store has no newer one.
+
+        If memory drops it now, the prompt is computed.
+        """
         if self._states is None:
             return None
-        if self._is_in_memory(name):
+        if self._is_in_memory(name) and not self._states.is_newer(name):
             self._states.use(name)
             return None
         return self._states.load(name)
@@ -265,9 +268,11 @@ class Preparer:
     def state_job(self, command: StateAction) -> StateJob:
         """Return the job of a StateAction command, with its file read. Raise InvalidRequest."""
         check_action(command.action, command.name, command.slot)
-        from_disk = self._states is not None and command.action == "restore"
-        saved = self._states.load(command.name) if self._states is not None and from_disk else None
-        return StateJob(command.request_id, command.action, command.name, command.slot, saved)
+        saved, is_newer = None, False
+        if self._states is not None and command.action == "restore":
+            is_newer = self._states.is_newer(command.name)  # asked first, since the loaded text is known
+            saved = self._states.load(command.name)
+        return StateJob(command.request_id, command.action, command.name, command.slot, saved, is_newer)
 
     def _checked_inputs(self, inputs: list[list[int]], field: str) -> list[list[int]]:
         for tokens in inputs:

@@ -26,6 +26,7 @@ class StateJob:
     name: str
     slot: int
     saved: SavedState | None
+    is_newer: bool = False  # whether `saved` is later than a text of this name in memory
 
     def close(self) -> None:
         """Release nothing: a job holds no sampler."""
@@ -124,7 +125,7 @@ class StateActions:
         return len(state.tokens), len(state.blob)
 
     def _restore(self, job: StateJob) -> tuple[int, int]:
-        found = self._states.find(job.name)
+        found = None if job.saved is not None and job.is_newer else self._states.find(job.name)
         if found is None and job.saved is not None:
             self._states.insert(job.saved)
             found = (job.saved.tokens, job.saved.lora)

@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _serve(arguments[1:])
     if arguments[:1] == ["stories"]:
         stories.main(arguments[1:])
+    if arguments[:1] == ["rpc-node"]:  # a process of its own, since only there llama.cpp is loaded
+        os.execv(sys.executable, [sys.executable, "-m", "srb.engine.llama.rpc_node", *arguments[1:]])
     for name, command in _WITH_SETTINGS.items():
         if arguments[:1] == [name]:
             _run_with_settings(name, command, arguments[1:])
@@ -74,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     commands.add_parser("bench", help="measure the server's speed", add_help=False)
     commands.add_parser("cluster", help="deploy, list and stop replicas on a Ray cluster", add_help=False)
+    commands.add_parser("rpc-node", help="compute a part of a model for a server on another machine", add_help=False)
     parser.parse_args(arguments)
 
 

@@ -70,6 +70,8 @@ def engine_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _arguments(asked: argparse.Namespace, settings: Settings) -> Any:
+    if settings.rpc and asked.replicas > 1:
+        raise ConfigError("rpc: a node serves one engine at a time, so only one replica can use it; set --replicas 1")
     from srb.cluster.app import Arguments
 
     numbers = {name: getattr(asked, name) for name in ("replicas", "gpus", "cpus", "drain_seconds", "door_port")}

@@ -177,6 +177,7 @@ _WITH_EFFECT = (
     Flag("-sm --split-mode", "split_mode", "LLAMA_ARG_SPLIT_MODE"),
     Flag("-ts --tensor-split", "tensor_split", "LLAMA_ARG_TENSOR_SPLIT"),
     Flag("-mg --main-gpu", "main_gpu", "LLAMA_ARG_MAIN_GPU"),
+    Flag("--rpc", "rpc", "LLAMA_ARG_RPC"),
     Flag("-a --alias", "alias", "LLAMA_ARG_ALIAS", adds=True),
     Flag("-m --model", "model", "LLAMA_ARG_MODEL"),
     Flag("-mu --model-url", "model_url", "LLAMA_ARG_MODEL_URL"),
@@ -295,7 +296,6 @@ _WITHOUT_EFFECT = {
         --repack -nr --no-repack =0 LLAMA_ARG_REPACK
         --no-host =0 LLAMA_ARG_NO_HOST
         -lzm --lazy-mode LLAMA_ARG_LAZY_MODE
-        --rpc LLAMA_ARG_RPC
         -dev --device LLAMA_ARG_DEVICE
         -ot --override-tensor LLAMA_ARG_OVERRIDE_TENSOR
         -cmoe --cpu-moe =0 LLAMA_ARG_CPU_MOE

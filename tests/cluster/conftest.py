@@ -52,6 +52,14 @@ class Cluster:
         wait_for(lambda: "Ray runtime started" in self.head.logs, "Ray has started", START_SECONDS)
         return self
 
+    @property
+    def replica_logs(self) -> str:
+        """The logs of all replicas and their engines."""
+        logs = Path(self._ray_folder, "session_latest", "logs").rglob("*")
+        return "".join(
+            path.read_text(errors="replace") for path in logs if path.is_file() and path.suffix in (".err", ".log")
+        )
+
     def add_node(self) -> Process:
         return self._node(f"--address={self.address}")
 

@@ -15,6 +15,9 @@ from srb.engine.llama import params
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, changed_settings, uses_gpu
+from srb.engine.llama.rpc import add_nodes
+from srb.errors import ConfigError
+from srb.rpc_nodes import Node
 from srb.settings import Settings
 
 CPU, GPU, IGPU, ACCEL = DeviceType.CPU, DeviceType.GPU, DeviceType.IGPU, DeviceType.ACCEL
@@ -106,3 +109,14 @@ def test_devices_match_ggmls_search_by_type() -> None:
     by_type = lib.llama_cpp._lib.ggml_backend_dev_by_type
     by_type.restype, by_type.argtypes = ctypes.c_void_p, [ctypes.c_int]
     assert {kind for kind in DeviceType if by_type(kind)} == set(device_types())
+
+
+def test_rpc_without_a_build_for_it_is_one_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lib, "llama_supports_rpc", lambda: False)
+    with pytest.raises(ConfigError) as raised:
+        add_nodes([Node("127.0.0.1", 50052)])
+    assert raised.value.message == (
+        "rpc: llama.cpp was built without RPC; CMAKE_ARGS=-DGGML_RPC=ON pip install --no-cache-dir --force-reinstall "
+        f"--no-deps llama-cpp-python=={lib.__version__} builds it with RPC"
+    )
+    add_nodes([])

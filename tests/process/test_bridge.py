@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from srb.cluster.door import Door
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
 from srb.cluster.routing import marks_of
+from srb.cluster.states import StateKeeper, StateShare
+from srb.engine.process.state_file import read_header
 from srb.errors import EngineLoading, EngineRestarted, NotFound, NotSupported
 from srb.protocol import (
     Accepted,
@@ -87,9 +91,10 @@ async def _cancel_all() -> None:
 class OneReplica:
     """An engine with a door, as the actor has them."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, **changed: Any) -> None:
         self._loop = loop
-        self.engine = OwnEngine(Settings(**ENGINE), ENGINE)
+        settings = ENGINE | changed
+        self.engine = OwnEngine(Settings(**settings), settings)
         self.door = Door(self.engine.socket_path)
 
     def open(self) -> OneReplica:
@@ -339,6 +344,106 @@ def test_slots_are_refused_and_states_go_by_their_name(bridged: Bridged) -> None
     worker.next(Done)
     worker.send(Generate("again", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     assert worker.next(Done).cached_tokens > 0
+
+
+def test_a_story_goes_on_at_another_replica_when_its_own_is_gone(loop: Loop, tmp_path: Path) -> None:
+    """By a restore of the state in the folder that they share, and not by computing the text again."""
+    states = tmp_path / "states"
+    first, second = (OneReplica(loop, state_dir=str(states)).open() for _ in range(2))
+    bridged = Bridged(loop, tmp_path / "bridge")
+    text = "The keeper of the light had not spoken to anyone for nine days. " * 5
+    try:
+        bridged.update(a=first.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        worker.send(Generate("one", (text,), (BranchSpec(1, 3),), state="story"))
+        known = worker.next(Done).prompt_tokens
+        wait_for(lambda: (states / "story.srbstate").exists(), "the state is on the disk")
+        first.close()
+        wait_for(lambda: not bridged.bridge.members.ready, "the bridge has noticed")
+        bridged.update(b=second.entry())
+        bridged.wait_ready(1)
+        worker.send(
+            Generate("two", (text + "Then the boat came back, and it was empty.",), (BranchSpec(1, 3),), state="story")
+        )
+        done = worker.next(Done, Failed, Rejected)
+        assert isinstance(done, Done), done
+        assert done.cached_tokens >= known - 1, "the other replica has computed the text again"
+        assert done.restored_tokens == done.cached_tokens
+    finally:
+        bridged.close()
+        for replica in (first, second):
+            replica.close()
+
+
+class LocalKeeper:
+    """The keeper of states as an actor, without Ray."""
+
+    def __init__(self, max_bytes: int) -> None:
+        keeper = StateKeeper(max_bytes)
+        self.keep, self.fetch = (SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.fetch))
+
+
+def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(*arguments: Any) -> Any:
+        return method(*arguments)
+
+    return call
+
+
+def test_without_a_common_folder_a_story_goes_on_by_the_keeper(
+    loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    """And back, with the longer text, which the first replica has not seen."""
+    keeper = LocalKeeper(1 << 20)
+    shares = [StateShare(each.engine.states_folder, keeper) for each in pair]
+    text, known = "Nobody had lit the lamp since the war, and the ships went by in the dark. " * 5, 0
+    try:
+        for replica, share in zip(pair, shares, strict=True):
+            loop.run(share.open(replica.engine.states_socket))
+        for turn, place in enumerate((0, 1, 0)):
+            made = Bridged(loop, tmp_path / f"bridge {turn}")
+            made.update(only=pair[place].entry())
+            made.wait_ready(1)
+            worker = made.worker().ready()
+            worker.send(Generate("turn", (text,), (BranchSpec(1, 3),), state="lamp"))
+            done = worker.next(Done, Failed, Rejected)
+            assert isinstance(done, Done), done
+            assert done.cached_tokens >= known, f"turn {turn} computes what another replica has saved"
+            known = done.prompt_tokens - 1
+            wait_for(lambda known=known: _kept_tokens(loop, keeper, "lamp") >= known, "the keeper has it")  # type: ignore[misc]
+            text += f"In week {turn} a girl came up the stairs with a can of oil. "
+            made.close()
+    finally:
+        for share in shares:
+            share.close()
+
+
+def _kept_tokens(loop: Loop, keeper: LocalKeeper, name: str) -> int:
+    found = loop.run(keeper.fetch.remote(name, -1))
+    return 0 if found is None else int(read_header(BytesIO(found[1]))["tokens"])
+
+
+def test_a_state_that_the_keeper_refuses_stays_with_its_replica(
+    loop: Loop, pair: tuple[OneReplica, OneReplica], bridged: Bridged
+) -> None:
+    share = StateShare(pair[0].engine.states_folder, LocalKeeper(10))
+    loop.run(share.open(pair[0].engine.states_socket))
+    try:
+        made = Bridged(loop, bridged.folder.parent / "one")
+        made.update(only=pair[0].entry())
+        made.wait_ready(1)
+        worker = made.worker().ready()
+        for _ in range(2):
+            worker.send(
+                Generate("big", ("A text that is too large for the keeper.",), (BranchSpec(1, 3),), state="big")
+            )
+            done = worker.next(Done, Failed, Rejected)
+            wait_for((pair[0].engine.states_folder / "big.srbstate").exists, "the replica has it")
+        assert done.cached_tokens > 0
+        made.close()
+    finally:
+        share.close()
 
 
 def test_a_worker_that_leaves_ends_its_requests(bridged: Bridged) -> None:

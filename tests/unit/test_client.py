@@ -170,6 +170,15 @@ def test_a_model_that_is_being_loaded_is_said_with_its_percentage(client: Engine
     assert loading.value.body()["error"]["percent"] == 42
 
 
+def test_a_model_that_waits_for_something_is_said_with_the_reason(client: EngineClient, settings: Settings) -> None:
+    write_status(settings.runtime_path, "starting", "the RPC node a:1 does not answer")
+    with pytest.raises(EngineLoading, match=r"^Loading model: the RPC node a:1 does not answer$"):
+        client.check_ready()
+    write_status(settings.runtime_path, "starting", "the model is being loaded")
+    with pytest.raises(EngineLoading, match=r"^Loading model$"):
+        client.check_ready()
+
+
 def test_an_engine_that_has_not_loaded_yet_is_loading(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     engine = engine_at(greeting=[Hello(VERSION, 1)])
     with pytest.raises(EngineLoading):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -150,3 +152,16 @@ def test_a_replica_that_is_silent_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
         assert (await registry.listed())[1] == {}
 
     asyncio.run(talk())
+
+
+def test_rpc_nodes_are_for_one_replica(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    operate = ModuleType("operate")
+    operate.deploy = None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "srb.cluster.operate", operate)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cluster", "deploy", "--replicas", "2", "--rpc", "10.0.0.2:50052"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "srb: rpc: a node serves one engine at a time, so only one replica can use it; set --replicas 1\n"
+    )

@@ -125,6 +125,38 @@ def test_all_parts_of_a_split_model_are_its_files(tmp_path: Path) -> None:
     assert model_files(tmp_path / "whole.gguf") == [tmp_path / "whole.gguf"]
 
 
+NODE = "10.0.0.2:50052"
+REFUSED = f"the RPC node {NODE} does not answer (Connection refused)"
+SILENT = f"the RPC node {NODE} is silent: it serves another client (one at a time), or is no RPC node"
+WITH_RPC = dataclasses.replace(BUILD, has_rpc=True)
+
+
+def test_an_rpc_node_that_does_not_answer_is_a_problem_with_the_command_for_it(machine: Machine) -> None:
+    """Where the model lies is not known then, so nothing is said of its memory."""
+    large = dataclasses.replace(MODEL, weights=70 * GIB)
+    found = checkup(machine, build=WITH_RPC, model=large, nodes={NODE: REFUSED, "b:1": ""})
+    problem = only(findings(found), Level.PROBLEM)
+    assert problem.text == REFUSED
+    assert "srb rpc-node --host ITS-ADDRESS --port 50052" in problem.change
+    text = as_text(found, [problem])
+    assert f"RPC node      {REFUSED}" in text
+    assert "RPC node      b:1 answers" in text
+    assert as_json(found, [problem])["rpc_nodes"] == {NODE: REFUSED, "b:1": ""}
+
+
+def test_an_rpc_node_that_serves_the_server_of_this_machine_is_no_problem(machine: Machine) -> None:
+    running = dataclasses.replace(QUIET, engines=(12,))
+    found = checkup(machine, build=WITH_RPC, activity=running, nodes={NODE: SILENT})
+    assert only(findings(found), Level.NOTE).text.startswith(SILENT)
+    assert only(findings(checkup(machine, build=WITH_RPC, nodes={NODE: SILENT})), Level.PROBLEM)
+
+
+def test_rpc_nodes_need_a_build_with_rpc(machine: Machine) -> None:
+    problem = only(findings(checkup(machine, nodes={NODE: ""})), Level.PROBLEM)
+    assert problem.text == "rpc is set, and llama.cpp was built without RPC"
+    assert findings(checkup(machine, build=WITH_RPC, nodes={NODE: ""})) == []
+
+
 # What fits -----------------------------------------------------------------------------------------------------------
 
 

@@ -21,14 +21,14 @@ import pytest
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState
-from srb.engine.process import state_folder
+from srb.engine.process import state_disk, state_folder
 from srb.engine.process.state_file import StateError, header_of, model_fingerprint, read_state, write_state
 from srb.engine.process.state_folder import StateFolder
 from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
 from srb.protocol import BranchSpec, Done, Generate, SetAdapters, StateAction
 from tests.engine_helpers import parked_bytes, solo
-from tests.processes import DEADLINE
+from tests.processes import DEADLINE, wait_for
 
 PROMPT = "the old king said to the girl near the river that the boat was lost"
 
@@ -259,7 +259,7 @@ def wait_until_written(folder: StateFolder) -> None:
 
 
 def names(tmp_path: Path) -> set[str]:
-    return {path.name for path in (tmp_path / "states").iterdir()}
+    return {path.name for path in (tmp_path / "states").iterdir() if path.name != ".lock"}
 
 
 def test_a_save_is_confirmed_when_the_file_and_its_name_are_on_the_disk(
@@ -510,3 +510,134 @@ def test_random_saves_keep_every_confirmed_state_within_the_limit(
     folder.close()
     assert confirmed
     assert sum(path.stat().st_size for path in (tmp_path / "states").iterdir()) <= 60_000
+
+
+# ---- a folder that several engines share
+
+
+@pytest.fixture
+def shared(folder: StateFolder, tmp_path: Path) -> Iterator[tuple[StateFolder, StateFolder]]:
+    """The same folder, as two engines have it."""
+    other = StateFolder(tmp_path / "states", "model-a")
+    yield folder, other
+    for each in (folder, other):
+        each.close()
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+def test_a_story_goes_from_engine_to_engine_and_each_finds_the_latest(
+    shared: tuple[StateFolder, StateFolder], memory: dict[str, bool]
+) -> None:
+    engines = [engine_with(each, memory) for each in shared]
+    text, known = PROMPT, 0
+    for turn in range(6):
+        states = shared[turn % 2]
+        written, done = run(engines[turn % 2], text, "story")
+        assert done.cached_tokens >= known, f"turn {turn} computes what another engine has saved"
+        assert written == solo(text, seed=3).texts[0]
+        wait_until_written(states)
+        known = len(FakeModel().tokenize(text, True, True))
+        text += " and then the fox came over the hill"
+
+
+def test_a_restore_takes_the_text_that_another_engine_saved_later(shared: tuple[StateFolder, StateFolder]) -> None:
+    first, second = (engine_with(each) for each in shared)
+    run(first, PROMPT, "x")
+    wait_until_written(shared[0])
+    longer = PROMPT + " and then the fox came over the hill"
+    run(second, longer, "x")
+    wait_until_written(shared[1])
+    [restored] = first.submit(first.prepare(StateAction("r", "restore", "x", 0)))
+    assert restored.value["tokens"] == len(FakeModel().tokenize(longer, True, True))
+
+
+def test_an_earlier_save_that_ends_later_replaces_nothing(shared: tuple[StateFolder, StateFolder], gate: Gate) -> None:
+    """The slower engine is told of no error: its text was saved, and then replaced."""
+    told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()
+    shared[0].save("x", a_state(token=1), told.put)
+    assert gate.entered.acquire(timeout=DEADLINE)
+    shared[1].save("x", a_state(token=2), told.put)
+    assert gate.entered.acquire(timeout=DEADLINE)
+    gate.open()
+    assert [told.get(timeout=DEADLINE), told.get(timeout=DEADLINE)] == [None, None]
+    for each in shared:
+        state = each.load("x")
+        assert state is not None
+        assert state.tokens == tokens_of([2] * 9)
+
+
+def test_a_text_that_continues_another_is_later_whatever_the_clocks_say(
+    shared: tuple[StateFolder, StateFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert save(shared[0], "x", a_state(token=1)) is None
+    assert shared[1].load("x") is not None
+    monkeypatch.setattr(state_folder.time, "time_ns", lambda: 1)  # the second machine's clock is decades behind
+    assert save(shared[1], "x", a_state(token=2)) is None
+    assert shared[0].is_newer("x")
+    assert not shared[1].is_newer("x")
+    assert shared[0].load("x").tokens == tokens_of([2] * 9)  # type: ignore[union-attr]
+
+
+def test_a_starting_engine_leaves_alone_what_another_is_writing(
+    folder: StateFolder, tmp_path: Path, gate: Gate
+) -> None:
+    folder.save("x", a_state())
+    assert gate.entered.acquire(timeout=DEADLINE)
+    [partial] = (tmp_path / "states").glob("*.partial")
+    second = StateFolder(tmp_path / "states", "model-a")
+    assert partial.exists()
+    gate.open()
+    folder.close()
+    assert names(tmp_path) == {"x.srbstate"}
+    assert second.load("x") is not None
+    second.close()
+
+
+def test_engines_that_write_one_name_at_once_tear_no_file(shared: tuple[StateFolder, StateFolder]) -> None:
+    """Each state is of one byte value, so a mixture would show even without its checksum."""
+    told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()
+    rounds = 25
+    for number in range(rounds):
+        for place, each in enumerate(shared):
+            each.save("x", a_state(50_000, token=2 * number + place), told.put)
+        state = shared[number % 2].load("x")
+        assert state is None or set(state.blob) == {state.tokens[0]}
+    assert [told.get(timeout=DEADLINE) for _ in range(2 * rounds)] == [None] * 2 * rounds
+    last = shared[0].load("x")
+    assert last is not None
+    assert last.tokens == tokens_of([2 * rounds - 1] * 9)
+
+
+def test_the_limit_counts_and_removes_the_files_of_all_engines(tmp_path: Path) -> None:
+    size = (tmp_path / "states", "model-a", 3000)
+    first, second = StateFolder(*size), StateFolder(*size)
+    first.save("a", a_state())
+    wait_for_file(tmp_path, "a")
+    second.save("b", a_state())
+    wait_for_file(tmp_path, "b")
+    first.save("c", a_state())
+    wait_for_file(tmp_path, "c")
+    assert names(tmp_path) == {"b.srbstate", "c.srbstate"}
+    for each in (first, second):
+        each.close()
+
+
+def wait_for_file(tmp_path: Path, name: str) -> None:
+    wait_for(
+        lambda: f"{name}.srbstate" in names(tmp_path) and not any("partial" in each for each in names(tmp_path)), name
+    )
+
+
+def test_without_locks_a_save_works_and_only_old_partial_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_disk.fcntl, "flock", fail_with(errno.ENOLCK))
+    (tmp_path / "states").mkdir()
+    old, new = (tmp_path / "states" / f"{name}.partial" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"")
+    os.utime(old, (1, 1))
+    folder = StateFolder(tmp_path / "states", "model-a")
+    assert save(folder, "x", a_state()) is None
+    folder.close()
+    assert names(tmp_path) == {"new.partial", "x.srbstate"}

@@ -43,7 +43,7 @@ def device_types() -> list[int]:
     `llama_supports_gpu_offload` is true for any build that could offload; with RPC also without any device.
     """
     type_of = _function("type", ctypes.c_int)
-    return [type_of(device) for device in _handles()]
+    return [type_of(device) for device in device_handles()]
 
 
 def devices() -> list[Device]:
@@ -52,7 +52,7 @@ def devices() -> list[Device]:
     memory = _ggml().ggml_backend_dev_memory
     memory.restype, memory.argtypes = None, [ctypes.c_void_p, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
     found = []
-    for device, kind in zip(_handles(), device_types(), strict=True):
+    for device, kind in zip(device_handles(), device_types(), strict=True):
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         memory(device, ctypes.byref(free), ctypes.byref(total))
         called, described = (function(device).decode("utf-8", "replace") for function in (name, description))
@@ -60,7 +60,8 @@ def devices() -> list[Device]:
     return found
 
 
-def _handles() -> list[int]:
+def device_handles() -> list[int]:
+    """Return ggml's pointer to each device that it has found."""
     count, get = _ggml().ggml_backend_dev_count, _ggml().ggml_backend_dev_get
     count.restype, count.argtypes = ctypes.c_size_t, []
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

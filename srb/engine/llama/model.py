@@ -37,6 +37,7 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
+from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
@@ -129,6 +130,7 @@ class LlamaModel:
         lib.llama_backend_init()
         if settings.numa != "off":
             lib.llama_numa_init(NUMA_STRATEGIES[settings.numa])
+        add_nodes(settings.rpc_nodes)
         params, _keep_alive = model_params(settings)
         params.progress_callback = _keep_callback = progress_callback(report)
         native_log.forget_error()
@@ -156,7 +158,9 @@ class LlamaModel:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
             log.warning(line)
-        choose_sampling(loaded, settings.backend_sampling)
+        # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.
+        is_remote = bool(settings.rpc) and settings.backend_sampling == "auto"
+        choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
         return loaded
 
     # ---- any thread

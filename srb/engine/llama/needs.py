@@ -33,9 +33,10 @@ from srb.engine.llama.params import (
     model_params,
     uses_gpu,
 )
+from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.windows import Windows, usable_sequences, windows_of
-from srb.errors import ModelLoadFailed
+from srb.errors import ConfigError, ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
 from srb.settings import CacheType, Settings
@@ -83,7 +84,7 @@ def build() -> Build:
         function.restype = ctypes.c_char_p
         texts.append(function().decode())
     info = lib.llama_print_system_info().decode().strip(" |")
-    return Build(lib.__version__, f"{texts[0]} ({texts[1]})", info, _is_debug(), tuple(devices()))
+    return Build(lib.__version__, f"{texts[0]} ({texts[1]})", info, _is_debug(), tuple(devices()), has_rpc())
 
 
 def _is_debug() -> bool:
@@ -196,8 +197,9 @@ def main() -> None:
     lib.llama_backend_init()
     settings = Settings.load()
     try:
+        add_nodes(settings.rpc_nodes)
         facts = NativeFacts(build(), needs(settings))
-    except ModelLoadFailed as error:
+    except (ModelLoadFailed, ConfigError) as error:
         facts = NativeFacts(build(), error=error.message)
     sys.stdout.buffer.write(orjson.dumps(facts))
 

@@ -27,12 +27,15 @@ from srb.engine.process.loop import DecodeLoop, EngineCore
 from srb.engine.process.runtime_folder import EngineLock
 from srb.engine.process.state_file import model_fingerprint
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.state_sharing import StateSharing
 from srb.engine.process.status_reporter import Reporter
 from srb.errors import ConfigError, ModelLoadFailed, ShuttingDown
 from srb.exit_codes import EXIT_CONFIG, EXIT_FAULT, EXIT_MODEL
 from srb.gguf import FAKE_MODEL, is_fake
 from srb.protocol import ModelInfo, Ready
-from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.rpc_nodes import wait_for_nodes
+from srb.settings import SERVER_ID_VARIABLE, STATES_SOCKET, Settings
+from srb.status import LOADING
 
 if TYPE_CHECKING:
     from srb.engine.model import Model
@@ -66,6 +69,10 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         from srb.engine.llama.model import LlamaModel
 
         model = LlamaModel.load(settings, report)
+        if settings.rpc:
+            from srb.engine.llama.rpc import watch_nodes
+
+            watch_nodes(_end_without_node)
     info = model.info(settings.model_alias)
     states = _open_states(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
@@ -103,6 +110,12 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     return engine, info, close
 
 
+def _end_without_node(address: str) -> None:
+    """End the process, before llama.cpp aborts it; the next one waits for the node."""
+    log.error("the RPC node %s is lost; the engine has to be restarted", address)
+    exit_now(EXIT_FAULT)
+
+
 def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
     """Return the budget of idle cells. On a CPU attention visits each of them, while parking costs microseconds."""
     if settings.cache_cells >= 0:
@@ -127,7 +140,9 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
         fingerprint = model_fingerprint(settings.model_path, *cells) if has_weights else FAKE_MODEL
-        return StateFolder(Path(settings.state_dir).expanduser(), fingerprint, settings.state_dir_mib * 1024 * 1024)
+        sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
+        folder, limit = Path(settings.state_dir).expanduser(), settings.state_dir_mib * 1024 * 1024
+        return StateFolder(folder, fingerprint, limit, sharing)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None
 
@@ -139,13 +154,14 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
         log.info("another engine runs in %s; waiting for it to exit", settings.runtime_path)
         lock.acquire(wait=True)
     try:
-        report_loading = partial(reporter.report_state, "starting", "the model is being loaded")
+        report_loading = partial(reporter.report_state, "starting", LOADING)
         report_loading()
         intake = Intake()
         server_id = os.environ.get(SERVER_ID_VARIABLE, "")
         listener = Listener(settings.socket_path, intake.take, intake.disconnect, server_id)
         listener.start()
         try:
+            wait_for_nodes(settings.rpc_nodes, partial(reporter.report_state, "starting"))
             engine, info, close = load(settings, report_loading)
         except (ModelLoadFailed, ConfigError) as error:
             reporter.report_state("failed", error.message)

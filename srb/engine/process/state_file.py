@@ -42,8 +42,11 @@ def model_fingerprint(path: Path, *context: str) -> str:
     return digest.hexdigest()
 
 
-def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False) -> bytes:
-    """Return the beginning of a state's file; `is_automatic`: no client asked for it, so it may be removed."""
+def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False, saved: int = 0) -> bytes:
+    """Return the beginning of a state's file; `is_automatic`: no client asked for it, so it may be removed.
+
+    `saved` is the number of the save, larger than those of earlier saves of its name.
+    """
     header = orjson.dumps(
         {
             "version": VERSION,
@@ -54,6 +57,7 @@ def header_of(state: SavedState, fingerprint: str, is_automatic: bool = False) -
             "lora": state.lora,
             "checksum": _checksum(_parts(state)),
             "automatic": is_automatic,
+            "saved": saved,
         }
     )
     return MAGIC + len(header).to_bytes(4, "little") + header
@@ -87,6 +91,12 @@ def read_header(file: BinaryIO) -> dict[str, Any]:
         return {"automatic": False, "checksum": header["checksum"], "model": header["model"], **header}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateError("its header is damaged") from None
+
+
+def saved_number(header: dict[str, Any]) -> int:
+    """Return the number of the save that a header is of: later saves have larger ones; 0 in older files."""
+    number = header.get("saved", 0)
+    return number if type(number) is int else 0
 
 
 def read_state(file: BinaryIO, fingerprint: str) -> SavedState:

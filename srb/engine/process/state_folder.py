@@ -1,4 +1,7 @@
-"""The folder of named states: one file per state, written by a thread, within a limit for all of them."""
+"""The folder of named states: one file per state, written by a thread, within a limit for all of them.
+
+Other engines may use the same folder: the replicas of a cluster. A state that one of them has saved is found by all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,17 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from srb.engine.model import LoraScales, SavedState
-from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, write_state
+from srb.engine.process.state_disk import SUFFIX, StateEntry, entry_of, remove, remove_partial_files, scan, write
+from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, saved_number
+from srb.engine.process.state_sharing import StateSharing
 from srb.engine.tokens import Tokens
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
 
 log = logging.getLogger("srb.states")
 
 MAX_QUEUED = 512 * 1024 * 1024  # bytes that may wait to be written; then no more is accepted
-_SUFFIX = ".srbstate"
-_PARTIAL = ".partial"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
 
 OnSaved = Callable[[SRBError | None], None]
 
@@ -36,6 +39,7 @@ class _Save:
     name: str
     state: SavedState
     text: bytes  # a hash of the text, see _text
+    number: int  # later saves of a name, by whichever engine, have larger ones
     is_automatic: bool
     callbacks: list[OnSaved] = field(default_factory=list)
 
@@ -44,31 +48,29 @@ class _Save:
         return len(self.state.blob)
 
 
-@dataclass(slots=True)
-class _File:
-    """A state's file."""
-
-    size: int
-    is_automatic: bool
-
-
 class StateFolder:
     """Named states as files in one folder.
 
-    A file is written beside the older one of its name and replaces it when it is on the disk. If all files together
-    would exceed the limit, the least recently used ones are removed, except states that a client saved explicitly.
+    A file is written beside the older one of its name and replaces it when it is on the disk (`state_disk.write`). If all
+    files together would exceed the limit, the least recently used ones are removed, except states that a client saved
+    explicitly.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0) -> None:
+    def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0, sharing: StateSharing | None = None) -> None:
         """Use `folder`, created with mode 0700 if necessary, for at most `max_bytes` of files; 0: no limit.
 
+        With `sharing` files pass to engines that do not have this folder, and come from them.
         Raise OSError if it cannot be used.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._fingerprint = fingerprint
         self._max_bytes = max_bytes
-        self._files = _scan(folder)  # by name, least recently used first
+        self._sharing = sharing
+        remove_partial_files(folder)
+        self._seen = folder.stat().st_mtime_ns  # the folder's time after the last change that is known here
+        self._files = scan(folder)  # by name, least recently used first
+        self._known: dict[str, int] = {}  # by name: the number of the save whose text is known here
         self._texts: dict[str, bytes] = {}  # by name: a hash of its file's text, or of the text to be written, if known
         self._waiting: dict[str, _Save] = {}  # by name, in the order of arrival
         self._queued = 0  # bytes of the waiting states and of the one being written
@@ -82,8 +84,11 @@ class StateFolder:
     def load(self, name: str) -> SavedState | None:
         """Return a state, or None if there is none that this model can use; the reason is logged."""
         path = self._path(name)
+        self._fetch(name)
         try:
             with path.open("rb") as file:
+                number = saved_number(read_header(file))
+                file.seek(0)
                 state = read_state(file, self._fingerprint)
         except FileNotFoundError:
             return None
@@ -91,9 +96,29 @@ class StateFolder:
             log.warning("state %s is not used: %s; its prompt is computed", path, error)
             return None
         with self._changed:
-            self._texts.setdefault(name, _text(state.tokens, state.lora))
+            if name not in self._texts or number > self._known.get(name, 0):  # else a later text waits to be written
+                self._texts[name] = _text(state.tokens, state.lora)
+                self._known[name] = number
         self.use(name)
         return state
+
+    def is_newer(self, name: str) -> bool:
+        """Whether another engine has saved a later text of a name than the one that is known here."""
+        path = self._path(name)
+        self._fetch(name)
+        try:
+            entry = entry_of(path)
+        except OSError as error:
+            log.warning("state %s cannot be read: %s", name, error)
+            return False
+        with self._changed:
+            return entry is not None and entry.saved > self._known.get(name, 0)
+
+    def _fetch(self, name: str) -> None:
+        if self._sharing is not None:
+            with self._changed:
+                known = self._known.get(name, 0)
+            self._sharing.fetch(name, known)
 
     def use(self, name: str) -> None:
         """Mark a state as used now, whether or not its file is read."""
@@ -128,8 +153,11 @@ class StateFolder:
         may be removed to make room.
         """
         self._path(name)
-        save = _Save(name, state, _text(state.tokens, state.lora), on_saved is None, [on_saved] if on_saved else [])
+        text, callbacks = _text(state.tokens, state.lora), [on_saved] if on_saved else []
         with self._changed:
+            # The time, and never less than what this text may continue: the clocks of two machines differ.
+            number = max(time.time_ns(), self._known.get(name, 0) + 1)
+            save = _Save(name, state, text, number, on_saved is None, callbacks)
             if not self._is_closing:
                 self._enqueue(save)
                 return
@@ -144,6 +172,7 @@ class StateFolder:
         self._waiting[save.name] = save
         self._queued += save.size
         self._texts[save.name] = save.text
+        self._known[save.name] = save.number
         self._changed.notify()
 
     def close(self, seconds: float | None = None) -> None:
@@ -177,14 +206,15 @@ class StateFolder:
 
     def _try(self, save: _Save) -> SRBError | None:
         """Write a state; return the error if it could not be written."""
-        with self._changed:
-            older = self._files.get(save.name)
-        is_automatic = save.is_automatic and (older is None or older.is_automatic)
-        header = header_of(save.state, self._fingerprint, is_automatic)
-        size = file_size(save.state, header)
+        path = self._path(save.name)
         try:
+            older = entry_of(path)
+            is_automatic = save.is_automatic and (older is None or older.is_automatic)
+            header = header_of(save.state, self._fingerprint, is_automatic, save.number)
+            size = file_size(save.state, header)
             self._make_room(save.name, size)
-            self._write(save, header)
+            is_latest = write(path, header, save.state, save.number)
+            self._seen = self._folder.stat().st_mtime_ns
         except SRBError as refusal:
             return refusal
         except OSError as error:
@@ -193,38 +223,25 @@ class StateFolder:
         except Exception as error:  # MemoryError
             log.exception("state %s cannot be written", save.name)
             return StateNotSaved(f"The state {save.name} was not saved: {type(error).__name__}")
+        if not is_latest:
+            log.info("state %s is not saved: another engine has saved a later text of this name", path)
+            return None
         with self._changed:
             self._files.pop(save.name, None)
-            self._files[save.name] = _File(size, is_automatic)
-        log.info("state %s saved: %d tokens, %d bytes", self._path(save.name), len(save.state.tokens), size)
+            self._files[save.name] = StateEntry(size, save.number, is_automatic)
+        if self._sharing is not None:
+            self._sharing.share(save.name)
+        log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
-
-    def _write(self, save: _Save, header: bytes) -> None:
-        """Write and fsync the file beside the older one, then replace that."""
-        path = self._path(save.name)
-        partial = path.with_name(save.name + _PARTIAL)
-        try:
-            with partial.open("wb") as file:
-                write_state(file, header, save.state)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            _remove(partial)
-            raise
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # for the new name
-        except OSError as error:
-            if error.errno not in _NO_SYNC:
-                raise
-        finally:
-            os.close(folder)
 
     def _make_room(self, name: str, size: int) -> None:
         """Remove automatic files until `size` bytes fit. Raise InsufficientStorage, and remove none, if they cannot."""
         if not self._max_bytes:
             return
+        if self._folder.stat().st_mtime_ns != self._seen:  # other engines have written or removed files
+            found = scan(self._folder)
+            with self._changed:
+                self._files = found
         with self._changed:
             excess = size + sum(file.size for other, file in self._files.items() if other != name) - self._max_bytes
             leaving: list[str] = []
@@ -240,16 +257,17 @@ class StateFolder:
             for other in leaving:
                 del self._files[other]
                 self._texts.pop(other, None)
+                self._known.pop(other, None)
         for other in leaving:
             log.info("state %s is removed to make room", other)
-            _remove(self._path(other))
+            remove(self._path(other))
 
     def _path(self, name: str) -> Path:
         """Return a name's file. Names are checked when they arrive, and again here, since this makes a path."""
         known = all(char.isascii() and (char.isalnum() or char in "-_.") for char in name)
         if not name or name.startswith(".") or not known:
             raise bad_field("state", "takes letters, digits, -, _ and, not at its beginning, .")
-        return self._folder / f"{name}{_SUFFIX}"
+        return self._folder / f"{name}{SUFFIX}"
 
 
 def _text(tokens: Tokens, lora: LoraScales) -> bytes:
@@ -264,34 +282,3 @@ def _report_end(save: _Save, error: SRBError | None) -> None:
         log.error("%s", error.message)
     for on_saved in save.callbacks:
         on_saved(error)
-
-
-def _scan(folder: Path) -> dict[str, _File]:
-    """Return the folder's states; remove partial files of interrupted writes."""
-    for partial in folder.glob(f"*{_PARTIAL}"):
-        _remove(partial)
-    found: list[tuple[float, str, _File]] = []
-    for path in folder.glob(f"*{_SUFFIX}"):
-        try:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                is_automatic = _is_automatic(file)
-        except OSError as error:
-            log.warning("state %s is not counted: %s", path, error)
-            continue
-        found.append((status.st_mtime, path.name.removesuffix(_SUFFIX), _File(status.st_size, is_automatic)))
-    return {name: file for _, name, file in sorted(found, key=lambda each: each[:2])}
-
-
-def _is_automatic(file: object) -> bool:
-    try:
-        return read_header(file)["automatic"] is True  # type: ignore[arg-type]
-    except StateError:
-        return False  # not a state of ours: never remove it
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("%s cannot be removed: %s", path, error)

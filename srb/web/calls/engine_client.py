@@ -58,7 +58,7 @@ from srb.protocol import (
     encode,
 )
 from srb.settings import Settings
-from srb.status import read_status
+from srb.status import LOADING, read_status
 from srb.web.calls.answer_size import token_weight
 from srb.web.calls.mailbox import Mailbox
 
@@ -444,11 +444,15 @@ class EngineClient:
 
 
 def _loading_error(status: dict[str, Any]) -> EngineLoading:
-    """Return the error while no engine is ready, with the percentage of the model that is loaded, once that is known."""
+    """Return the error while no engine is ready, with the percentage of the model that is loaded, once that is known.
+
+    Before that, with the reason why it cannot be loaded yet, if there is one.
+    """
     state = "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
     percent = status["percent"]
     if status["state"] != "starting" or percent is None:
-        return EngineLoading("Loading model", engine=state)
+        waits = status["state"] == "starting" and status["message"] not in ("", LOADING)
+        return EngineLoading(f"Loading model: {status['message']}" if waits else "Loading model", engine=state)
     return EngineLoading(f"Loading model, {percent} %", engine=state, percent=percent)
 
 

@@ -1,0 +1,129 @@
+"""Named states that replicas share through Ray, if they have no folder in common.
+
+A small actor of the cluster, the *keeper*, holds the bytes of the latest file of each name, within a limit; they travel
+through Ray's object store. Each replica has a StateShare, which its engine asks to share a file or to fetch a later one.
+The keeper's memory is lost with its node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from srb.cluster.registry import NAMESPACE
+from srb.engine.process.state_disk import SUFFIX, install
+from srb.engine.process.state_file import read_header, saved_number
+from srb.framing import frame, read_frame
+
+log = logging.getLogger("srb.cluster")
+
+KEEPER = "srb-states"
+
+
+class StateKeeper:
+    """The latest file of each name. Its methods are called as an actor's."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._files: OrderedDict[str, tuple[int, bytes]] = (
+            OrderedDict()
+        )  # number of the save and file; latest used last
+        self._size = 0
+
+    def limit(self, max_bytes: int) -> None:
+        """Keep no more than `max_bytes` from now on."""
+        self._max_bytes = max_bytes
+        self._drop()
+
+    def keep(self, name: str, saved: int, data: bytes) -> str:
+        """Keep a file, unless there is a later one; drop the least recently used ones. Return why it is not kept."""
+        if len(data) > self._max_bytes:
+            return f"its {len(data)} bytes are more than cluster_states_mib allows"
+        known, older = self._files.get(name, (-1, b""))
+        if known > saved:
+            return ""
+        self._size += len(data) - len(older)
+        self._files[name] = saved, data
+        self._files.move_to_end(name)
+        self._drop()
+        return ""
+
+    def fetch(self, name: str, known: int) -> tuple[int, bytes] | None:
+        """Return a file with the number of its save, if that is larger than `known`."""
+        if name not in self._files:
+            return None
+        self._files.move_to_end(name)
+        saved, data = self._files[name]
+        return (saved, data) if saved > known else None
+
+    def _drop(self) -> None:
+        while self._size > self._max_bytes:
+            _, (_, dropped) = self._files.popitem(last=False)
+            self._size -= len(dropped)
+
+
+class StateShare:
+    """The way between one engine's folder of states and the keeper."""
+
+    def __init__(self, folder: Path, keeper: Any) -> None:
+        """Share the files of `folder`; `keeper` is the actor."""
+        self._folder = folder
+        self._keeper = keeper
+        self._server: asyncio.Server | None = None
+
+    async def open(self, socket_path: Path) -> None:
+        self._server = await asyncio.start_unix_server(self._connected, str(socket_path))
+        socket_path.chmod(0o600)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked = orjson.loads(await read_frame(reader))
+            try:
+                error = await (self._share if asked["action"] == "share" else self._fetch)(
+                    asked["name"], asked["known"]
+                )
+            except Exception as failed:  # Ray's own errors are many; the engine goes on without the state
+                log.debug("state %s", asked["name"], exc_info=True)
+                error = f"{type(failed).__name__}"
+            writer.write(frame(orjson.dumps({"error": error})))
+            await writer.drain()
+        except (OSError, EOFError):
+            pass  # the engine is gone
+        finally:
+            writer.close()
+
+    async def _share(self, name: str, _: int) -> str:
+        data = await asyncio.to_thread(self._path(name).read_bytes)
+        error: str = await self._keeper.keep.remote(name, saved_number(read_header(BytesIO(data))), data)
+        return error
+
+    async def _fetch(self, name: str, known: int) -> str:
+        found = await self._keeper.fetch.remote(name, known)
+        if found is not None:
+            saved, data = found
+            await asyncio.to_thread(install, self._path(name), data, saved)
+        return ""
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}{SUFFIX}"
+
+
+def find_keeper(max_bytes: int) -> Any:
+    """Return the cluster's keeper of states as an actor, which is made if there is none. Ray must be connected."""
+    import ray
+
+    actor = ray.remote(StateKeeper)
+    options = {"name": KEEPER, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+    keeper = actor.options(**options, num_cpus=0, max_restarts=-1).remote(max_bytes)
+    keeper.limit.remote(max_bytes)  # it may be that of an earlier deployment
+    return keeper

@@ -1,0 +1,166 @@
+"""The files of a folder of named states, which several engines may share, also on several machines.
+
+A file is written beside the one of its name, and replaces it in one step while the folder's lock is held; a text that was
+saved later is never replaced by an earlier one. File systems that have no locks are used without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from srb.engine.model import SavedState
+from srb.engine.process.state_file import StateError, read_header, saved_number, write_state
+
+log = logging.getLogger("srb.states")
+
+SUFFIX = ".srbstate"
+_PARTIAL = ".partial"
+_LOCK = ".lock"
+_OLD_SECONDS = 3600.0  # a partial file that nobody has written to for so long, where there are no locks
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """A state's file: its size, the number of its save, and whether no client asked for it."""
+
+    size: int
+    saved: int
+    is_automatic: bool
+
+
+def entry_of(path: Path) -> StateEntry | None:
+    """Return the facts of a file; None if there is none. A file that is not a state of ours is never removed."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                header = read_header(file)
+            except StateError:
+                return StateEntry(size, 0, is_automatic=False)
+    except FileNotFoundError:
+        return None
+    return StateEntry(size, saved_number(header), header["automatic"] is True)
+
+
+def scan(folder: Path) -> dict[str, StateEntry]:
+    """Return the states of a folder by name, least recently used first."""
+    found: list[tuple[float, str, StateEntry]] = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        try:
+            used, entry = path.stat().st_mtime, entry_of(path)
+        except OSError as error:
+            log.warning("state %s is not counted: %s", path, error)
+            continue
+        if entry is not None:
+            found.append((used, path.name.removesuffix(SUFFIX), entry))
+    return {name: entry for _, name, entry in sorted(found, key=lambda each: each[:2])}
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what interrupted writes have left, and nothing that another engine is writing."""
+    for path in folder.glob(f"*{_PARTIAL}"):
+        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+            is_free = _try_lock(file)
+            if is_free is None:
+                is_free = time.time() - path.stat().st_mtime > _OLD_SECONDS
+            if is_free:
+                remove(path)
+
+
+def write(path: Path, header: bytes, state: SavedState, saved: int) -> bool:
+    """Write a state's file and fsync it; return False if a later save was there first, and nothing is changed.
+
+    Raise OSError; then an older file is unchanged.
+    """
+    return _replace(path, saved, lambda file: write_state(file, header, state))
+
+
+def install(path: Path, data: bytes, saved: int) -> bool:
+    """Write a state's file that another engine has made, as `write` does."""
+    return _replace(path, saved, lambda file: file.write(data))
+
+
+def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> bool:
+    partial, file = _create_partial(path)
+    try:
+        with file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+            with _locked(path.parent):
+                entry = entry_of(path)
+                if entry is not None and entry.saved > saved:
+                    remove(partial)
+                    return False
+                os.replace(partial, path)
+    except BaseException:
+        remove(partial)
+        raise
+    _sync(path.parent)
+    return True
+
+
+def remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error)
+
+
+def _create_partial(path: Path) -> tuple[Path, BinaryIO]:
+    """Create the file that becomes `path`, under a name of its own and locked as long as it is open."""
+    while True:
+        partial = path.with_name(f"{path.name.removesuffix(SUFFIX)}.{uuid4().hex[:12]}{_PARTIAL}")
+        file = partial.open("xb")
+        if _try_lock(file) is not False and partial.exists():  # else an engine that has just started removes it
+            return partial, file
+        file.close()
+
+
+def _try_lock(file: BinaryIO) -> bool | None:
+    """Lock a file without waiting; return False if another has it, None if the file system has no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return None
+    return True
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; replacing a file takes no longer than a moment."""
+    with (folder / _LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield  # closing the file frees the lock
+
+
+def _sync(folder: Path) -> None:
+    """Let a new name reach the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)

@@ -93,9 +93,10 @@ async def _cancel_all() -> None:
 class OneReplica:
     """An engine with a door, as the actor has them."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, model: str = "fake:") -> None:
         self._loop = loop
-        self.engine = OwnEngine(Settings(**ENGINE), ENGINE)
+        settings = {**ENGINE, "model": model}
+        self.engine = OwnEngine(Settings(**settings), settings)
         self.door = Door(self.engine.socket_path)
 
     def open(self) -> OneReplica:
@@ -188,6 +189,15 @@ def loop() -> Iterator[Loop]:
 def pair(loop: Loop) -> Iterator[tuple[OneReplica, OneReplica]]:
     """Two replicas; leave both running."""
     replicas = OneReplica(loop), OneReplica(loop)
+    yield replicas[0].open(), replicas[1].open()
+    for replica in replicas:
+        replica.close()
+
+
+@pytest.fixture(scope="module")
+def steady(loop: Loop) -> Iterator[tuple[OneReplica, OneReplica]]:
+    """Two replicas with 50 steps a second, so that many branches run for minutes; leave both running."""
+    replicas = OneReplica(loop, "fake:50"), OneReplica(loop, "fake:50")
     yield replicas[0].open(), replicas[1].open()
     for replica in replicas:
         replica.close()
@@ -370,11 +380,12 @@ def test_branches_that_look_at_each_other_stay_on_one_replica(bridged: Bridged) 
 
 
 def test_a_divided_request_is_controlled_through_any_bridge(
-    bridged: Bridged, loop: Loop, pair: Any, tmp_path: Path
+    loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path
 ) -> None:
-    other = Bridged(loop, tmp_path / "other")
-    other.update(a=pair[0].entry(), b=pair[1].entry())
-    other.wait_ready(2)
+    bridged, other = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "other")
+    for bridge in (bridged, other):
+        bridge.update(a=steady[0].entry(), b=steady[1].entry())
+        bridge.wait_ready(2)
     owner, reader = bridged.worker().ready(), other.worker().ready()
     owner.send(many("whole", max_tokens=-1, linger=600.0))
     owner.next(Accepted)
@@ -417,14 +428,15 @@ def test_a_divided_request_is_controlled_through_any_bridge(
     assert {type(reader.next(Reply, Done)), type(reader.next(Reply, Done))} == {Reply, Done}
     assert owner.next(Done).request_id == "whole"
     wait_for(lambda: other.open_requests() == bridged.open_requests() == 0, "nothing is left of it")
+    bridged.close()
     other.close()
 
 
-def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, pair: Any, tmp_path: Path) -> None:
-    third = OneReplica(loop).open()
+def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, steady: Any, tmp_path: Path) -> None:
+    third = OneReplica(loop, "fake:50").open()
     bridged = Bridged(loop, tmp_path / "bridge")
     try:
-        bridged.update(a=pair[0].entry(), b=third.entry())
+        bridged.update(a=steady[0].entry(), b=third.entry())
         bridged.wait_ready(2)
         worker, other = bridged.worker().ready(), bridged.worker().ready()
         worker.send(many("half", max_tokens=-1))

@@ -9,6 +9,7 @@ from tests.cluster.test_faults import Stream, serves
 from tests.processes import wait_for
 
 
+@pytest.mark.long
 def test_replicas_follow_the_open_branches_and_no_stream_is_cut(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Cluster(tmp_path_factory.mktemp("scaled")) as own:
         scaled = (

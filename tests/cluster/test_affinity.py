@@ -31,7 +31,8 @@ def test_turns_find_their_story_on_three_machines(tmp_path_factory: pytest.TempP
 
         def tell(story: int) -> tuple[int, int]:
             """Tell a story turn by turn; return how many turns continued it, and how many of them found its beginning."""
-            text, found, turns = f"Story {story}. The keeper of the lighthouse number {story} was awake. ", 0, 0
+            text = f"Story {story}. The keeper of the lighthouse number {story} had not slept for days when the boat came. "
+            found = turns = 0
             for turn in range(TURNS * (popular if story == 0 else 1)):
                 added, cached = usage(web, text)
                 found += turn > 0 and cached >= 40

@@ -2,7 +2,8 @@
 # make serve MODEL=path PORT=8080 … with another model, on another port
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
-# make test-cluster               install Ray, and run the tests that need it
+# make test-cluster               install Ray, and run the tests that need it, except for the long ones
+# make test-cluster-long          … the long ones alone
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
@@ -35,7 +36,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test test-cluster lint lint-page format-page bench bench-steering bench-page bench-busy bench-tree bench-long model clean
+.PHONY: help install dev node page page-vendor serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-tree bench-long model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -61,11 +62,16 @@ serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
 test: dev node page
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not cluster'
 
-test-cluster: dev
+test-cluster: ray
+	$(BIN)/pytest tests/cluster -m 'not long'
+
+test-cluster-long: ray
+	$(BIN)/pytest tests/cluster -m long
+
+ray: dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[cluster]'
-	$(BIN)/pytest tests/cluster
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
 node: build/node/.installed

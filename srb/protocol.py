@@ -24,6 +24,7 @@ VERSION = 7
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
 MAX_DEPTH = 1000  # of Explore
+MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
 
 
 class FinishReason(StrEnum):
@@ -62,6 +63,7 @@ class BranchSpec:
     append: tuple[str | int, ...] = ()
     banned_strings: tuple[str, ...] = ()
     score: bool = False
+    place: int = -1  # in a part of a request that a cluster divides: its index in the whole; −1: its index
 
     @property
     def is_scored(self) -> bool:
@@ -479,6 +481,7 @@ class BranchAdded:
     text: str = ""
     logprob: float | None = None
     tokens: list[int] = field(default_factory=list)
+    place: int = -1  # BranchSpec.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,6 +580,7 @@ class ModelInfo:
     pooling: str = "none"  # default of Embed: none | mean | cls | last | rank
     reranking: bool = False  # answers Rerank
     can_shift: bool = False  # honours Generate.shift
+    replicas: int = 1  # engines that have this model: those of a cluster that are ready
 
     as_dict = asdict
 

@@ -271,7 +271,9 @@ class _RequestSettings(BaseModel):
 
     # Defaults of requests
     n: int = Field(8, ge=1, le=255, description="branches of a request in the srb dialect that has no n")
-    max_n: int = Field(64, ge=1, le=255, description="largest n that a request may ask for")
+    max_n: int = Field(
+        64, ge=1, le=255, description="largest n that a request may ask for; of a cluster, for each replica"
+    )
     n_predict: int = Field(-1, ge=-1, description="max_tokens in the dialects other than srb; -1: no limit")
     default_max_tokens: int = Field(128, ge=-1, description="max_tokens in the srb dialect; -1: no limit")
     stop: Strings = Field("", description="stop string that ends a branch; several as a JSON list")

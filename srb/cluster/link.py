@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from srb.cluster.door import tune
 from srb.cluster.registry import Entry
 from srb.errors import ProtocolError
 from srb.framing import frame, read_frame
-from srb.protocol import VERSION, Hello, Ready, decode
+from srb.protocol import VERSION, GetStats, Hello, Ready, Reply, decode, encode
 
 _OPEN_SECONDS = 5.0  # for the connection itself; an engine that loads its model is waited for
 
@@ -27,9 +28,19 @@ class Link:
         """Connect, and wait until the engine has its model. Raise OSError, EOFError or ProtocolError."""
         async with asyncio.timeout(_OPEN_SECONDS):
             reader, writer = await asyncio.open_connection(entry["host"], entry["port"])
+        return await cls._greeted(reader, writer, entry["token"])
+
+    @classmethod
+    async def open_own(cls, socket_path: Path) -> Link:
+        """Connect to an engine on this machine, as `open` does."""
+        return await cls._greeted(*await asyncio.open_unix_connection(str(socket_path)))
+
+    @classmethod
+    async def _greeted(cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str = "") -> Link:
         try:
-            tune(writer)
-            writer.write(entry["token"].encode())
+            if token:  # a replica's door, on another machine
+                tune(writer)
+                writer.write(token.encode())
             return cls(reader, writer, await _greeting(reader))
         except BaseException:
             writer.close()
@@ -44,6 +55,21 @@ class Link:
 
     def close(self) -> None:
         self._writer.close()
+
+
+async def own_stats(socket_path: Path) -> dict[str, float]:
+    """Return the stats of an engine on this machine. Raise OSError, EOFError, TimeoutError or ProtocolError."""
+    async with asyncio.timeout(_OPEN_SECONDS):
+        link = await Link.open_own(socket_path)
+        try:
+            link.send(encode([GetStats("stats")]))
+            while True:
+                for event in decode(await link.receive()):
+                    if isinstance(event, Reply):
+                        stats: dict[str, float] = event.value
+                        return stats
+        finally:
+            link.close()
 
 
 async def _greeting(reader: asyncio.StreamReader) -> dict[str, Any]:

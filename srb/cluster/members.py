@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from srb.cluster.affinity import Affinity
 from srb.cluster.link import Link
 from srb.cluster.registry import Entry
-from srb.errors import EngineRestarted, ProtocolError, SRBError, Unavailable
+from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, SRBError, Unavailable
 from srb.protocol import TERMINAL, Ask, Event, Failed, Rejected, Reply, decode, encode
 
 log = logging.getLogger("srb.cluster")
@@ -77,6 +78,14 @@ class Member:
                     future.set_result(Failed(request_id, EngineRestarted.code, f"replica {self.name} was lost"))
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The replicas that have a request: one, or several of a divided one, some of which may have ended their part."""
+
+    names: tuple[str, ...]
+    is_divided: bool = False
+
+
 class Members:
     """All replicas that the registry lists. `affinity` has those that take requests."""
 
@@ -84,7 +93,8 @@ class Members:
         """Call `on_change` when a replica becomes ready or is lost."""
         self.affinity = Affinity()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
-        self.homes: OrderedDict[str, str] = OrderedDict()  # the replica of each request of this bridge's workers
+        self.homes: OrderedDict[str, Home] = OrderedDict()  # of the requests of this bridge's workers
+        self._adding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._members: dict[str, Member] = {}
         self._on_change = on_change
 
@@ -96,13 +106,23 @@ class Members:
     @property
     def model(self) -> dict[str, Any] | None:
         """The model of the newest replica that is ready, as ModelInfo's fields; None without any."""
-        return next((member.link.model for member in reversed(self.ready) if member.link), None)
+        model = next((member.link.model for member in reversed(self.ready) if member.link), None)
+        return None if model is None else {**model, "replicas": len(self.ready)}
 
     def get(self, name: str) -> Member | None:
         return self._members.get(name)
 
-    def note_home(self, request_id: str, name: str) -> None:
-        self.homes[request_id] = name
+    def capacity(self, name: str) -> int:
+        """Return the number of sequences of a replica's engine; 0 while it is away."""
+        member = self._members.get(name)
+        return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
+
+    def adding(self, request_id: str) -> asyncio.Lock:
+        """Return the lock under which branches are added to a divided request."""
+        return self._adding.setdefault(request_id, asyncio.Lock())
+
+    def note_home(self, request_id: str, home: Home) -> None:
+        self.homes[request_id] = home
         if len(self.homes) > _MAX_HOMES:
             self.homes.popitem(last=False)
 
@@ -182,3 +202,15 @@ async def ask_all(members: list[Member], command: Ask, seconds: float) -> dict[s
 
     values = await asyncio.gather(*map(one, members))
     return {member.name: value for member, value in zip(members, values, strict=True)}
+
+
+def why_not_found(target: str, answers: Mapping[str, Any]) -> SRBError:
+    """Return the error for a request that no replica has, from their refusals."""
+    if not answers:
+        return no_replica()
+    others = [answer for answer in answers.values() if not isinstance(answer, NotFound)]
+    return others[0] if others else NotFound(f"There is no request '{target}'")
+
+
+def no_replica() -> EngineLoading:
+    return EngineLoading("No replica of the cluster is ready", engine="loading")

@@ -13,13 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
-from srb.cluster.members import BROKEN, Member, Members, ask_all
-from srb.cluster.routing import Way, marks_of, may_move, merge, no_replica, way_of
-from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, ShuttingDown, SRBError
+from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, why_not_found
+from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
+from srb.cluster.split import can_divide, is_part
+from srb.errors import EngineRestarted, ProtocolError, SRBError
 from srb.framing import frame, read_frame
 from srb.protocol import (
     TERMINAL,
+    Attach,
     Attached,
     Cancel,
     Command,
@@ -41,7 +44,6 @@ log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
 _ASK_SECONDS = 0.4  # for an answer of every replica; a worker waits half a second for /health
-_MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
 
 
 @dataclass(slots=True)
@@ -97,6 +99,7 @@ class Relay:
         self._writer = writer
         self._members = members
         self._open: dict[str, _Open] = {}
+        self._divided = Divided(members, lambda member, payload: self._channel(member).send(payload))
         self._channels: dict[str, Channel] = {}  # by the replica's name
         self._tasks: set[asyncio.Task[None]] = set()
         self._model: dict[str, Any] | None = None  # as the worker knows it
@@ -130,8 +133,9 @@ class Relay:
     def close_idle_channels(self) -> None:
         """Close channels to replicas that are leaving, as soon as no request is on them: they wait for this."""
         used = {id(request.channel) for request in self._open.values()}
+        divided = self._divided.names
         for name, channel in list(self._channels.items()):
-            if channel.member.is_leaving and id(channel) not in used:
+            if channel.member.is_leaving and id(channel) not in used and name not in divided:
                 del self._channels[name]
                 channel.close()
 
@@ -161,7 +165,9 @@ class Relay:
         request = self._open.get(command.request_id)
         if request is None:
             return  # it has just ended
-        if request.channel is not None:
+        if command.request_id in self._divided:
+            self._divided.cancel(command)
+        elif request.channel is not None:
             request.channel.send(payload)
         if command.leaves:
             self._forget(command.request_id)
@@ -177,39 +183,71 @@ class Relay:
         if member is None:
             self._refuse(command.request_id, no_replica())
             return
-        self._forward(command, request, member)
+        if self._is_divided(command, member):
+            request.payload = None
+            self._divided.begin(command, member.name)
+        else:
+            self._forward(command, request, member)
+
+    def _is_divided(self, command: Command, member: Member) -> bool:
+        """Whether a request has more branches than a replica has sequences, and there are others that help."""
+        if not isinstance(command, Generate) or len(self._members.ready) < 2:
+            return False
+        return len(command.branches) > self._members.capacity(member.name) and can_divide(command)
 
     def _forward(self, command: Command, request: _Open, member: Member) -> None:
         assert request.payload is not None
         request.tried.add(member.name)
-        if member.name not in self._channels:
-            self._channels[member.name] = Channel(member, self)
-        request.channel = self._channels[member.name]
+        request.channel = self._channel(member)
         if isinstance(command, Generate):
             self._members.affinity.begin(member.name)
-            self._members.note_home(command.request_id, member.name)
+            self._members.note_home(command.request_id, Home((member.name,)))
         request.channel.send(request.payload)
+
+    def _channel(self, member: Member) -> Channel:
+        if member.name not in self._channels:
+            self._channels[member.name] = Channel(member, self)
+        return self._channels[member.name]
 
     def _go_home(self, command: Any, request: _Open) -> None:
         """Send a control to the replica of its target; if another bridge's worker began that, look for it."""
-        member = self._members.get(self._members.homes.get(command.target, ""))
-        if member is not None:
-            self._forward(command, request, member)
+        home = self._members.homes.get(command.target, Home(()))
+        known = [name for name in home.names if self._members.get(name) is not None]
+        if known:
+            self._go(command, request, Home(tuple(known), home.is_divided))
         else:
             self._spawn(self._search(command, request))
 
     async def _search(self, command: Any, request: _Open) -> None:
         question = GetRequest("", command.target, command.owner)
         answers = await ask_all(self._members.ready, question, _ASK_SECONDS)
-        found = [name for name, answer in answers.items() if not isinstance(answer, SRBError)]
-        member = self._members.get(found[0]) if found else None
+        found = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
         if self._open.get(command.request_id) is not request:
             return  # cancelled meanwhile
-        if member is None:
-            self._refuse(command.request_id, _why_not_found(command.target, answers))
+        if not found:
+            self._refuse(command.request_id, why_not_found(command.target, answers))
             return
-        self._members.note_home(command.target, member.name)
-        self._forward(command, request, member)
+        home = Home(tuple(found), is_divided=any(map(is_part, found.values())))
+        self._members.note_home(command.target, home)
+        self._go(command, request, home)
+
+    def _go(self, command: Any, request: _Open, home: Home) -> None:
+        """Send a control to the request's replica, or to the part of it that is meant."""
+        if not home.is_divided:
+            if (member := self._members.get(home.names[0])) is not None:
+                self._forward(command, request, member)
+            else:  # it has just been lost
+                self._refuse(command.request_id, EngineRestarted(f"Replica {home.names[0]} was lost"))
+        elif isinstance(command, Attach):
+            request.payload = None
+            self._say(self._divided.attach(command, home.names))
+        else:
+            self._spawn(self._control(command, request, home))
+
+    async def _control(self, command: Any, request: _Open, home: Home) -> None:
+        answer = await control(self._members, command, home.names, self._divided.total(command.target))
+        if self._open.get(command.request_id) is request:
+            self._say([answer])
 
     async def _ask_all(self, command: Any) -> None:
         members = self._members.ready
@@ -237,12 +275,23 @@ class Relay:
     async def deliver(self, channel: Channel, payload: bytes) -> None:
         """Pass a replica's frame on to the worker."""
         events = outline(payload)
-        if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in _MOVING]:
+        if self._divided and any(fields[0] in self._divided for _, fields in events):
+            payload = encode(self._divided.take(channel.member.name, decode(payload)))
+            events = outline(payload)
+        if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in MOVING]:
             moved = {request_id for request_id in refused if self._move(request_id)}
             rest = [event for event in decode(payload) if event.request_id not in moved]
             payload, events = encode(rest), outline(encode(rest))
         if not events:
             return
+        self._note(events)
+        self._writer.write(frame(payload))
+        if channel.member.is_leaving:
+            self.close_idle_channels()
+        await self._writer.drain()
+
+    def _note(self, events: Iterable[tuple[type, list[Any]]]) -> None:
+        """Note which requests begin and end with events."""
         for kind, fields in events:
             if kind in TERMINAL:
                 self._end(fields[0])
@@ -250,10 +299,13 @@ class Relay:
                 self._attached(*fields[:2])
             elif (request := self._open.get(fields[0])) is not None:
                 request.payload = None  # the replica has it
-        self._writer.write(frame(payload))
-        if channel.member.is_leaving:
-            self.close_idle_channels()
-        await self._writer.drain()
+
+    def _say(self, events: list[Event]) -> None:
+        """Send events of divided requests to the worker."""
+        if events:
+            payload = encode(events)
+            self._note(outline(payload))
+            self._writer.write(frame(payload))
 
     def _attached(self, request_id: str, target: str) -> None:
         request = self._open.pop(request_id, None)
@@ -280,6 +332,8 @@ class Relay:
                 self._end(request_id)
                 message = f"Replica {channel.member.name} was lost; please try again"
                 self._send([Failed(request_id, EngineRestarted.code, message)])
+        if self._divided:
+            self._say(self._divided.lose(channel.member.name))
 
     def _refuse(self, request_id: str, error: SRBError) -> None:
         self._open.pop(request_id, None)
@@ -292,6 +346,7 @@ class Relay:
     def _forget(self, request_id: str) -> None:
         """Read a request no more; it may go on for others, or linger."""
         request = self._open.pop(request_id, None)
+        self._divided.forget(request_id)
         if request is not None:
             self._uncount(request)
 
@@ -328,10 +383,3 @@ def _with_latest(members: list[Member], answers: dict[str, Any]) -> dict[str, An
         elif member.stats:
             answers[member.name] = member.stats
     return answers
-
-
-def _why_not_found(target: str, answers: dict[str, Any]) -> SRBError:
-    if not answers:
-        return no_replica()
-    others = [answer for answer in answers.values() if not isinstance(answer, NotFound)]
-    return others[0] if others else NotFound(f"There is no request '{target}'")

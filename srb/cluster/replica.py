@@ -14,7 +14,10 @@ from typing import Any
 import ray
 from ray import serve
 
+from srb.cluster.autoscaling import OPEN_BRANCHES
 from srb.cluster.door import Door
+from srb.cluster.link import own_stats
+from srb.cluster.members import BROKEN
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import ANNOUNCE_SECONDS, Entry, find_registry
 from srb.cluster.states import StateShare, find_keeper
@@ -48,6 +51,7 @@ class Replica:
             self._engine.close()
             raise
         self._state = ""
+        self._open_branches = 0.0
         self._registry = find_registry()
         await self._announce()  # before this replica counts as started, so that an update ends the old ones only now
         self._announcing = asyncio.create_task(self._keep_announced())
@@ -57,6 +61,15 @@ class Replica:
         state = self._engine.state
         if state in ("hung", "failed"):
             raise RuntimeError(f"the engine is {state}: {self._engine.message}")
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return the branches that run or wait, for BranchesPolicy; the last number if the engine does not answer."""
+        try:
+            stats = await own_stats(self._engine.socket_path)
+            self._open_branches = stats["branches_running"] + stats["branches_waiting"]
+        except BROKEN as error:
+            log.info("the engine did not say how many branches are open: %s", type(error).__name__)
+        return {OPEN_BRANCHES: self._open_branches}
 
     async def __del__(self) -> None:
         """Leave the cluster: let the running requests end, then the engine."""

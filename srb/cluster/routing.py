@@ -10,7 +10,9 @@ from enum import Enum, auto
 from typing import Any
 
 from srb.cluster.affinity import Mark, name_marks, text_marks
-from srb.errors import EngineLoading, NotSupported, SRBError
+from srb.cluster.members import no_replica
+from srb.cluster.split import unite_listed
+from srb.errors import NotSupported, SRBError
 from srb.protocol import (
     AddBranches,
     Attach,
@@ -87,7 +89,7 @@ def merge(command: Command, answers: Mapping[str, Any]) -> Any:
         case GetSlots():
             return [{**slot, "replica": name} for name, slots in values.items() for slot in slots]
         case ListRequests():
-            return [request for requests in values.values() for request in requests]
+            return unite_listed(request for requests in values.values() for request in requests)
         case _:
             return next(iter(values.values()))
 
@@ -100,7 +102,3 @@ def sum_stats(stats: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
             before = total.get(name, 0)
             total[name] = max(before, value) if name in _LARGEST else before + value
     return total
-
-
-def no_replica() -> EngineLoading:
-    return EngineLoading("No replica of the cluster is ready", engine="loading")

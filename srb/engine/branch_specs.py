@@ -10,7 +10,15 @@ from srb.errors import bad_field
 from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec
 
 # Smallest allowed value of each whole number in a BranchSpec.
-_MINIMUM = {"seed": 0, "max_tokens": -1, "t_max_predict_ms": -1, "min_tokens": 0, "n_indent": 0, "stop_after": 1}
+_MINIMUM = {
+    "seed": 0,
+    "max_tokens": -1,
+    "t_max_predict_ms": -1,
+    "min_tokens": 0,
+    "n_indent": 0,
+    "stop_after": 1,
+    "place": -1,
+}
 MAX_SEED = 2**32 - 2  # 2**32 - 1 means a random seed in llama.cpp
 
 

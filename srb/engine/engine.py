@@ -646,7 +646,8 @@ def _stop_exploring(request: Request) -> None:
 def _added(branch: Branch) -> BranchAdded:
     origin, token = branch.origin or (None, None)
     text = "".join(branch.shown)
-    return BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, False, origin, token, text)
+    said = (False, origin, token, text)
+    return BranchAdded(branch.request.request_id, branch.index, branch.spec.seed, *said, place=branch.spec.place)
 
 
 def _done(request: Request) -> Done:

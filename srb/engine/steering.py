@@ -18,10 +18,8 @@ from srb.engine.preparing import Preparer
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
-from srb.protocol import AddBranches, Boundary, BranchSpec, ChangeBranch
+from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch
 from srb.sampling_params import with_penalties
-
-MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
 
 
 @dataclass(slots=True)
@@ -99,9 +97,8 @@ class Steering:
         seed, append, changes, sampling_changes = entry
         has_own_seed = seed is not None
         spec = _changed(base, changes, sampling_changes)
-        spec = replace(
-            spec, seed=seed if has_own_seed else next_seed(request, len(request.branches) + place), append=append
-        )
+        seed = seed if has_own_seed else next_seed(request, spec, len(request.branches) + place)
+        spec = replace(spec, seed=seed, append=append)
         check_branches([spec])
         added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
         given = tokens_of([*(point.tokens if point else ()), *added])
@@ -154,7 +151,7 @@ class Steering:
         first = len(request.branches)
         for index, draft in enumerate(drafts, first):
             spec, sampler = draft.spec, draft.sampler
-            seed = spec.seed if draft.has_own_seed else next_seed(request, index)
+            seed = spec.seed if draft.has_own_seed else next_seed(request, spec, index)
             if seed != spec.seed:  # other branches were added meanwhile
                 spec, sampler = replace(spec, seed=seed), sampler.clone(seed, spec.min_tokens)
                 draft.sampler.close()
@@ -202,8 +199,8 @@ class Steering:
 def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
     """Return index, seed, state (waiting, running or ended), length and max_tokens of a branch.
 
-    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields; with `text` its text so far,
-    and its tokens unless its context was shifted, which drops tokens.
+    A fork also has `origin` and `token`, an ended branch `ended` with BranchEnded's fields, a branch of a divided request
+    its `place`; with `text` its text so far, and its tokens unless its context was shifted, which drops tokens.
     """
     said: dict[str, Any] = {
         "index": branch.index,
@@ -212,6 +209,8 @@ def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:
         "length": branch.length,
         "max_tokens": branch.spec.max_tokens,
     }
+    if branch.spec.place >= 0:
+        said["place"] = branch.spec.place
     if branch.origin is not None:
         said["origin"], said["token"] = branch.origin
     if branch.ended is not None:
@@ -234,9 +233,9 @@ def branch_of(request: Request, index: int) -> Branch:
     return request.branches[index]
 
 
-def next_seed(request: Request, index: int) -> int:
-    """Return the seed of the branch with this index, if it has none of its own."""
-    return (request.base.seed + index) % (MAX_SEED + 1)
+def next_seed(request: Request, spec: BranchSpec, index: int) -> int:
+    """Return the seed of a branch with this index, if it has none of its own."""
+    return (request.base.seed + (index if spec.place < 0 else spec.place)) % (MAX_SEED + 1)
 
 
 def _check_can_grow(request: Request) -> None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pydantic import ValidationError
+
 from srb.errors import ConfigError
 from srb.settings import Settings
 
@@ -28,7 +30,19 @@ _SHARED = {"log_level", "log_format", "graceful_timeout"}  # settings of the web
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `srb serve` does not have."""
     parser.add_argument("action", choices=("deploy", "status", "stop"))
-    parser.add_argument("--replicas", type=int, default=1, help="number of replicas (default: 1)")
+    parser.add_argument("--replicas", type=int, default=1, help="number of replicas, or the fewest (default: 1)")
+    parser.add_argument(
+        "--max-replicas", type=int, default=0, help="most replicas, by their open branches; 0: --replicas (default)"
+    )
+    parser.add_argument(
+        "--target-branches", type=float, default=16, help="open branches that each replica should have (default: 16)"
+    )
+    parser.add_argument(
+        "--scale-up-seconds", type=float, default=30, help="wait before more replicas are started (default: 30)"
+    )
+    parser.add_argument(
+        "--scale-down-seconds", type=float, default=600, help="wait before replicas are ended (default: 600)"
+    )
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of each replica (default: 0)")
     parser.add_argument("--cpus", type=float, default=1, help="CPUs of each replica, as Ray counts them (default: 1)")
     parser.add_argument("--door-port", type=int, default=0, help="TCP port of the replicas; 0: any (default)")
@@ -74,8 +88,12 @@ def _arguments(asked: argparse.Namespace, settings: Settings) -> Any:
         raise ConfigError("rpc: a node serves one engine at a time, so only one replica can use it; set --replicas 1")
     from srb.cluster.app import Arguments
 
-    numbers = {name: getattr(asked, name) for name in ("replicas", "gpus", "cpus", "drain_seconds", "door_port")}
-    return Arguments(**numbers, settings=engine_settings(settings))
+    given = {name: getattr(asked, name) for name in Arguments.model_fields if name != "settings"}
+    try:
+        return Arguments(**given, settings=engine_settings(settings))
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        raise ConfigError(f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}") from None
 
 
 _HEADINGS = ("replica", "node", "gpu", "state", "model", "requests", "branches", "cells", "hits", "tokens/s")

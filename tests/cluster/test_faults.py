@@ -138,6 +138,21 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
     wait_for(lambda: replicas(web) == 3, "three new replicas")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_twenty_killed_replicas_and_bridges_leave_no_stream_without_an_end(cluster: Cluster, web: Server) -> None:
+    for number in range(20):
+        wait_for(lambda: replicas(web) == 3, "all replicas are there", 4 * DEADLINE)
+        streams = [Stream(web, f"{number} {place} streams of a long night that has no end. " * 3) for place in range(6)]
+        wait_for(lambda streams=streams: all(stream.has_text for stream in streams), "all have text")
+        os.kill(actors(cluster.head.pid)[number % 3], signal.SIGKILL)
+        serves(web, 10)
+        os.kill(web.engine, signal.SIGKILL)
+        wait_for(lambda streams=streams: all(stream.error for stream in streams), "every stream has an end")
+        for stream in streams:
+            stream.close()
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Server]]:
     """A cluster of one replica with a short queue, and a web server over it."""

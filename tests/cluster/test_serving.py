@@ -164,3 +164,19 @@ Settings.load(flags=Arguments(**application.args).settings, environ={})
 def test_the_config_file_is_one_of_serve_and_of_ours(cluster: Cluster) -> None:
     command = [PYTHON, "-c", CONFIG, ROOT / "config" / "ray" / "srb.yaml"]
     subprocess.run(command, env=cluster.environ, check=True, timeout=DEADLINE, cwd=ROOT)
+
+
+def test_a_request_may_have_more_branches_than_one_replica(web: Server, alone: Server) -> None:
+    assert web.get("/v1/srb/server").json()["max_n"] == 3 * alone.get("/v1/srb/server").json()["max_n"] == 192
+    body = {"prompt": STORY, "n": 40, "max_tokens": 6, "seed": 5, "stream": False}
+    answers = [server.post("/v1/srb/completions", body).json() for server in (web, alone)]
+    for name in ("completions", "seeds"):
+        assert answers[0][name] == answers[1][name]
+    for name in ("prompt_tokens", "completion_tokens"):
+        assert answers[0]["usage"][name] == answers[1]["usage"][name]
+    best = {**body, "best_of": 40, "n": 3}
+    chosen = [server.post("/v1/srb/completions", best).json()["completions"] for server in (web, alone)]
+    assert [each["text"] for each in chosen[0]] == [each["text"] for each in chosen[1]]
+    refused = web.post("/v1/srb/completions", {**body, "n": 193})
+    assert refused.status_code == 400
+    assert "192" in refused.json()["error"]["message"]

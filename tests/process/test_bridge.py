@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,14 +26,17 @@ from srb.cluster.registry import Entry
 from srb.cluster.routing import marks_of
 from srb.cluster.states import StateKeeper, StateShare
 from srb.engine.process.state_file import read_header
-from srb.errors import EngineLoading, EngineRestarted, NotFound, NotSupported
+from srb.errors import Conflict, EngineLoading, EngineRestarted, NotFound, NotSupported
 from srb.protocol import (
     Accepted,
+    AddBranches,
     Attach,
     Attached,
+    BranchAdded,
     BranchEnded,
     BranchSpec,
     Cancel,
+    ChangeBranch,
     Delta,
     Done,
     Failed,
@@ -42,9 +46,11 @@ from srb.protocol import (
     GetStats,
     Hello,
     ListRequests,
+    PromptDone,
     Ready,
     Rejected,
     Reply,
+    SamplingParams,
     StateAction,
     StopBranches,
     Tokenize,
@@ -91,9 +97,9 @@ async def _cancel_all() -> None:
 class OneReplica:
     """An engine with a door, as the actor has them."""
 
-    def __init__(self, loop: Loop, **changed: Any) -> None:
+    def __init__(self, loop: Loop, model: str = "fake:", **changed: Any) -> None:
         self._loop = loop
-        settings = ENGINE | changed
+        settings = {**ENGINE, "model": model, **changed}
         self.engine = OwnEngine(Settings(**settings), settings)
         self.door = Door(self.engine.socket_path)
 
@@ -149,6 +155,8 @@ class Bridged:
         self.bridge.start()
 
     def update(self, **entries: Entry) -> None:
+        self.entries = entries
+
         async def act() -> None:
             self.bridge.members.update(entries)
 
@@ -185,6 +193,15 @@ def loop() -> Iterator[Loop]:
 def pair(loop: Loop) -> Iterator[tuple[OneReplica, OneReplica]]:
     """Two replicas; leave both running."""
     replicas = OneReplica(loop), OneReplica(loop)
+    yield replicas[0].open(), replicas[1].open()
+    for replica in replicas:
+        replica.close()
+
+
+@pytest.fixture(scope="module")
+def steady(loop: Loop) -> Iterator[tuple[OneReplica, OneReplica]]:
+    """Two replicas with 50 steps a second, so that many branches run for minutes; leave both running."""
+    replicas = OneReplica(loop, "fake:50"), OneReplica(loop, "fake:50")
     yield replicas[0].open(), replicas[1].open()
     for replica in replicas:
         replica.close()
@@ -310,6 +327,170 @@ def test_a_request_that_its_replica_has_not_taken_goes_to_another(bridged: Bridg
         answer = worker.next(Accepted, Failed, Rejected)
         assert (type(answer), answer.request_id) == (Accepted, f"moved {number}")
         worker.send(Cancel(f"moved {number}", leaves=True))
+
+
+def many(request_id: str, n: int = 24, max_tokens: int = 8, **options: Any) -> Generate:
+    """A request with more branches than an engine over FakeModel has sequences (16)."""
+    ignores = SamplingParams(ignore_eos=True)
+    specs = tuple(BranchSpec(100 + index, max_tokens, sampling=ignores) for index in range(n))
+    return Generate(request_id, ("A story with many ends. " * 5,), specs, can_grow=True, **options)
+
+
+def texts(events: list[Any]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, Delta):
+            found[event.index] = found.get(event.index, "") + event.text
+    return found
+
+
+def answer_and(worker: Worker, kind: type) -> tuple[Any, Any]:
+    """Return the answer to a control and the event that comes with it, in whatever order."""
+    found = [worker.next(Reply, Rejected, kind) for _ in range(2)]
+    [event] = [each for each in found if isinstance(each, kind)]
+    [answer] = [each for each in found if each is not event]
+    return answer, event
+
+
+def test_more_branches_than_an_engine_has_are_divided_and_one_stream(
+    bridged: Bridged, loop: Loop, tmp_path: Path
+) -> None:
+    worker = bridged.worker()
+    assert worker.next(Ready).model["replicas"] == 2
+    alone = Bridged(loop, tmp_path / "alone")
+    alone.update(a=bridged.entries["a"])
+    alone.wait_ready(1)
+    single = alone.worker().ready()
+    worker.send(many("divided"))
+    single.send(many("single"))
+    divided, expected = _until_done(worker, "divided"), _until_done(single, "single")
+    assert texts(divided) == texts(expected)
+    kinds = [type(event) for event in divided]
+    assert kinds[0] is Accepted
+    assert kinds.count(Accepted) == kinds.count(PromptDone) == kinds.count(Done) == 1
+    ends = {event.index: event for event in divided if isinstance(event, BranchEnded)}
+    assert ends.keys() == set(range(24))
+    assert divided[-1].prompt_tokens == expected[-1].prompt_tokens
+    assert divided[-1].completion_tokens == 24 * 8
+    wait_for(lambda: bridged.open_requests() == 0, "nothing is left of it")
+    alone.close()
+
+
+def test_branches_that_look_at_each_other_stay_on_one_replica(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    worker.send(many("together", distinct_first=True))
+    assert len([event for event in _until_done(worker, "together") if isinstance(event, BranchEnded)]) == 24
+    assert bridged.bridge.members.homes == {}
+
+
+def test_a_divided_request_is_controlled_through_any_bridge(
+    loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    bridged, other = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "other")
+    for bridge in (bridged, other):
+        bridge.update(a=steady[0].entry(), b=steady[1].entry())
+        bridge.wait_ready(2)
+    owner, reader = bridged.worker().ready(), other.worker().ready()
+    owner.send(many("whole", max_tokens=-1, linger=600.0))
+    owner.next(Accepted)
+    for asking in (reader, owner):
+        asking.send(ListRequests("list", ""))
+        [listed] = asking.next(Reply).value
+        assert [branch["index"] for branch in listed["branches"]] == list(range(24))
+        assert [branch["seed"] for branch in listed["branches"]] == list(range(100, 124))
+    reader.send(Attach("attach", "whole"))
+    snapshot = reader.next(Attached, Rejected)
+    assert len(snapshot.value["branches"]) == 24
+
+    reader.send(StopBranches("stop one", "whole", index=5))
+    answer, ended = answer_and(reader, BranchEnded)
+    assert answer.value["index"] == ended.index == owner.next(BranchEnded).index == 5
+    owner.send(StopBranches("stop again", "whole", index=5))
+    assert owner.next(Reply, Rejected).code == Conflict.code
+    reader.send(AddBranches("add", "whole", ((None, (), (), ()),) * 2))
+    assert reader.next(Reply, Rejected).value == {"indices": [24, 25], "seeds": [124, 125]}
+    assert [owner.next(BranchAdded).index for _ in range(2)] == [24, 25]
+    owner.send(AddBranches("fork", "whole", ((None, (), (), ()),), origin=7, character=3))
+    answer, fork = answer_and(owner, BranchAdded)
+    assert answer.value == {"indices": [26], "seeds": [126]}
+    assert (fork.index, fork.origin) == (26, 7)
+    owner.send(AddBranches("too many", "whole", ((None, (), (), ()),), max_running=26))
+    assert "26 branches run already" in owner.next(Reply, Rejected).message
+    owner.send(ChangeBranch("change", "whole", 11, more=10**6))
+    assert owner.next(Reply, Rejected).value["index"] == 11
+    owner.send(Cancel("whole", index=0))
+    assert owner.next(BranchEnded).index == 0
+    reader.send(GetRequest("get", "whole"))
+    described = reader.next(Reply, Rejected).value
+    states = {branch["index"]: branch["state"] for branch in described["branches"]}
+    assert states.keys() == set(range(27))
+    assert states[0] == states[5] == "ended"
+    reader.send(GetRequest("get", "whole", owner="somebody else"))
+    assert reader.next(Reply, Rejected).code == NotFound.code
+
+    reader.send(StopBranches("stop all", "whole"))
+    assert {type(reader.next(Reply, Done)), type(reader.next(Reply, Done))} == {Reply, Done}
+    assert owner.next(Done).request_id == "whole"
+    wait_for(lambda: other.open_requests() == bridged.open_requests() == 0, "nothing is left of it")
+    bridged.close()
+    other.close()
+
+
+def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, steady: Any, tmp_path: Path) -> None:
+    third = OneReplica(loop, "fake:50").open()
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        bridged.update(a=steady[0].entry(), b=third.entry())
+        bridged.wait_ready(2)
+        worker, other = bridged.worker().ready(), bridged.worker().ready()
+        worker.send(many("half", max_tokens=-1))
+        worker.next(Accepted)
+        seen: set[int] = set()
+        while len(seen) < 24:
+            seen.add(worker.next(Delta).index)
+        os.kill(third.pid, signal.SIGKILL)
+        lost = [worker.next(BranchEnded, Done, Failed) for _ in range(12)]
+        assert {event.code for event in lost} == {EngineRestarted.code}
+        parity = {event.index % 2 for event in lost}
+        assert len(parity) == 1, "the branches of one replica"
+        assert worker.next(Delta, Done, Failed).index % 2 not in parity
+        other.send(Attach("attach", "half"))
+        snapshot = other.next(Attached, Rejected).value
+        ended = [branch for branch in snapshot["branches"] if "ended" in branch]
+        assert {branch["index"] for branch in ended} <= {event.index for event in lost}
+        worker.send(Cancel("half"))
+        assert worker.next(Done, Failed).request_id == "half"
+    finally:
+        bridged.close()
+        third.close()
+
+
+def test_a_part_that_its_replica_has_not_taken_fails_alone(bridged: Bridged, loop: Loop) -> None:
+    worker = bridged.worker().ready()
+
+    async def break_door() -> None:
+        member = bridged.bridge.members.get("b")
+        assert member is not None
+        member.entry = {**member.entry, "port": 1}
+
+    loop.run(break_door())
+    worker.send(many("half", n=20))
+    events = _until_done(worker, "half")
+    assert isinstance(events[0], Accepted)
+    assert isinstance(events[-1], Done)
+    ends = [event for event in events if isinstance(event, BranchEnded)]
+    assert len(ends) == 20
+    assert sorted(event.code for event in ends) == [""] * 10 + [EngineRestarted.code] * 10
+
+
+def test_a_divided_request_that_a_part_refuses_is_refused_whole(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    command = many("refused", max_tokens=-1)
+    broken = replace(command.branches[3], append=(10**9,))  # no token of the vocabulary
+    worker.send(replace(command, branches=(*command.branches[:3], broken, *command.branches[4:])))
+    assert "append" in worker.next(Accepted, Rejected).message
+    wait_for(lambda: worker.stats()["requests_processing"] == 0, "the other part is cancelled")
+    assert bridged.open_requests() == 0
 
 
 def test_a_replica_that_leaves_finishes_what_it_has(bridged: Bridged, pair: Any) -> None:

@@ -117,7 +117,8 @@ def test_answers_of_all_replicas_become_one() -> None:
         {"id": 0, "replica": "a"},
         {"id": 0, "replica": "b"},
     ]
-    assert merge(ListRequests("r", ""), {"a": [1], "b": [2, 3]}) == [1, 2, 3]
+    listed = [{"id": name, "state": "running", "age": 1.0, "branches": []} for name in "xyz"]
+    assert merge(ListRequests("r", ""), {"a": listed[:1], "b": listed[1:]}) == listed
     with pytest.raises(Unavailable, match="busy"):
         merge(GetStats("r"), {"c": Unavailable("busy")})
     with pytest.raises(EngineLoading):

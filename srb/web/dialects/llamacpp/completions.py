@@ -82,7 +82,7 @@ def _answer(asked: LlamaCompletionBody, new_system_prompt: SystemPrompt | None =
     if asked.reasoning_format is None:  # llama-server tells its default
         default = "deepseek" if settings.reasoning_format == "auto" else settings.reasoning_format
         asked = asked.model_copy(update={"reasoning_format": default})
-    commands = asked.commands(settings, n=1, max_tokens=settings.n_predict)
+    commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict)
     model = web().client.check_ready()
     texts = prompt_texts(commands, model)
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:

@@ -27,7 +27,7 @@ def chat_completions() -> Response:
     given = read_body(request)
     body, verbose = ChatBody.parse(given), VerboseBody(given)
     settings, model = web().settings, web().client.check_ready()
-    asked = body.request(settings, model)
+    asked = body.request(web().request_settings, model)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)

@@ -67,7 +67,7 @@ class TextCompletionBody(CompletionBody):
 
         Raise InvalidRequest or NotSupported for a body that cannot be answered, Unavailable if the engine is not ready.
         """
-        commands = self.commands(web.settings, n, max_tokens)
+        commands = self.commands(web.request_settings, n, max_tokens)
         echoes = [read_back(web.client, prompt, commands[0].prompt_logprobs) for prompt in self.prompt if self.echo]
         if self.suffix:
             model = web.client.check_ready()

@@ -155,7 +155,7 @@ def stop_branch(request_id: str, index: int) -> Response:
 @operation(AddBody, Added)
 def add_branches(request_id: str) -> Response:
     """Add branches, from the prompt or forked from a branch."""
-    asked, settings = AddBody.parse(read_body(request)), web().settings
+    asked, settings = AddBody.parse(read_body(request)), web().request_settings
     command = AddBranches(
         uuid4().hex,
         request_id,
@@ -181,7 +181,7 @@ def change_branch(request_id: str, index: int) -> Response:
     more = given.pop("max_tokens", 0)
     if not more and not given:
         raise bad_field("max_tokens", "is required, or stop or stop_at")
-    settings = web().settings
+    settings = web().request_settings
     command = ChangeBranch(
         uuid4().hex,
         request_id,

@@ -21,7 +21,7 @@ routes = Blueprint("srb_server", __name__)
 @operation(answer=ServerDescription)
 def describe_server() -> Response:
     """Describe the server: its model, the limits of requests, and the defaults of their fields."""
-    model, settings = web().client.check_ready(), web().settings
+    model, settings = web().client.check_ready(), web().request_settings
     said: ServerDescription = {
         "version": __version__,
         "model": model.alias,

@@ -1,0 +1,275 @@
+"""The divided requests of one web worker: parts go to several replicas, and controls to the part that has the branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.cluster.members import Home, Member, Members, ask_all, why_not_found
+from srb.cluster.routing import marks_of, merge
+from srb.cluster.split import Description, Whole, divide, for_part, of_whole, unite
+from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError
+from srb.protocol import (
+    AddBranches,
+    Attach,
+    Attached,
+    Cancel,
+    Event,
+    Failed,
+    Generate,
+    GetRequest,
+    Rejected,
+    Reply,
+    StopBranches,
+    encode,
+)
+
+MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
+_CONTROL_SECONDS = 10.0  # for a replica's answer to a control
+
+Send = Callable[[Member, bytes], None]  # a frame, over the worker's channel to a replica
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A divided request that the worker reads. If it began here, `command` and the parts' frames are known."""
+
+    whole: Whole
+    command: Generate | None = None
+    payloads: dict[str, bytes] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)  # replicas whose load counts a part of it
+    tried: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Join:
+    """An Attach on its way: the parts' answers, and what those that have answered say until all have."""
+
+    command: Attach
+    names: Sequence[str]
+    waiting: set[str] = field(default_factory=set)
+    described: dict[str, Description] = field(default_factory=dict)
+    refusals: dict[str, SRBError] = field(default_factory=dict)
+    held: list[tuple[str, Event]] = field(default_factory=list)
+
+
+class Divided:
+    """The divided requests of one worker. `in` tells whether an event's request id is one of theirs."""
+
+    def __init__(self, members: Members, send: Send) -> None:
+        self._members = members
+        self._send = send
+        self._begun: dict[str, _Begun] = {}
+        self._joins: dict[str, list[_Join]] = {}  # by target; one after the other
+        self._joining: dict[str, str] = {}  # the targets by the id of the Attach
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._begun or request_id in self._joins or request_id in self._joining
+
+    def __bool__(self) -> bool:
+        return bool(self._begun or self._joins)
+
+    @property
+    def names(self) -> set[str]:
+        """The replicas that are needed."""
+        used = {name for begun in self._begun.values() for name in begun.whole.names}
+        return used | {name for joins in self._joins.values() for join in joins for name in join.names}
+
+    # Requests -------------------------------------------------------------------------------------------------------
+
+    def begin(self, command: Generate, lead: str) -> None:
+        """Send the parts of a request to as many replicas as it needs, the first to `lead`."""
+        affinity, marks = self._members.affinity, marks_of(command)
+        names, room = [lead], self._members.capacity(lead)
+        while room < len(command.branches) and (name := affinity.choose(marks, names)) is not None:
+            names.append(name)
+            room += self._members.capacity(name)
+        parts = divide(command, {name: self._members.capacity(name) for name in names})
+        payloads = {name: encode([part]) for name, part in parts.items()}
+        begun = self._begun[command.request_id] = _Begun(Whole.of(command, parts), command, payloads)
+        for name, payload in payloads.items():
+            self._place(begun, name, payload)
+        self._note_home(begun)
+
+    def forget(self, request_id: str) -> None:
+        """Read a request no more; others are ignored."""
+        begun = self._begun.pop(request_id, None)
+        for name in begun.counted if begun is not None else ():
+            self._members.affinity.end(name)
+
+    def cancel(self, command: Cancel) -> None:
+        """Pass a Cancel on to the part that has the branch, or to all parts."""
+        begun = self._begun.get(command.request_id)
+        if begun is None:
+            return
+        if command.index is None:
+            self._tell(begun.whole.names, encode([command]))
+        elif (found := begun.whole.of_place(command.index)) is not None:
+            self._tell([found[0]], encode([Cancel(command.request_id, found[1], command.leaves)]))
+
+    def _place(self, begun: _Begun, name: str, payload: bytes) -> None:
+        member = self._members.get(name)
+        assert member is not None  # it was chosen among those that are ready
+        begun.tried.add(name)
+        begun.counted.add(name)
+        self._members.affinity.begin(name)
+        self._send(member, payload)
+
+    def _note_home(self, begun: _Begun) -> None:
+        whole = begun.whole
+        self._members.note_home(whole.request_id, Home(tuple(whole.parts), is_divided=True))
+
+    def _move(self, begun: _Begun, name: str) -> bool:
+        """Give a part that was not accepted to a replica without a part, if there is one."""
+        part = begun.whole.parts.get(name)
+        if part is None or part.is_accepted or begun.command is None:
+            return False
+        other = self._members.affinity.choose(marks_of(begun.command), begun.tried)
+        if other is None:
+            return False
+        payload = begun.payloads[other] = begun.payloads.pop(name)
+        begun.whole.move(name, other)
+        self._uncount(begun, name)
+        self._place(begun, other, payload)
+        self._note_home(begun)
+        return True
+
+    def _uncount(self, begun: _Begun, name: str) -> None:
+        if name in begun.counted:
+            begun.counted.remove(name)
+            self._members.affinity.end(name)
+
+    def _tell(self, names: Iterable[str], payload: bytes) -> None:
+        for name in names:
+            if (member := self._members.get(name)) is not None:
+                self._send(member, payload)
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, events: Iterable[Event]) -> list[Event]:
+        """Return a replica's events with those of divided requests as events of the whole; others are left as they are."""
+        taken: list[Event] = []
+        for event in events:
+            request_id = event.request_id  # type: ignore[union-attr]  # Hello and Ready do not come here
+            target = self._joining.get(request_id)
+            if target is not None:
+                taken += self._answered(self._joins[target][0], name, event)
+            elif request_id in self:
+                taken += self._of_part(name, request_id, event)
+            else:
+                taken.append(event)
+        return taken
+
+    def lose(self, name: str) -> list[Event]:
+        """Return the events that follow when a replica is lost."""
+        message = f"Replica {name} was lost; please try again"
+        events: list[Event] = []
+        for joins in list(self._joins.values()):
+            if name in joins[0].waiting:
+                events += self._answered(joins[0], name, Failed("", EngineRestarted.code, message))
+        for request_id in list(self._begun):
+            events += self._of_part(name, request_id, Failed(request_id, EngineRestarted.code, message))
+        return events
+
+    def _of_part(self, name: str, request_id: str, event: Event) -> list[Event]:
+        join = next(iter(self._joins.get(request_id, ())), None)
+        if join is not None and name in join.described:
+            join.held.append((name, event))
+            return []
+        begun = self._begun.get(request_id)
+        return self._said(begun, name, event) if begun is not None else []
+
+    def _said(self, begun: _Begun, name: str, event: Event) -> list[Event]:
+        whole = begun.whole
+        is_lost = isinstance(event, Failed) or (isinstance(event, Rejected) and event.code in MOVING)
+        if is_lost and self._move(begun, name):
+            return []
+        if isinstance(event, Failed):
+            events = whole.lose(name, event.code, event.message)
+        elif isinstance(event, Rejected) and is_lost:
+            events = whole.lose(name, EngineRestarted.code, event.message)
+        else:
+            events = whole.take(name, event)
+            begun.payloads.pop(name, None)  # the replica has it
+        if name not in whole.names:
+            self._uncount(begun, name)
+        if whole.is_over and (others := [each for each in whole.names if each != name]):  # it was refused, or it failed
+            self._tell(others, encode([Cancel(whole.request_id)]))
+        return events
+
+    # Readers that join ----------------------------------------------------------------------------------------------
+
+    def attach(self, command: Attach, names: Sequence[str]) -> list[Event]:
+        """Ask all parts for what they have; return the refusal if there is none."""
+        joins = self._joins.setdefault(command.target, [])
+        joins.append(_Join(command, names))
+        return self._start(joins[0]) if len(joins) == 1 else []
+
+    def _start(self, join: _Join) -> list[Event]:
+        join.waiting = {name for name in join.names if self._members.get(name) is not None}
+        self._joining[join.command.request_id] = join.command.target
+        self._tell(list(join.waiting), encode([join.command]))
+        return self._end_of_join(join)
+
+    def _answered(self, join: _Join, name: str, event: Event) -> list[Event]:
+        if isinstance(event, Attached):
+            join.described[name] = event.value
+        elif isinstance(event, (Rejected, Failed)):
+            join.refusals[name] = event.error
+        join.waiting.discard(name)
+        return self._end_of_join(join)
+
+    def _end_of_join(self, join: _Join) -> list[Event]:
+        """Return Attached, and what was held, as soon as all parts have answered; then it is the next reader's turn."""
+        if join.waiting:
+            return []
+        command, target = join.command, join.command.target
+        del self._joining[command.request_id]
+        joins = self._joins[target]
+        joins.remove(join)
+        if not joins:
+            del self._joins[target]
+        events: list[Event]
+        if join.described:
+            total = self.total(target)
+            if target not in self._begun:
+                self._begun[target] = _Begun(Whole.joined(target, join.described))
+            events = [Attached(command.request_id, target, unite(list(join.described.values()), total))]
+        else:
+            events = [Rejected.of(command.request_id, why_not_found(target, join.refusals))]
+        for name, event in join.held:
+            events += self._said(self._begun[target], name, event)
+        return events + (self._start(joins[0]) if joins else [])
+
+    def total(self, request_id: str) -> int:
+        """Return the number of a request's branches that are known here; 0 of a request that is not."""
+        begun = self._begun.get(request_id)
+        return begun.whole.total if begun is not None else 0
+
+
+async def control(members: Members, command: Any, names: Sequence[str], total: int) -> Reply | Rejected:
+    """Return the answer to a control of a divided request; `names` are the replicas that may have a part of it."""
+    try:
+        if isinstance(command, AddBranches):
+            async with members.adding(command.target):  # the next place is one command's alone
+                return Reply(command.request_id, await _controlled(members, command, names, total))
+        return Reply(command.request_id, await _controlled(members, command, names, total))
+    except SRBError as error:
+        return Rejected.of(command.request_id, error)
+
+
+async def _controlled(members: Members, command: Any, names: Sequence[str], total: int) -> Any:
+    asked = [member for name in names if (member := members.get(name)) is not None]
+    answers = await ask_all(asked, GetRequest("", command.target, command.owner), _CONTROL_SECONDS)
+    described = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
+    if not described:
+        raise why_not_found(command.target, answers)
+    if isinstance(command, GetRequest):
+        return unite(list(described.values()), total)
+    having = [member for member in asked if member.name in described]
+    if isinstance(command, StopBranches) and command.index is None:
+        return merge(command, await ask_all(having, command, _CONTROL_SECONDS))
+    name, changed = for_part(command, described, total)
+    [member] = [each for each in having if each.name == name]
+    return of_whole(changed, await member.ask(changed, _CONTROL_SECONDS), described[name])

@@ -1,5 +1,7 @@
 /** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
-import { Story, StoryError } from "../story.js";
+
+import { StoryError, storyOf } from "../story/read.js";
+import { Story } from "../story.js";
 import { exoloom } from "./exoloom.js";
 import { decode, parse, quoted } from "./file.js";
 import { lite } from "./lite.js";
@@ -70,7 +72,7 @@ function readFile(name, bytes) {
 function found(format, drafts) {
   return {
     format,
-    stories: drafts.map(({ json }) => Story.fromJSON(json)),
+    stories: drafts.map(({ json }) => storyOf(json)),
     remarks: drafts.flatMap(({ remarks }) => remarks),
   };
 }

@@ -253,12 +253,12 @@ test("the length of a card that goes on by a new request does not spoil the esti
   stream.send(ended(0), { event: "done", count: 1 });
   stream.end();
   await settled();
-  const { rate } = it.desk.prompt;
+  const { rate } = it.desk.rounds.context;
   it.desk.extend(0);
   await settled();
   const tokens = Math.round(it.api.last.body.prompt.length / rate);
   it.api.last.send({ event: "start", id: "on", count: 1, seeds: [3], prompt_tokens: tokens });
-  assert.ok(Math.abs(it.desk.prompt.rate - rate) < 1, `${it.desk.prompt.rate} after ${rate}`);
+  assert.ok(Math.abs(it.desk.rounds.context.rate - rate) < 1, `${it.desk.rounds.context.rate} after ${rate}`);
 });
 
 test("branches that are asked for at once come into their own cards, whichever call the server takes first", async () => {

@@ -1,8 +1,11 @@
-/** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. */
+/** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. With it comes
+ * all that is needed from the first Ctrl+Enter on, and not before. */
 
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
+import { Context } from "./context.js";
+import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
 
@@ -17,6 +20,8 @@ export class Rounds {
   /** @param {Desk} desk */
   constructor(desk) {
     this.desk = desk;
+    this.gestures = new Gestures(this);
+    this.context = new Context(desk);
     /** @type {Live | null} */
     this.shown = null;
     /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
@@ -40,8 +45,8 @@ export class Rounds {
     const ticket = this.asked;
     this.endShown();
     const base = desk.settle();
-    await this.guard(async () => {
-      const { prompt, keep } = await desk.prompt.prepare();
+    await desk.guard(async () => {
+      const { prompt, keep } = await this.context.prepare();
       if (ticket !== this.asked) return;
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
@@ -66,7 +71,7 @@ export class Rounds {
   body(round, plan) {
     const { given = "", n = round.n, seedOffset = 0 } = plan ?? {};
     const { seed } = this.desk.settings;
-    const body = this.desk.prompt.body(round.prompt + given, n);
+    const body = this.context.body(round.prompt + given, n);
     const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
     return { ...body, ...(branches ? { branches } : {}), ...(seed === null ? {} : { seed: seed + seedOffset }) };
   }
@@ -118,6 +123,7 @@ export class Rounds {
     this.kept.clear();
     this.shown = this.before = null;
     this.runs.forget();
+    this.context.forget();
   }
 
   /** Return the latest round that continues a place, if it is kept. @param {Place} place */
@@ -149,10 +155,9 @@ export class Rounds {
 
   /**
    * Show the round of the place that the head has moved to.
-   * @param {"undo" | "open" | "load" | "take"} why
+   * @param {"undo" | "open" | "load" | "take"} why @param {Place} [head]
    */
-  follow(why) {
-    const { head } = this.desk;
+  follow(why, head = this.desk.head) {
     this.asked += 1; // a round that is being prepared would continue the place that was left
     let live = this.at(head) ?? this.fromStory(head, why !== "undo");
     if (!live && why === "undo") live = this.shown;
@@ -216,14 +221,25 @@ export class Rounds {
     if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
   }
 
-  /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
-  async guard(act) {
-    try {
-      await act();
-    } catch (error) {
-      this.desk.notice(/** @type {Error} */ (error).message, "error");
-      this.desk.checkServer();
-    }
+  // ---- Other places of the story
+
+  /** Make another place the manuscript. @param {Place} place */
+  visit(place) {
+    const { desk } = this;
+    desk.before ??= { head: desk.head };
+    this.save();
+    desk.move(place, "open");
+    this.follow("open");
+  }
+
+  /** Go back to where the person was. */
+  endVisit() {
+    const { desk } = this;
+    const { before } = desk;
+    desk.before = null;
+    if (!before) return;
+    desk.move(before.head, "open");
+    this.follow("open");
   }
 
   // ---- What a round reports (Listener)
@@ -255,7 +271,7 @@ export class Rounds {
   failed(live, error) {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
-    if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
+    if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
     this.desk.checkServer();
     if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
@@ -276,7 +292,7 @@ export class Rounds {
     const { desk } = this;
     const { round } = live;
     const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
-    if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
+    if (round.prompt !== null) this.context.learn(round.prompt + given, event.prompt_tokens);
     desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
     const { max_tokens, stop_at } = desk.settings;

@@ -1,7 +1,6 @@
 /** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
 
 import { StoryError, storyOf } from "../story/read.js";
-import { Story } from "../story.js";
 import { exoloom } from "./exoloom.js";
 import { decode, parse, quoted } from "./file.js";
 import { lite } from "./lite.js";
@@ -23,7 +22,7 @@ const TEXTS = [
 /**
  * @typedef {object} Found
  * @property {string} format  the program's name, or "text" or "Markdown"
- * @property {Story[]} stories
+ * @property {import("../story.js").Story[]} stories
  * @property {string[]} remarks  sentences on what of the file is not in the stories
  */
 

@@ -1,4 +1,4 @@
-"""The page is loaded in three steps: what a first word needs, then rounds and cards, then the dialogs while the page is idle.
+"""The page loads in three steps: what a first word needs, then rounds and cards, then the dialogs while it is idle.
 
 All of it is there when the server is gone, and no key is lost that is pressed before its part has come.
 """
@@ -49,7 +49,7 @@ def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_co
 
 def test_a_round_that_is_stopped_before_the_rounds_have_come_is_not_begun(page: Page, slow: Server) -> None:
     held = hold(page, "**/desk/rounds.js")
-    writer = Writer(page, slow.url, is_whole=False).write("Once upon a time,").press("Control+Enter", "Escape")
+    Writer(page, slow.url, is_whole=False).write("Once upon a time,").press("Control+Enter", "Escape")
     wait_for(lambda: held, "the rounds are not asked for")
     held.pop().continue_()
     expect_loaded(page)

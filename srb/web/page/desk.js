@@ -20,6 +20,7 @@ import { Story } from "./story.js";
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
 
+const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
 const NO_CONTEXT = { used: 0, limit: 0, cut: 0 };
 
 /** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, withdrawn, dialog. */
@@ -41,6 +42,7 @@ export class Desk extends EventTarget {
     /** @type {Promise<Rounds> | null} */
     this.loading = null;
     this.waiting = 0; // acts that wait for them
+    this.hidden = 0; // timer of a page that is hidden
     this.typing = new Typing(this);
     this.wordCount = new WordCount();
     /** @type {Manuscript | null} */
@@ -299,14 +301,18 @@ export class Desk extends EventTarget {
     await this.keeper.flush();
   }
 
-  /** Save at once: the page is hidden or closed. */
+  /** Save at once: the page is hidden or closed. Six connections to a host serve all tabs of a browser, so a hidden one keeps only
+   * those on which branches are written. */
   leave() {
+    clearInterval(this.hidden);
+    this.hidden = window.setInterval(() => this.rounds?.endResting(), REST);
     this.rounds?.save();
     this.keeper.flush({ keepalive: true });
   }
 
   /** Catch up: the page is shown again. */
   comeBack() {
+    clearInterval(this.hidden);
     this.watch.check();
     this.keeper.wake?.();
     this.rounds?.comeBack();

@@ -43,7 +43,8 @@ export class Gestures {
         this.showPruned(id, number, value === true);
         if (trail.last.node === null) return;
         this.desk.story.setMark(trail.last.node, "pruned", value);
-        this.rounds.nodes();
+        this.desk.changed();
+        this.desk.tell("nodes", { ids: new Set([trail.last.node]) });
       };
       mark(true);
       this.desk.manuscript?.record(

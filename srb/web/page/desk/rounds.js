@@ -15,6 +15,8 @@ import { RunIndex, rebuilt } from "./past_rounds.js";
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
 const SAVE = 1000; // ms between two saves of texts that grow
 const AT_ONCE = 3; // streams of this page: a browser opens six connections to a host
+const SOON = 1000; // ms until a lost stream is taken up again; twice as long after each failure
+const LATEST = 60_000;
 
 export class Rounds {
   /** @param {Desk} desk */
@@ -34,6 +36,9 @@ export class Rounds {
     this.grown = new Set();
     this.frame = 0;
     this.timer = 0;
+    this.wait = SOON;
+    /** @type {Live | null} whose requests are being taken up again */
+    this.attaching = null;
   }
 
   // ---- Begin and end
@@ -108,6 +113,14 @@ export class Rounds {
     }
     for (const each of lives) if (isFull() && each !== live && each.isConnected) each.stop();
     return !isFull();
+  }
+
+  /** Free the connections of all requests that only rest. What is asked of them later begins requests of its own. */
+  endResting() {
+    for (const live of this.kept.values()) {
+      let ends = true;
+      while (ends) ends = live.endResting();
+    }
   }
 
   stop() {
@@ -185,8 +198,10 @@ export class Rounds {
 
   /** Read a round again that the server may still be writing, after a reload or a sleep: all of its requests. @param {Live} live */
   async attach(live) {
-    if (!live.lostIds.length) return;
+    if (!live.lostIds.length || this.attaching === live) return;
+    this.attaching = live;
     const running = await this.runningThere();
+    this.attaching = null;
     if (!running) return;
     this.settle(live, running);
     if (live !== this.shown) return;
@@ -215,7 +230,7 @@ export class Rounds {
     this.nodes();
   }
 
-  /** The page is shown again: take up streams that the sleep has ended. */
+  /** Take up streams that a sleep or a proxy has ended. */
   comeBack() {
     const { shown } = this;
     if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
@@ -246,6 +261,7 @@ export class Rounds {
 
   /** @param {Live} live @param {Set<number>} slots */
   text(live, slots) {
+    this.wait = SOON;
     if (live !== this.shown) return;
     for (const number of slots) this.grown.add(number);
     this.frame ||= requestAnimationFrame(() => {
@@ -261,10 +277,10 @@ export class Rounds {
     if (live === this.shown) this.desk.tell("round", { slots });
   }
 
-  /** The story has new nodes. */
+  /** The story has new nodes, or longer texts in them. */
   nodes() {
     this.desk.changed();
-    this.desk.tell("nodes", { ids: null });
+    this.desk.tell("nodes", { ids: null, isGrowth: this.desk.isRunning });
   }
 
   /** @param {Live} live @param {Error} error */
@@ -273,8 +289,16 @@ export class Rounds {
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
-    this.desk.checkServer();
+    this.desk.checkServer().then(() => this.takeUp(live, error));
     if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
+  }
+
+  /** Take up a stream that was lost while its server is well, as after a sleep: nothing else would tell that it is back.
+   * @param {Live} live @param {Error} error */
+  takeUp(live, error) {
+    if (/** @type {any} */ (error).code !== "lost" || this.desk.server.state !== "ready") return;
+    window.setTimeout(() => live === this.shown && this.comeBack(), this.wait);
+    this.wait = Math.min(LATEST, 2 * this.wait);
   }
 
   /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */

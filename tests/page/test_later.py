@@ -34,6 +34,18 @@ def hold(page: Page, pattern: str) -> list[Route]:
     return held
 
 
+def test_nothing_of_the_rest_is_asked_for_before_the_caret_is_in_the_text(page: Page, slow: Server) -> None:
+    held = hold(page, "**/v1/srb/stories*")
+    page.goto(slow.url)
+    wait_for(lambda: held, "the stories are not asked for")
+    page.wait_for_function("() => desk.server.state === 'ready'")
+    assert loaded(page) & {"rest.js", "rounds.js", "branches.css"} == set()
+    page.unroute_all()
+    held.pop().continue_()
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    expect_loaded(page)
+
+
 def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_come(page: Page, slow: Server) -> None:
     held = hold(page, "**/desk/rounds.js")
     writer = Writer(page, slow.url, is_whole=False).write("Once upon a time,")
@@ -70,11 +82,9 @@ def test_what_is_said_before_the_messages_have_come_is_shown_when_they_come(page
 def test_the_rest_of_the_page_comes_when_the_server_is_back(page: Page, slow: Server, troubles: Troubles) -> None:
     troubles.expect("net::ERR")
     page.route("**/parts/rest.js", lambda route: route.abort())
-    writer = Writer(page, slow.url, is_whole=False)
-    page.route("**/v1/srb/server", lambda route: route.abort())
-    writer.write("Once").wait("desk.checkServer() && desk.server.state === 'gone'")
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("rest.js")):
+        writer = Writer(page, slow.url, is_whole=False).write("Once")
     page.unroute_all()
-    page.evaluate("desk.checkServer()")
     expect_loaded(page)
     writer.go()
 

@@ -6,6 +6,7 @@
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("./rest.js").Rest} Rest */
 
+const AGAIN = 2000; // ms
 const HELD = ["notice", "withdrawn", "dialog"]; // topics of the desk for parts that are not there yet
 
 export class Later {
@@ -20,20 +21,26 @@ export class Later {
     this.listeners = new AbortController();
     const { signal } = this.listeners;
     for (const topic of HELD) desk.addEventListener(topic, (event) => this.hold(event), { signal });
-    desk.addEventListener("server", () => this.load().catch(() => {}), { signal }); // also when it is back
+    desk.addEventListener("server", () => this.serverChanged(), { signal });
   }
 
   /** @param {Event} event */
   hold(event) {
     this.held.push(/** @type {CustomEvent} */ (event));
-    this.load().catch(() => {}); // the server is away: it comes when that is back
+    this.load().catch(() => {});
   }
 
-  /** Resolves when the rest is there. */
+  /** Load what says that the server is not ready. */
+  serverChanged() {
+    if (this.desk.server.state !== "ready") this.load().catch(() => {});
+  }
+
+  /** Resolves when the rest is there. After a failure it is loaded again and again: the server is away. */
   load() {
-    this.loading ??= this.add();
-    this.loading.catch(() => {
+    this.loading ??= this.add().catch((error) => {
       this.loading = null;
+      window.setTimeout(() => this.load().catch(() => {}), AGAIN);
+      throw error;
     });
     return this.loading;
   }

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import dataclasses
 import gzip
+import math
 import os
 import socket
 import statistics
@@ -23,7 +24,7 @@ from typing import Any
 import orjson
 
 from bench.page import book
-from bench.page.desk import Desk, OpenDesk, Span, desks
+from bench.page.desk import KEY_FLOOR, Desk, OpenDesk, Span, desks
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
@@ -32,6 +33,9 @@ PAGE = Path("srb/web/page")
 BEGINNING = "Once upon a time,"
 TYPED = " and then she wrote on"
 KEY_PAUSE = 120  # ms between two typed keys
+FRAME = 1000 / 60
+EVENT_STEP = 8.0  # ms: the exactness of a browser's event times
+BRIEF = {"rounds": 6, "seconds": 5.0, "tokens": 600}
 
 
 def sizes() -> dict[str, dict[str, int]]:
@@ -156,10 +160,43 @@ def large_story(open_desk: OpenDesk, url: str, rounds: int) -> dict[str, dict[st
         return {"the page's first opening": page} | book.measure(desk, story, max(1, rounds // 3))
 
 
+def brief(open_desk: OpenDesk, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Return the figures that the page is held to, in less than five minutes on a quiet machine."""
+    with paced_server(options.rate) as url:
+        with open_desk(url) as desk:
+            quiet, typing = growth(desk, options.branches, options.tokens, options.seconds)
+        story, _ = book.bring_in(url)
+        with open_desk(url) as desk:
+            large = book.measure_briefly(desk, story, max(1, options.rounds // 3))
+    with own_stories() as environ, server(environ) as url, open_desk(url) as desk:
+        sides = compare(desk, url, options.rounds)
+    return {
+        "n = 8, bundled model": {
+            "first word over curl, ms": sides["more_ms"],
+            "tokens/s over curl's": sides["rate_ratio"],
+        },
+        f"{options.branches} branches x {options.rate:g} words a second": {
+            "busy share": quiet.busy,
+            "computing share": quiet.cpu,
+            "key to screen, frames": _frames(typing.key_ms),
+        },
+        f"a story of {book.WORDS:,} words and {book.NODES:,} nodes": {
+            "opening, ms": large["open_ms"],
+            "key to screen, frames": _frames(large["key_ms"]),
+            "largest save of an edit, bytes": large["largest_save_bytes"],
+        },
+    }
+
+
+def _frames(key_ms: float | None) -> int:
+    """Return the frames from a key to its paint; a browser tells the time in steps of 8 ms."""
+    return math.ceil(((key_ms or KEY_FLOOR) - EVENT_STEP / 2) / FRAME)
+
+
 def _show(name: str, values: dict[str, Any]) -> None:
     print(f"\n{name}")
     for key, value in values.items():
-        print(f"  {key:<18} {value:>10.3f}" if isinstance(value, float) else f"  {key:<18} {value!s:>10}", flush=True)
+        print(f"  {key:<30} {value:>10.3f}" if isinstance(value, float) else f"  {key:<30} {value!s:>10}", flush=True)
 
 
 def main() -> None:
@@ -169,10 +206,16 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=2000, help="words of each branch")
     parser.add_argument("--seconds", type=float, default=10, help="time that the growing branches are watched for")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--brief", action="store_true", help="only the figures that the page is held to: minutes")
+    parser.set_defaults(**(BRIEF if "--brief" in sys.argv[1:] else {}))
     options = parser.parse_args()
     for name, values in sizes().items():
         _show(f"bytes, {name}", values)
     with desks() as open_desk:
+        if options.brief:
+            for name, values in brief(open_desk, options).items():
+                _show(name, values)
+            return
         with (
             paced_server(options.rate) as url,
             open_desk(url) as desk,

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from bench.client import post
 from bench.page.desk import Desk
 from bench.page.long_story import LongStory
+from srb.bench.client import post
 
 WORDS, NODES = 100_000, 5_000
 TYPED = " and then she wrote on and on"
@@ -62,6 +62,16 @@ def measure(desk: Desk, book: str, rounds: int) -> dict[str, dict[str, Any]]:
     costs = {"open": {"painted_ms": statistics.median(opened["book"])}}
     costs |= {f"typing, {name}": _medians(each) for name, each in typed.items()}
     return costs | {"outline": _outline(desk), "map": _map(desk)}
+
+
+def measure_briefly(desk: Desk, book: str, rounds: int) -> dict[str, float]:
+    """Return what opening the book and typing at its end cost: medians of some rounds."""
+    opened, typed = list[float](), list[dict[str, float]]()
+    for _ in range(rounds):
+        desk.evaluate("() => desk.newStory()")
+        opened.append(desk.evaluate(OPEN, book))
+        typed.append(_type(desk, at=None))
+    return {"open_ms": statistics.median(opened)} | _medians(typed)
 
 
 def _type(desk: Desk, at: int | None) -> dict[str, float]:

@@ -157,13 +157,27 @@ def test_equal_texts_are_told_and_fold_only_when_asked(pane: Pane) -> None:
 def test_only_sorting_deals_the_digits_anew(pane: Pane) -> None:
     pane.begin(*TEXTS)
     pane.page.get_by_role("button", name="Sort").click()
-    assert "without probabilities" in pane.calls("notice")[0][0]
+    assert "No branch has told its likelihood yet" in pane.calls("notice")[0][0]
     for index, logprob in enumerate([-3, -2, -1]):
         pane.tell("desk.stopBranch(given[0], 'eos', { logprob: given[1] })", [index, logprob])
     expect(pane.text(1)).to_have_text(TEXTS[0].strip())
     pane.page.get_by_role("button", name="Sort").click()
     expect(pane.text(1)).to_have_text(TEXTS[2].strip())
     expect(pane.text(3)).to_have_text(TEXTS[0].strip())
+
+
+def test_a_round_without_likelihoods_says_so_and_the_next_one_asks_for_them(pane: Pane) -> None:
+    pane.begin(*TEXTS)
+    pane.tell("for (const index of [0, 1, 2]) desk.stopBranch(index, 'eos');")
+    sort = pane.page.get_by_role("button", name="Sort")
+    expect(pane.card(1)).to_have_accessible_description(re.compile("the model ended the text here"))
+    expect(pane.card(1)).not_to_have_accessible_description(re.compile("likelihood"))
+    sort.click()
+    assert "Those of the next round have it" in pane.calls("notice")[0][0]
+    assert pane.tell("return desk.settings.likelihood") is True
+    expect(pane.card(1)).to_have_accessible_description(re.compile("Its likelihood was not asked for"))
+    expect(pane.card(1).locator(".bar")).to_have_attribute("data-step", "unknown")
+    assert [pane.text(number).inner_text() for number in (1, 2, 3)] == [text.strip() for text in TEXTS]
 
 
 def test_markup_and_control_characters_are_shown_as_text(pane: Pane) -> None:

@@ -1,12 +1,16 @@
-"""Dialogs are loaded when they are first opened, or while the page is idle, and are there when the server is gone."""
+"""The page loads in three steps: what a first word needs, then rounds and cards, then the dialogs while it is idle.
+
+All of it is there when the server is gone, and no key is lost that is pressed before its part has come.
+"""
 
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.page.conftest import Troubles
 from tests.page.writer import Writer, expect_loaded
+from tests.processes import wait_for
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -21,6 +25,68 @@ def loaded(page: Page) -> set[str]:
         "performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname.split('/').at(-1))"
     )
     return set(names)
+
+
+def hold(page: Page, pattern: str) -> list[Route]:
+    """Hold requests back until they are let go."""
+    held: list[Route] = []
+    page.route(pattern, lambda route: held.append(route))
+    return held
+
+
+def test_nothing_of_the_rest_is_asked_for_before_the_caret_is_in_the_text(page: Page, slow: Server) -> None:
+    held = hold(page, "**/v1/srb/stories*")
+    page.goto(slow.url)
+    wait_for(lambda: held, "the stories are not asked for")
+    page.wait_for_function("() => desk.server.state === 'ready'")
+    assert loaded(page) & {"rest.js", "rounds.js", "branches.css"} == set()
+    held.pop().continue_()
+    page.unroute("**/v1/srb/stories*")
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    expect_loaded(page)
+
+
+def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_come(page: Page, slow: Server) -> None:
+    held = hold(page, "**/desk/rounds.js")
+    writer = Writer(page, slow.url, is_whole=False).write("Once upon a time,")
+    writer.press("Control+Enter").write(" and").press("F6")
+    writer.wait_until_saved()
+    wait_for(lambda: held, "the rounds are not asked for")
+    assert page.evaluate("[desk.rounds, desk.isRunning]") == [None, True]
+    held.pop().continue_()
+    writer.wait("desk.round?.slots.length === 8 && desk.round.slots.every((slot) => slot.text)")
+    expect(writer.cards).to_have_count(8)
+    assert writer.text.startswith("Once upon a time,")
+
+
+def test_a_round_that_is_stopped_before_the_rounds_have_come_is_not_begun(page: Page, slow: Server) -> None:
+    held = hold(page, "**/desk/rounds.js")
+    Writer(page, slow.url, is_whole=False).write("Once upon a time,").press("Control+Enter", "Escape")
+    wait_for(lambda: held, "the rounds are not asked for")
+    held.pop().continue_()
+    expect_loaded(page)
+    assert page.evaluate("[desk.round, desk.isRunning]") == [None, False]
+
+
+def test_what_is_said_before_the_messages_have_come_is_shown_when_they_come(page: Page, slow: Server) -> None:
+    held = hold(page, "**/parts/status.js")
+    writer = Writer(page, slow.url, is_whole=False).press("Control+s")
+    wait_for(lambda: held, "the messages are not asked for")
+    page.evaluate("desk.openDialog('help')")
+    held.pop().continue_()
+    expect(page.locator("srb-banner")).to_contain_text("Saved")
+    expect(page.locator("srb-help dialog[open]")).to_be_visible()
+    expect(writer.page.locator("srb-outline button").first).to_be_attached()
+
+
+def test_the_rest_of_the_page_comes_when_the_server_is_back(page: Page, slow: Server, troubles: Troubles) -> None:
+    troubles.expect("net::ERR")
+    page.route("**/parts/rest.js", lambda route: route.abort())
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("rest.js")):
+        writer = Writer(page, slow.url, is_whole=False).write("Once")
+    page.unroute_all()
+    expect_loaded(page)
+    writer.go()
 
 
 def test_a_dialog_is_loaded_when_it_is_first_opened(page: Page, slow: Server) -> None:

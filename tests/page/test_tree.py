@@ -128,6 +128,30 @@ def test_of_a_story_of_thousands_of_nodes_only_the_rows_in_view_are_in_the_docum
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
 
+def test_branches_that_write_show_their_words_and_no_row_is_read_again(page: Page) -> None:
+    page.evaluate("openLarge(100)")
+    tree = opened(page)
+    page.evaluate("""() => {
+      const outline = document.querySelector("srb-outline");
+      const { gather } = outline;
+      window.gathered = 0;
+      outline.gather = () => { gathered += 1; gather.call(outline); };
+      const { node, at } = desk.head;
+      window.grow = (isGrowth) => desk.tell("nodes", { ids: null, isGrowth });
+      window.branch = desk.story.addModelNode({ parent: node, keep: at, text: " a new", run: "new", slot: 0 });
+      grow(true);
+    }""")
+    row = tree.get_by_role("treeitem").last
+    expect(row).to_contain_text("a new")
+    gathered = page.evaluate("gathered")
+    assert gathered > 0
+    page.evaluate("desk.story.grow(branch, ' a new word'); grow(true)")
+    expect(row).to_contain_text("a new word")
+    assert page.evaluate("gathered") == gathered
+    page.evaluate("desk.story.end(branch, { reason: 'limit' }); grow(false)")
+    page.wait_for_function("(before) => gathered > before", arg=gathered)
+
+
 def test_the_map_is_walked_by_arrows_and_opens_a_branch(page: Page) -> None:
     before = head(page)
     page.evaluate("desk.openDialog('map')")

@@ -44,6 +44,20 @@ def test_a_fresh_page_has_the_focus_in_the_manuscript_and_shows_eight_growing_ca
     wait_for(lambda: sum(bool(text.strip()) for text in writer.shown()) >= 2, "two cards show text")
 
 
+def test_sorting_is_by_the_likelihood_that_the_server_tells_from_then_on(writer: Writer) -> None:
+    asked = completions(writer.page)
+    writer.set(n=4, max_tokens=3, stop_at="").write(START).go().wait_for_end().to_cards().press("p")
+    expect(writer.page.locator("srb-banner")).to_contain_text("Those of the next round have it.")
+    writer.press("3").wait("desk.round.base.node !== null && desk.round.slots.every((slot) => slot.end)")
+    assert ["rank" in (each.post_data_json or {}) for each in asked] == [False, True]
+    logprobs = writer.page.evaluate("desk.round.slots.map((slot) => slot.meanLogprob)")
+    assert all(isinstance(each, float) for each in logprobs)
+    writer.press("p").wait("desk.round.order.join() !== '0,1,2,3'")
+    likeliest = sorted(range(4), key=lambda number: -logprobs[number])
+    assert writer.page.evaluate("desk.round.order") == likeliest
+    expect(writer.card(1)).to_have_accessible_description(re.compile("Beside the others: expected"))
+
+
 def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> None:
     asked, closed = completions(writer.page), list[Request]()
     writer.page.on("requestfailed", lambda each: closed.append(each))
@@ -114,7 +128,7 @@ def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer)
 
 
 def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> None:
-    writer.write(START).go().press("Escape").wait("!desk.isRunning")
+    writer.set(seed=11).write(START).go().press("Escape").wait("!desk.isRunning")
     texts = [slot["text"] for slot in writer.slots()]
     assert all(texts)
     wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")

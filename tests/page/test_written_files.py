@@ -20,10 +20,10 @@ WRITE = """
 import { readFileSync, writeFileSync } from "node:fs";
 import { writeDocx } from "./srb/web/page/formats/docx.js";
 import { writeEpub } from "./srb/web/page/formats/epub.js";
-import { Story } from "./srb/web/page/story.js";
+import { storyOf } from "./srb/web/page/story/read.js";
 
 const [from, to] = process.argv.slice(-2);
-const story = Story.fromJSON(JSON.parse(readFileSync(from, "utf8")));
+const story = storyOf(JSON.parse(readFileSync(from, "utf8")));
 writeFileSync(`${to}/story.docx`, writeDocx(story));
 writeFileSync(`${to}/story.epub`, writeEpub(story));
 """

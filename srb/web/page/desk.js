@@ -1,26 +1,27 @@
 /**
  * The desk: the open story, the place in it that the manuscript shows (the head), and the round of cards beside it. Only the desk
- * changes them; parts read its fields, call its actions and listen to its events.
+ * changes them; parts read its fields, call its actions and listen to its events. A person can write before the rounds are
+ * loaded; what needs them waits for them.
  */
 
-import { Context } from "./desk/context.js";
 import { settingsOf } from "./desk/defaults.js";
-import { Gestures } from "./desk/gestures.js";
-import { Rounds } from "./desk/rounds.js";
-import { sentenceOfRound, sentenceOfSaving } from "./desk/sentences.js";
 import { ServerWatch } from "./desk/server_watch.js";
 import { Typing } from "./desk/typing.js";
-import { endVisit, visit } from "./desk/visits.js";
 import { WordCount } from "./desk/words.js";
 import { titleOf } from "./keep/describe.js";
+import { sentenceOf } from "./keep/standing.js";
 import { Story } from "./story.js";
 
 /** @typedef {import("./story/types.js").Place} Place */
 /** @typedef {import("./round.js").Round} Round */
 /** @typedef {import("./keep.js").Keeper} Keeper */
 /** @typedef {import("./api.js").Api} Api */
+/** @typedef {import("./desk/rounds.js").Rounds} Rounds */
 /** @typedef {{label: string, run: () => void}} Action what a notice offers */
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
+
+const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
+const NO_CONTEXT = { used: 0, limit: 0, cut: 0 };
 
 /** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, withdrawn, dialog. */
 export class Desk extends EventTarget {
@@ -32,12 +33,17 @@ export class Desk extends EventTarget {
     this.story = Story.create();
     /** @type {Place} */
     this.head = this.story.head;
+    /** @type {Place} where the head was when the story was opened */
+    this.opened = this.head;
     this.settings = settingsOf(this.story);
     this.watch = new ServerWatch(api, () => this.serverChanged());
-    this.rounds = new Rounds(this);
-    this.gestures = new Gestures(this.rounds);
+    /** @type {Rounds | null} null until they are loaded */
+    this.rounds = null;
+    /** @type {Promise<Rounds> | null} */
+    this.loading = null;
+    this.waiting = 0; // acts that wait for them
+    this.hidden = 0; // timer of a page that is hidden
     this.typing = new Typing(this);
-    this.prompt = new Context(this);
     this.wordCount = new WordCount();
     /** @type {Manuscript | null} */
     this.manuscript = null;
@@ -58,11 +64,11 @@ export class Desk extends EventTarget {
   // ---- What parts read
 
   get round() {
-    return this.rounds.shown?.round ?? null;
+    return this.rounds?.shown?.round ?? null;
   }
 
   get isRunning() {
-    return this.rounds.shown?.isRunning ?? false;
+    return this.rounds?.shown?.isRunning ?? this.waiting > 0;
   }
 
   get server() {
@@ -88,14 +94,10 @@ export class Desk extends EventTarget {
     return this.wordCount.at(this.story, this.head);
   }
 
-  /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent. */
+  /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent.
+   * The limit is 0 while it is not known. */
   get context() {
-    return this.prompt.measure();
-  }
-
-  /** One sentence about the round, for those who do not see the cards. */
-  statusLine() {
-    return sentenceOfRound(this.round);
+    return this.rounds?.context.measure() ?? NO_CONTEXT;
   }
 
   // ---- Events
@@ -110,7 +112,7 @@ export class Desk extends EventTarget {
     this.tell("notice", { text, kind, action, about });
   }
 
-  /** @param {string} name of a dialog: parts/later.js @param {object} [detail] */
+  /** @param {string} name of a dialog: parts/dialogs.js @param {object} [detail] */
   openDialog(name, detail = {}) {
     this.tell("dialog", { name, ...detail });
   }
@@ -119,7 +121,7 @@ export class Desk extends EventTarget {
     this.tell("server");
     if (this.server.state !== "ready") return;
     this.keeper.wake?.();
-    this.rounds.comeBack();
+    this.rounds?.comeBack();
   }
 
   checkServer() {
@@ -135,19 +137,18 @@ export class Desk extends EventTarget {
 
   /** @param {Story} story */
   setStory(story) {
-    this.rounds.leave();
+    this.rounds?.leave();
     this.story = story;
     this.before = null;
-    this.head = story.head;
+    this.head = this.opened = story.head;
     this.settings = settingsOf(story);
     this.keeper.open(story);
-    this.prompt.forget();
     this.wordCount.forget();
     this.manuscript?.load(this.text, story.pieces(this.head.node, this.head.at), this.head);
     this.tell("story");
     this.tell("head", { why: "load" });
     this.tell("nodes", { ids: null });
-    this.rounds.follow("load");
+    this.rounds?.follow("load");
   }
 
   newStory() {
@@ -169,7 +170,7 @@ export class Desk extends EventTarget {
 
   /** Say that the open story was put into the bin elsewhere. @param {string} id */
   offerRestore(id) {
-    const run = () => this.rounds.guard(() => this.restoreStory(id));
+    const run = () => this.guard(() => this.restoreStory(id));
     this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
   }
 
@@ -271,12 +272,12 @@ export class Desk extends EventTarget {
 
   /** Make the text up to a node the manuscript. @param {string} id @param {number} [at] */
   openNode(id, at = this.story.length(id)) {
-    visit(this, { node: id, at });
+    return this.withRounds((rounds) => rounds.visit({ node: id, at }));
   }
 
   /** Go back to where the story was before `openNode`. */
   goBack() {
-    endVisit(this);
+    return this.withRounds((rounds) => rounds.endVisit());
   }
 
   undo() {
@@ -296,26 +297,30 @@ export class Desk extends EventTarget {
 
   async flush() {
     this.closeTyped();
-    this.rounds.save();
+    this.rounds?.save();
     await this.keeper.flush();
   }
 
-  /** Save at once: the page is hidden or closed. */
+  /** Save at once: the page is hidden or closed. Six connections to a host serve all tabs of a browser, so a hidden one keeps only
+   * those on which branches are written. */
   leave() {
-    this.rounds.save();
+    clearInterval(this.hidden);
+    this.hidden = window.setInterval(() => this.rounds?.endResting(), REST);
+    this.rounds?.save();
     this.keeper.flush({ keepalive: true });
   }
 
   /** Catch up: the page is shown again. */
   comeBack() {
+    clearInterval(this.hidden);
     this.watch.check();
     this.keeper.wake?.();
-    this.rounds.comeBack();
+    this.rounds?.comeBack();
   }
 
   async sayWhenSaved() {
     await this.flush();
-    this.notice(sentenceOfSaving(this.saved));
+    this.notice(sentenceOf(this.saved));
   }
 
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
@@ -329,9 +334,65 @@ export class Desk extends EventTarget {
 
   // ---- The round
 
+  /** Load the rounds; resolves when they are there. @returns {Promise<Rounds>} */
+  loadRounds() {
+    this.loading ??= import("./desk/rounds.js").then(({ Rounds }) => {
+      const rounds = new Rounds(this);
+      this.rounds = rounds;
+      rounds.follow("load", this.opened);
+      this.tell("rounds");
+      return rounds;
+    });
+    this.loading.catch(() => {
+      this.loading = null; // it is asked for again: the server was away
+    });
+    return this.loading;
+  }
+
+  /**
+   * Do something with the rounds: now or, if they are not loaded yet, in the order of asking as soon as they are. What was
+   * asked in another story than the open one is not done.
+   * @template T @param {(rounds: Rounds) => T} act @returns {T | Promise<T | null>}
+   */
+  withRounds(act) {
+    return this.rounds ? act(this.rounds) : this.whenLoaded(act);
+  }
+
+  /** @template T @param {(rounds: Rounds) => T} act @returns {Promise<T | null>} */
+  async whenLoaded(act) {
+    const { story } = this;
+    this.waiting += 1;
+    try {
+      const rounds = await this.loadRounds();
+      return story === this.story ? await act(rounds) : null;
+    } catch (error) {
+      if (this.rounds) throw error;
+      this.sayNotLoaded();
+      return null;
+    } finally {
+      this.waiting -= 1;
+    }
+  }
+
+  /** Say that files of the page could not be read. */
+  sayNotLoaded() {
+    this.notice("This part of the page could not be loaded. Try again when the server is back.", "error");
+    this.checkServer();
+  }
+
+  /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
+  async guard(act) {
+    try {
+      await act();
+    } catch (error) {
+      this.notice(/** @type {Error} */ (error).message, "error");
+      this.checkServer();
+    }
+  }
+
   /** Continue the text with n branches. @param {{n?: number}} [options] */
   go(options) {
-    return this.rounds.go(options);
+    return this.withRounds((rounds) => rounds.go(options));
   }
 
   /**
@@ -339,62 +400,62 @@ export class Desk extends EventTarget {
    * @param {number} number @param {{at?: number | null, go?: boolean}} [options]
    */
   take(number, options) {
-    return this.gestures.take(number, options);
+    return this.withRounds(({ gestures }) => gestures.take(number, options));
   }
 
   /** @param {number} number */
   prune(number) {
-    return this.gestures.prune(number);
+    return this.withRounds(({ gestures }) => gestures.prune(number));
   }
 
   refill() {
-    return this.gestures.refill();
+    return this.withRounds(({ gestures }) => gestures.refill());
   }
 
   /** @param {number} number */
   extend(number) {
-    return this.gestures.extend(number);
+    return this.withRounds(({ gestures }) => gestures.extend(number));
   }
 
   /** @param {number} number @param {number | null} at @param {number} [count] */
   vary(number, at, count) {
-    return this.gestures.vary(number, at, count);
+    return this.withRounds(({ gestures }) => gestures.vary(number, at, count));
   }
 
   /** @param {number} [count] */
   more(count) {
-    return this.gestures.more(count);
+    return this.withRounds(({ gestures }) => gestures.more(count));
   }
 
   stop() {
-    this.rounds.stop();
+    return this.withRounds((rounds) => rounds.stop());
   }
 
   /** @param {number} number @param {number | null} at */
   setMark(number, at) {
-    this.gestures.change((round) => round.setMark(number, at), [number]);
+    return this.withRounds(({ gestures }) => gestures.change((round) => round.setMark(number, at), [number]));
   }
 
   sort() {
-    this.gestures.sort();
+    return this.withRounds(({ gestures }) => gestures.sort());
   }
 
   fold() {
-    this.gestures.fold();
+    return this.withRounds(({ gestures }) => gestures.fold());
   }
 
   /** @param {number} number */
   unfold(number) {
-    this.gestures.change((round) => round.unfold(number));
+    return this.withRounds(({ gestures }) => gestures.change((round) => round.unfold(number)));
   }
 
   /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */
   alternatives(number, at) {
-    return this.gestures.alternatives(number, at);
+    return this.withRounds(({ gestures }) => gestures.alternatives(number, at));
   }
 
   /** Begin a branch with a card's words up to `at` and then a rival. @param {number | null} number @param {number} at @param {string} rival */
   choose(number, at, rival) {
-    return this.gestures.choose(number, at, rival);
+    return this.withRounds(({ gestures }) => gestures.choose(number, at, rival));
   }
 }

@@ -4,19 +4,16 @@ import { Api } from "./api.js";
 import { Desk } from "./desk.js";
 import { Keeper } from "./keep.js";
 import { bindKeys } from "./keys.js";
-import "./parts/branches.js";
-import "./parts/file_drops.js";
 import "./parts/header.js";
-import { LaterDialogs } from "./parts/later.js";
+import { Later } from "./parts/later.js";
 import { divider, sheetHandle } from "./parts/layout.js";
 import "./parts/manuscript.js";
-import "./parts/outline.js";
-import "./parts/status.js";
 
 /** @param {HTMLElement} root */
 async function start(root) {
   const api = new Api();
   const desk = new Desk({ api, keeper: new Keeper({ api }) });
+  const later = new Later(desk, root);
   const make = (/** @type {string} */ name) => {
     const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));
     part.desk = desk;
@@ -25,22 +22,8 @@ async function start(root) {
   const manuscript = make("srb-manuscript");
   const main = document.createElement("main");
   main.append(manuscript);
-  const key = make("srb-key");
-  const dialogs = new LaterDialogs(desk);
-  api.askKey = (message) => {
-    dialogs.preload(); // while the person looks for it
-    return /** @type {any} */ (key).ask(message);
-  };
-  root.append(
-    make("srb-header"),
-    make("srb-banner"),
-    main,
-    divider(root),
-    sheetHandle(root, desk),
-    make("srb-branches"),
-    make("srb-outline"),
-  );
-  document.body.append(make("srb-status"), make("srb-file-drops"), key);
+  api.askKey = async (message) => (await later.load()).key.ask(message);
+  root.append(make("srb-header"), main, divider(root), sheetHandle(root, desk));
   bindKeys(desk);
   showSettings(desk);
   desk.addEventListener("story", () => showSettings(desk));
@@ -49,7 +32,7 @@ async function start(root) {
   /** @type {any} */ (globalThis).desk = desk; // for people who look inside, and for tests
   await desk.start(/** @type {any} */ (manuscript));
   manuscript.focus();
-  dialogs.preload();
+  await later.load().catch(() => {}); // the server went away: it comes when that is back
 }
 
 /** Apply the settings that concern the page's look. @param {Desk} desk */

@@ -22,24 +22,27 @@
  */
 export function rowsOf(story, { path, isOpen, hidesPruned = false }) {
   const shown = (/** @type {string[]} */ ids) =>
-    inOrder(story, hidesPruned ? ids.filter((id) => path.has(id) || story.mark(id).pruned !== true) : ids);
+    hidesPruned ? ids.filter((id) => path.has(id) || story.mark(id).pruned !== true) : ids;
   /** @type {Row[]} */
   const rows = [];
-  const lines = linesBelow(story, shown(story.roots()), path, 0);
+  const lines = linesBelow(story, inOrder(story, shown(story.roots())), path, 0);
   while (lines.length) {
     const { id, depth } = /** @type {{id: string, depth: number}} */ (lines.pop());
     const children = shown(story.children(id));
     const opened = children.length > 1 && isOpen(id);
     rows.push({ id, depth, others: Math.max(0, children.length - 1), isOpen: opened, isOnPath: path.has(id) });
-    const below = linesBelow(story, children, path, depth);
-    if (opened) lines.push(...below);
-    else if (below[0]) lines.push(below[0]);
+    if (opened) lines.push(...linesBelow(story, inOrder(story, children), path, depth));
+    else {
+      const main = children.find((each) => path.has(each)) ?? mainChild(story, inOrder(story, children), path);
+      if (main !== null) lines.push({ id: main, depth });
+    }
   }
   return rows;
 }
 
 /** Sort siblings: rounds as they were begun, and the branches of a round as its cards. @param {Story} story @param {string[]} ids */
 function inOrder(story, ids) {
+  if (ids.length < 2) return ids;
   /** @type {Map<string, number>} */
   const begun = new Map();
   const keys = new Map(

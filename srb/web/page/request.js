@@ -24,7 +24,7 @@ export function requestBody(settings, prompt, n, server = {}) {
     ...(settings.distinct_first ? { distinct_first: true } : {}),
     ...(settings.sibling_penalty > 0 ? { sibling_penalty: settings.sibling_penalty } : {}),
     ...(settings.banned_strings?.length > 0 ? { banned_strings: settings.banned_strings } : {}),
-    ...(settings.logprobs ? { logprobs: 0 } : {}),
+    ...likelihood(settings),
     ...((server.max_linger ?? 0) > 0 ? { linger: Math.min(LINGER, server.max_linger ?? 0) } : {}),
     return_progress: true,
   };
@@ -33,6 +33,15 @@ export function requestBody(settings, prompt, n, server = {}) {
 /** @param {unknown} value */
 function isSet(value) {
   return value !== null && value !== undefined;
+}
+
+/**
+ * Ask for each token's probability, or only for each branch's mean, if the cards show one of them: both cost the server time.
+ *
+ * @param {Record<string, any>} settings
+ */
+function likelihood({ logprobs, likelihood: isSorted }) {
+  return logprobs ? { logprobs: 0 } : isSorted ? { rank: true } : {};
 }
 
 /**

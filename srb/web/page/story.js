@@ -5,7 +5,7 @@
  */
 import { Changes } from "./story/changes.js";
 import { faultOfNode, faultOfRun, isId, isRecord, isStamped } from "./story/check.js";
-import { readFile, writeFile } from "./story/file.js";
+import { writeFile } from "./story/file.js";
 import { laterRun, own } from "./story/merge.js";
 import { Pen } from "./story/pen.js";
 import { Stamps } from "./story/stamps.js";
@@ -14,7 +14,6 @@ import { Texts } from "./story/texts.js";
 import { Tree } from "./story/tree.js";
 import { bareNode, bareRun, entriesOf, fullNode, fullRun, getOrSet, pick, settingsApart } from "./story/wire.js";
 
-export { StoryError } from "./story/check.js";
 export { newId } from "./story/text.js";
 
 export class Story {
@@ -48,19 +47,6 @@ export class Story {
     return story;
   }
 
-  /**
-   * Read a story from the srb-story form, all of it or nothing.
-   * @param {unknown} json  the text of a file or its object
-   * @returns {Story}
-   * @throws {StoryError} whose message is a sentence for the person who tried
-   */
-  static fromJSON(json) {
-    return readFile(json, (id) => {
-      const story = new Story(id);
-      return { story, tree: story.#tree };
-    });
-  }
-
   /** @returns {Record<string, unknown>} the srb-story form */
   toJSON() {
     return writeFile(this);
@@ -68,6 +54,11 @@ export class Story {
 
   get nodes() {
     return this.#tree.nodes;
+  }
+
+  /** The tree itself, for the checks of a story that comes from a file. */
+  get tree() {
+    return this.#tree;
   }
 
   /** @returns {Place} the place that was worked at last; the newest text if that place is not there */

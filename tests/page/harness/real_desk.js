@@ -23,5 +23,6 @@ export async function startDesk(place) {
   manuscript.desk = desk;
   place.append(manuscript);
   await desk.start(manuscript);
+  await desk.loadRounds();
   return { desk, manuscript };
 }

@@ -4,6 +4,7 @@ import "../page/parts/map.js";
 import "../page/parts/outline.js";
 import "../page/parts/versions.js";
 import { Story } from "../page/story.js";
+import { storyOf } from "../page/story/read.js";
 import { startDesk } from "./real_desk.js";
 
 const main = document.querySelector("main");
@@ -13,7 +14,7 @@ for (const name of ["srb-outline", "srb-map", "srb-versions"]) {
   part.desk = desk;
   main.append(part);
 }
-desk.setStory(Story.fromJSON(await (await fetch("../page/sample.json")).text()));
+desk.setStory(storyOf(await (await fetch("../page/sample.json")).text()));
 
 /** Open a story of so many rounds, each with eight branches of which one was taken. */
 function openLarge(rounds) {

@@ -253,12 +253,12 @@ test("the length of a card that goes on by a new request does not spoil the esti
   stream.send(ended(0), { event: "done", count: 1 });
   stream.end();
   await settled();
-  const { rate } = it.desk.prompt;
+  const { rate } = it.desk.rounds.context;
   it.desk.extend(0);
   await settled();
   const tokens = Math.round(it.api.last.body.prompt.length / rate);
   it.api.last.send({ event: "start", id: "on", count: 1, seeds: [3], prompt_tokens: tokens });
-  assert.ok(Math.abs(it.desk.prompt.rate - rate) < 1, `${it.desk.prompt.rate} after ${rate}`);
+  assert.ok(Math.abs(it.desk.rounds.context.rate - rate) < 1, `${it.desk.rounds.context.rate} after ${rate}`);
 });
 
 test("branches that are asked for at once come into their own cards, whichever call the server takes first", async () => {
@@ -394,3 +394,64 @@ test("a story that cannot be taken out of the bin says why", async () => {
   await it.desk.said.at(-1).action.run();
   assert.match(it.desk.said.at(-1).text, /cannot be reached/);
 });
+
+test("a stream that is lost while the server is well is taken up again by itself", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  const id = keepRunning(it);
+  stream.lose();
+  await until(() => it.api.last !== stream);
+  assert.equal(it.api.last.path, `v1/srb/completions/${id}/events`);
+  snapshot(it.api, id, running(0, " b c"));
+  assert.deepEqual(texts(it.desk), [" b c"]);
+  const again = it.api.last;
+  it.api.answers["v1/srb/completions"] = { completions: [] };
+  again.lose();
+  const asked = () =>
+    it.api.calls.filter(({ method, path }) => method === "GET" && path === "v1/srb/completions").length;
+  const before = asked();
+  await until(() => asked() > before);
+  await settled();
+  assert.equal(it.api.last, again, "a request that the server has ended is not asked for");
+});
+
+test("a hidden page keeps no connection on which nothing is written", async (context) => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const writes = await round(it, " b");
+  context.mock.timers.enable({ apis: ["setInterval"] });
+  it.desk.leave();
+  context.mock.timers.tick(10_000);
+  assert.equal(writes.isOpen, true);
+  writes.send(ended(0), REST);
+  context.mock.timers.tick(10_000);
+  assert.equal(writes.isOpen, false);
+  assert.equal(it.desk.round.slots[0].end.reason, "limit");
+  it.desk.comeBack();
+  it.desk.extend(0);
+  await settled();
+  const { path, body } = it.api.last;
+  assert.deepEqual([path, body.prompt], ["v1/srb/completions", "A b"]);
+});
+
+test("a page that is shown again keeps its requests for what is asked of them", async (context) => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const rests = await round(it, " b");
+  rests.send(ended(0), REST);
+  context.mock.timers.enable({ apis: ["setInterval"] });
+  it.desk.leave();
+  it.desk.comeBack();
+  context.mock.timers.tick(60_000);
+  assert.equal(rests.isOpen, true);
+});
+
+/** Wait for a condition. */
+async function until(isSo) {
+  const deadline = Date.now() + 20_000;
+  while (!isSo()) {
+    if (Date.now() > deadline) throw new Error(`not within 20 s: ${isSo}`);
+    await settled();
+  }
+}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Story } from "../../../srb/web/page/story.js";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import { makeDesk, round, settled } from "./fake_desk.js";
 
 const ended = (index, reason = "limit") => ({ event: "stop", index, length: 1, stop: 0, reason, stopping_word: "" });
@@ -10,7 +10,7 @@ const texts = (desk) => desk.round.slots.map((slot) => slot.text);
 /** Forget all rounds of the page, as a reload does, and show the story again; the server still has these requests. */
 async function reload({ desk, api }, ...ids) {
   api.answers["v1/srb/completions"] = { completions: ids.map((id) => ({ id })) };
-  const story = Story.fromJSON(JSON.stringify(desk.story.toJSON()));
+  const story = storyOf(JSON.stringify(desk.story.toJSON()));
   const known = new Set(api.streams);
   desk.setStory(story);
   await settled();
@@ -93,7 +93,7 @@ test("a request that has ended meanwhile closes its cards, and the others go on"
 test("a story with absurd numbers is opened with as many cards as a request may have", async () => {
   const it = await makeDesk();
   const node = { parent: "n1", keep: 1, by: "model", run: "r1" };
-  const story = Story.fromJSON({
+  const story = storyOf({
     format: "srb-story",
     version: 1,
     id: "s1",

@@ -167,6 +167,7 @@ export async function makeDesk() {
   desk.said = [];
   desk.addEventListener("notice", ({ detail }) => desk.said.push(detail));
   await desk.start(manuscript);
+  await desk.loadRounds();
   await desk.watch.check();
   desk.watch.stop();
   return { desk, api, manuscript };

@@ -7,7 +7,7 @@ import { cutsOf } from "../../../srb/web/page/formats/segment_cuts.js";
 import { writeSrb } from "../../../srb/web/page/formats/srb.js";
 import { writeMarkdown, writeText } from "../../../srb/web/page/formats/text.js";
 import { fileName, WRITERS } from "../../../srb/web/page/formats/write.js";
-import { Story } from "../../../srb/web/page/story.js";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import {
   bytesOf,
   encoded,
@@ -27,8 +27,8 @@ function readBack(name, content) {
 }
 
 /** @param {Record<string, any>} nodes @param {object} more */
-const storyOf = (nodes, more) =>
-  Story.fromJSON({
+const storyWith = (nodes, more) =>
+  storyOf({
     ...randomStory(1, 1),
     marks: {},
     nodes: Object.fromEntries(Object.entries(nodes).map(([id, node], made) => [id, { by: "person", made, ...node }])),
@@ -53,7 +53,7 @@ test("an SRB story that is written and read is the same story", () => {
 
 test("random SRB stories survive a round trip", () => {
   for (let seed = 1; seed <= 40; seed += 1) {
-    const story = Story.fromJSON(randomStory(seed, 60));
+    const story = storyOf(randomStory(seed, 60));
     assert.deepEqual(readBack("x.json", writeSrb(story)).toJSON(), story.toJSON());
   }
 });
@@ -61,7 +61,7 @@ test("random SRB stories survive a round trip", () => {
 test("a text file is exactly the manuscript, and reads back as it", () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const json = randomStory(seed, 30);
-    const text = writeText(Story.fromJSON(json));
+    const text = writeText(storyOf(json));
     assert.equal(text, manuscript(json));
     if (text.trim() !== "") assert.equal(manuscript(readBack("x.txt", text).toJSON()), text);
   }
@@ -70,14 +70,14 @@ test("a text file is exactly the manuscript, and reads back as it", () => {
 test("every text of a story is the text of a path of segments, and every star is there", () => {
   for (let seed = 1; seed <= 200; seed += 1) {
     const json = randomStory(seed, 50);
-    const { segments, head } = cutsOf(Story.fromJSON(json));
+    const { segments, head } = cutsOf(storyOf(json));
     const texts = textsOf(json);
     for (const [id, text] of texts) {
       const end = segments.find(({ ends }) => ends.has(id));
       assert.equal(end === undefined ? "" : pathOf(end), text);
     }
     assert.equal(pathOf(head), manuscript(json));
-    const written = JSON.parse(writeObsidianLoom(Story.fromJSON(json)));
+    const written = JSON.parse(writeObsidianLoom(storyOf(json)));
     const paths = new Set(pathTexts(noteSegments(written)));
     for (const text of texts.values()) assert.ok(text === "" || paths.has(text));
     const starred = Object.entries(json.marks)
@@ -93,7 +93,7 @@ test("every text of a story is the text of a path of segments, and every star is
 test("a file for Obsidian Loom reads back with the same manuscript and the same nodes", () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const json = randomStory(seed, 40);
-    const written = writeObsidianLoom(Story.fromJSON(json));
+    const written = writeObsidianLoom(storyOf(json));
     const again = /** @type {any} */ (readBack("x.json", written).toJSON());
     assert.equal(manuscript(again), manuscript(json));
     assert.deepEqual([...textsOf(again).values()].sort(), pathTexts(noteSegments(JSON.parse(written))));
@@ -126,7 +126,7 @@ test("a note of Obsidian Loom that is read and written has the same nodes in the
 });
 
 test("a cut inside a segment makes two of it and moves nothing else", () => {
-  const story = storyOf(
+  const story = storyWith(
     {
       a: { text: "one two three" },
       b: { parent: "a", keep: 13, text: " four" },
@@ -151,7 +151,7 @@ test("a story too large in segments is refused with a sentence", () => {
       index === 0 ? { text: "x".repeat(2 ** 20) } : { parent: `n${index - 1}`, keep: 1, tail: 1, text: "y" },
     ]),
   );
-  assert.throws(() => writeObsidianLoom(storyOf(nodes, { head: { node: "n79", at: 5 } })), /more than 64 MB/);
+  assert.throws(() => writeObsidianLoom(storyWith(nodes, { head: { node: "n79", at: 5 } })), /more than 64 MB/);
 });
 
 test("a path of a hundred thousand nodes can be written in every format", () => {
@@ -161,12 +161,12 @@ test("a path of a hundred thousand nodes can be written in every format", () => 
       index === 0 ? { text: "a" } : { parent: `n${index - 1}`, keep: index, text: index % 10 ? "a" : "\n" },
     ]),
   );
-  const story = storyOf(nodes, { head: { node: "n99999", at: 100_000 } });
+  const story = storyWith(nodes, { head: { node: "n99999", at: 100_000 } });
   for (const { write } of WRITERS) assert.ok(write(story).length > 1000);
 });
 
 test("an empty story can be written in every format", () => {
-  const story = Story.fromJSON({ ...randomStory(1, 1), nodes: {}, marks: {}, title: "", head: { node: "", at: 0 } });
+  const story = storyOf({ ...randomStory(1, 1), nodes: {}, marks: {}, title: "", head: { node: "", at: 0 } });
   for (const { write } of WRITERS) assert.ok(write(story) !== undefined);
   assert.equal(Object.keys(JSON.parse(writeObsidianLoom(story)).nodes).length, 1);
 });
@@ -181,7 +181,7 @@ test("chapters begin at the names of nodes, through later edits", () => {
     other: { parent: "a", keep: 7, text: "elsewhere" },
   };
   const marks = { b: { name: "One" }, c: { name: "Two" }, other: { name: "Not here" } };
-  const named = (/** @type {object} */ head) => chaptersOf(storyOf(nodes, { head, marks })).chapters;
+  const named = (/** @type {object} */ head) => chaptersOf(storyWith(nodes, { head, marks })).chapters;
   assert.deepEqual(named({ node: "e", at: 48 }), [
     { name: "", text: "A long introduction. " },
     { name: "One", text: "First chapter. " },
@@ -200,7 +200,7 @@ test("a name whose text was cut away names no chapter", () => {
     b: { parent: "a", keep: 7, text: "First." },
     c: { parent: "b", keep: 5, text: "." },
   };
-  const { chapters } = chaptersOf(storyOf(nodes, { head: { node: "c", at: 6 }, marks: { b: { name: "One" } } }));
+  const { chapters } = chaptersOf(storyWith(nodes, { head: { node: "c", at: 6 }, marks: { b: { name: "One" } } }));
   assert.deepEqual(chapters, [{ name: "", text: "Intro." }]);
 });
 
@@ -210,7 +210,7 @@ test("Markdown has the title and the names as headings, and reads back without d
     b: { parent: "a", keep: 5, text: "\nIda rowed." },
     c: { parent: "b", keep: 16, text: "\n\nShe slept." },
   };
-  const story = storyOf(nodes, {
+  const story = storyWith(nodes, {
     title: "Skarholm",
     head: { node: "c", at: 28 },
     marks: { b: { name: "One" }, c: { name: "Two" } },

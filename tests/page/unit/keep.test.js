@@ -3,6 +3,7 @@ import { afterEach, beforeEach, mock, test } from "node:test";
 import { postsOf } from "../../../srb/web/page/keep/posts.js";
 import { MemoryShelf } from "../../../srb/web/page/keep/shelf.js";
 import { Keeper } from "../../../srb/web/page/keep.js";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { FakeBrowser, FakeServer } from "./fake_server.js";
 import { Random } from "./random.js";
@@ -412,7 +413,7 @@ test("a story is posted in parts of at most a megabyte, parents first, and a lar
   for (let n = 0; n < 40; n += 1)
     nodes[`n${n}`] = { parent: n ? `n${n - 1}` : "root", keep: 5, text: "é".repeat(50_000), by: "import", made: 1 };
   keeper.open(
-    Story.fromJSON({
+    storyOf({
       format: "srb-story",
       version: 1,
       id: "big",

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { SAMPLER_NAMES } from "../../../srb/web/page/desk/defaults.js";
 import { requestBody } from "../../../srb/web/page/request.js";
-import { PRESETS, presetOf, presetSettings, rungs } from "../../../srb/web/page/sampling.js";
+import { PRESETS, presetOf, presetSettings, rungs, SAMPLERS } from "../../../srb/web/page/sampling.js";
 
 const SERVER = { max_tokens: 128, max_linger: 300, sampling: { temperature: 0.8, min_p: 0.05, top_k: 40 } };
 const DEFAULTS = {
@@ -72,6 +73,23 @@ test("an unknown server is told every setting that is not left to it, and asked 
     logprobs: 0,
     return_progress: true,
   });
+});
+
+test("the likelihood of branches is asked for only by who sorts by it, and comes with their tokens' probabilities", () => {
+  const asks = (/** @type {object} */ more) => {
+    const { rank, logprobs } = requestBody({ ...DEFAULTS, ...more }, "Once", 1, SERVER);
+    return { rank, logprobs };
+  };
+  assert.deepEqual(asks({}), { rank: undefined, logprobs: undefined });
+  assert.deepEqual(asks({ likelihood: true }), { rank: true, logprobs: undefined });
+  assert.deepEqual(asks({ likelihood: true, logprobs: true }), { rank: undefined, logprobs: 0 });
+});
+
+test("the defaults name every sampler", () => {
+  assert.deepEqual(
+    SAMPLER_NAMES,
+    SAMPLERS.map(({ name }) => name),
+  );
 });
 
 test("a ladder gives each branch its own value, and n is the ladder's length", () => {

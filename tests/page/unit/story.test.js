@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
@@ -27,7 +28,7 @@ test("a story survives its own file: nodes, texts, places and marks", () => {
     for (let step = 0; step < 80; step += 1) walk.step();
     walk.story.head = walk.head;
     const text = JSON.stringify(walk.story);
-    const again = Story.fromJSON(text);
+    const again = storyOf(text);
     walk.checkAll(again);
     assert.deepEqual(JSON.parse(JSON.stringify(again)), JSON.parse(text));
   }
@@ -108,7 +109,7 @@ test("half a character never gets into a story, whatever is pasted or cut", () =
   story.close(head.node);
   head = story.edit(head, 2, 4, "");
   assert.equal(story.text(head.node), "a\ufffd\ufffd");
-  Story.fromJSON(JSON.stringify(story));
+  storyOf(JSON.stringify(story));
 });
 
 test("a book that is pasted becomes a chain of closed nodes", () => {
@@ -121,7 +122,7 @@ test("a book that is pasted becomes a chain of closed nodes", () => {
   for (const node of story.nodes.values()) assert.ok(node.text.length <= 100_000);
   const next = story.edit(head, head.at, head.at, "x");
   assert.notEqual(next.node, head.node);
-  Story.fromJSON(JSON.stringify(story));
+  storyOf(JSON.stringify(story));
 });
 
 test("a long stretch of typing is cut into several nodes, so that each is saved soon", () => {
@@ -161,7 +162,7 @@ test("a path of 10,000 nodes is walked without recursion", () => {
     story.close(head.node);
   }
   assert.equal(story.path(head.node).length, 10_000);
-  const again = Story.fromJSON(JSON.stringify(story));
+  const again = storyOf(JSON.stringify(story));
   assert.equal(again.text(head.node), "ab".repeat(10_000));
   const edited = again.edit(head, 0, 1, "A");
   assert.equal(again.text(edited.node), `Ab${"ab".repeat(9999)}`);
@@ -204,7 +205,7 @@ test("a round on an empty story makes texts of their own", () => {
   assert.deepEqual(story.roots(), [branch]);
   const wire = story.takeChanges();
   assert.equal("node" in wire.runs.r1, false);
-  const again = Story.fromJSON(JSON.stringify(story));
+  const again = storyOf(JSON.stringify(story));
   assert.equal(again.runs.get("r1").node, "");
   assert.deepEqual(again.head, { node: branch, at: 4 });
 });
@@ -221,7 +222,7 @@ test("a story without a place to go on from goes on from its newest text", () =>
 });
 
 test("the sample story is one, with rounds, versions, stars and a chapter", () => {
-  const story = Story.fromJSON(readFileSync(new URL("../../../srb/web/page/sample.json", import.meta.url), "utf8"));
+  const story = storyOf(readFileSync(new URL("../../../srb/web/page/sample.json", import.meta.url), "utf8"));
   assert.ok(story.nodes.size >= 20);
   assert.ok(story.runs.size >= 5);
   for (const { node, at, request } of story.runs.values()) {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { unionOf } from "../../../srb/web/page/story/merge.js";
+import { storyOf } from "../../../srb/web/page/story/read.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
@@ -201,7 +202,7 @@ test("a file says also what was taken away, and a copy that still has it loses i
   copy.merge(plain(here.takeChanges()));
   here.setMark(head.node, "star", null);
   here.setMeta("memory", null);
-  copy.merge(Story.fromJSON(JSON.stringify(here)).wire());
+  copy.merge(storyOf(JSON.stringify(here)).wire());
   assert.deepEqual(copy.mark(head.node), {});
   assert.equal(copy.meta("memory"), null);
 });

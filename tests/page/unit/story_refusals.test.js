@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Story, StoryError } from "../../../srb/web/page/story.js";
+import { StoryError, storyOf } from "../../../srb/web/page/story/read.js";
 
 const GOOD = {
   format: "srb-story",
@@ -43,7 +43,7 @@ function storyWith(change) {
 }
 
 test("a story of the form is read, and unknown keys are kept", () => {
-  const story = Story.fromJSON(JSON.stringify(GOOD));
+  const story = storyOf(JSON.stringify(GOOD));
   assert.equal(story.text("n5"), "Once in time, a light who");
   assert.equal(story.meta("title"), "The lighthouse");
   assert.equal(story.meta("settings.n"), 8);
@@ -61,7 +61,7 @@ test("a story of the form is read, and unknown keys are kept", () => {
 
 test("an object is read like its text, and is not changed", () => {
   const before = structuredClone(GOOD);
-  const story = Story.fromJSON(GOOD);
+  const story = storyOf(GOOD);
   story.edit({ node: "n1", at: 17 }, 17, 17, "x");
   story.setMark("n2", "star", false);
   assert.deepEqual(GOOD, before);
@@ -146,7 +146,7 @@ const REFUSALS = [
 for (const [what, json, sentence] of REFUSALS) {
   test(`${what} is refused with a sentence that says so`, () => {
     assert.throws(
-      () => Story.fromJSON(json),
+      () => storyOf(json),
       (error) => {
         assert.ok(error instanceof StoryError, String(error));
         assert.match(error.message, sentence);
@@ -159,16 +159,16 @@ for (const [what, json, sentence] of REFUSALS) {
 
 test("more than 64 MB are refused, as a text and as an object", () => {
   const text = "é".repeat(33 * 1024 * 1024);
-  assert.throws(() => Story.fromJSON(`"${text}"`), /larger than 64 MB/);
+  assert.throws(() => storyOf(`"${text}"`), /larger than 64 MB/);
   const nodes = { a: { text, by: "person" }, b: { text, by: "person" } };
-  assert.throws(() => Story.fromJSON({ format: "srb-story", version: 1, id: "x", nodes }), /larger than 64 MB/);
+  assert.throws(() => storyOf({ format: "srb-story", version: 1, id: "x", nodes }), /larger than 64 MB/);
 });
 
 test("a story made to keep the page busy is refused before it does", () => {
   const nodes = { n0: { text: "\u{1f98a}".repeat(10), by: "person", made: 1 } };
   for (let n = 1; n < 30_000; n += 1)
     nodes[`n${n}`] = { parent: `n${n - 1}`, keep: 2, text: "", tail: 2, by: "person", made: 1 };
-  assert.throws(() => Story.fromJSON({ format: "srb-story", version: 1, id: "x", nodes }), /nested too deeply/);
+  assert.throws(() => storyOf({ format: "srb-story", version: 1, id: "x", nodes }), /nested too deeply/);
 });
 
 test("no prototype is touched by any key", () => {
@@ -180,7 +180,7 @@ test("no prototype is touched by any key", () => {
       }),
     ),
   );
-  const story = Story.fromJSON(json);
+  const story = storyOf(json);
   assert.equal(story.text("constructor"), "x");
   assert.equal(JSON.parse(JSON.stringify(story)).nodes.hasOwnProperty.text, "y");
   assert.equal({}.text, undefined);

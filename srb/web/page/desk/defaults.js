@@ -1,13 +1,33 @@
 /** Settings of a story, and their values where a story says nothing. Those with null are the server's. */
 
-import { SAMPLERS } from "../sampling.js";
+/** The names of `SAMPLERS` in sampling.js, whose words nobody needs before the settings are opened. */
+export const SAMPLER_NAMES = [
+  "temperature",
+  "min_p",
+  "top_p",
+  "top_k",
+  "repeat_penalty",
+  "repeat_last_n",
+  "presence_penalty",
+  "frequency_penalty",
+  "dry_multiplier",
+  "dry_allowed_length",
+  "xtc_probability",
+  "xtc_threshold",
+  "typical_p",
+  "top_n_sigma",
+  "dynatemp_range",
+  "mirostat",
+  "mirostat_tau",
+  "mirostat_eta",
+];
 
 export const DEFAULTS = Object.freeze({
   n: 8,
   max_tokens: 128,
   stop_at: "paragraph",
   stop_after: 1,
-  .../** @type {Record<string, number | null>} */ (Object.fromEntries(SAMPLERS.map(({ name }) => [name, null]))),
+  .../** @type {Record<string, number | null>} */ (Object.fromEntries(SAMPLER_NAMES.map((name) => [name, null]))),
   seed: /** @type {number | null} */ (null),
   ladder: /** @type {{name: string, from: number, to: number} | null} */ (null),
   distinct_first: /** @type {boolean} */ (false),
@@ -18,6 +38,7 @@ export const DEFAULTS = Object.freeze({
   instruction: "Continue the story.",
   let_finish: /** @type {boolean} */ (false),
   logprobs: /** @type {boolean} */ (false),
+  likelihood: /** @type {boolean} */ (false), // of each branch, for sorting
   single_keys: /** @type {boolean} */ (true),
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,

@@ -43,7 +43,8 @@ export class Gestures {
         this.showPruned(id, number, value === true);
         if (trail.last.node === null) return;
         this.desk.story.setMark(trail.last.node, "pruned", value);
-        this.rounds.nodes();
+        this.desk.changed();
+        this.desk.tell("nodes", { ids: new Set([trail.last.node]) });
       };
       mark(true);
       this.desk.manuscript?.record(
@@ -63,7 +64,7 @@ export class Gestures {
     const slot = live?.round.slots[number];
     if (!live || !slot) return;
     if (isPruned && live.round.canPrune(slot))
-      this.rounds.guard(() => live.carryOut(live.round.planPrune(number), this.bodyOf(live)));
+      this.desk.guard(() => live.carryOut(live.round.planPrune(number), this.bodyOf(live)));
     if (!isPruned && slot.state === "pruned") live.round.unprune(number);
     this.rounds.round(live, new Set([number]));
   }
@@ -120,7 +121,7 @@ export class Gestures {
     const { desk } = this;
     const { shown } = this.rounds;
     if (number === null || !shown)
-      return likelyTokens(desk.api, (await desk.prompt.prepare(desk.text.slice(0, at))).prompt);
+      return likelyTokens(desk.api, (await this.rounds.context.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
     return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
   }
@@ -172,7 +173,7 @@ export class Gestures {
   withShown(act, { needsPrompt } = { needsPrompt: true }) {
     const live = this.rounds.shown;
     if (!live) return;
-    return this.rounds.guard(async () => {
+    return this.desk.guard(async () => {
       if (needsPrompt) await this.makeReady(live);
       return live === this.rounds.shown ? act(live) : undefined; // the person may have gone on meanwhile
     });
@@ -181,7 +182,7 @@ export class Gestures {
   /** Make the prompt of a round that was made again from the story. @param {Live} live */
   async makeReady({ round }) {
     if (round.prompt === null)
-      round.prompt = (await this.desk.prompt.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
+      round.prompt = (await this.rounds.context.prepare(this.desk.story.text(round.base.node, round.keep))).prompt;
   }
 
   /** @param {Live} live @param {Plan} plan @param {import("./live.js").Live["trails"]} [trails] */

@@ -1,8 +1,11 @@
-/** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. */
+/** The rounds of the open story: the one that is shown, those that undo may show again, and the saving of all. With it comes
+ * all that is needed from the first Ctrl+Enter on, and not before. */
 
 import { Round } from "../round.js";
 import { rungs } from "../sampling.js";
 import { newId } from "../story.js";
+import { Context } from "./context.js";
+import { Gestures } from "./gestures.js";
 import { Live } from "./live.js";
 import { RunIndex, rebuilt } from "./past_rounds.js";
 
@@ -12,11 +15,15 @@ import { RunIndex, rebuilt } from "./past_rounds.js";
 const KEPT = 30; // rounds whose cards stay in memory; older ones are made again from the story
 const SAVE = 1000; // ms between two saves of texts that grow
 const AT_ONCE = 3; // streams of this page: a browser opens six connections to a host
+const SOON = 1000; // ms until a lost stream is taken up again; twice as long after each failure
+const LATEST = 60_000;
 
 export class Rounds {
   /** @param {Desk} desk */
   constructor(desk) {
     this.desk = desk;
+    this.gestures = new Gestures(this);
+    this.context = new Context(desk);
     /** @type {Live | null} */
     this.shown = null;
     /** @type {Live | null} what was shown before `go`, until the server has begun the new round */
@@ -29,6 +36,9 @@ export class Rounds {
     this.grown = new Set();
     this.frame = 0;
     this.timer = 0;
+    this.wait = SOON;
+    /** @type {Live | null} whose requests are being taken up again */
+    this.attaching = null;
   }
 
   // ---- Begin and end
@@ -40,8 +50,8 @@ export class Rounds {
     const ticket = this.asked;
     this.endShown();
     const base = desk.settle();
-    await this.guard(async () => {
-      const { prompt, keep } = await desk.prompt.prepare();
+    await desk.guard(async () => {
+      const { prompt, keep } = await this.context.prepare();
       if (ticket !== this.asked) return;
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
@@ -66,7 +76,7 @@ export class Rounds {
   body(round, plan) {
     const { given = "", n = round.n, seedOffset = 0 } = plan ?? {};
     const { seed } = this.desk.settings;
-    const body = this.desk.prompt.body(round.prompt + given, n);
+    const body = this.context.body(round.prompt + given, n);
     const branches = plan && ["refill", "extend"].includes(plan.expect) ? this.rungsOf(round, plan.slots) : null;
     return { ...body, ...(branches ? { branches } : {}), ...(seed === null ? {} : { seed: seed + seedOffset }) };
   }
@@ -105,6 +115,14 @@ export class Rounds {
     return !isFull();
   }
 
+  /** Free the connections of all requests that only rest. What is asked of them later begins requests of its own. */
+  endResting() {
+    for (const live of this.kept.values()) {
+      let ends = true;
+      while (ends) ends = live.endResting();
+    }
+  }
+
   stop() {
     this.asked += 1;
     for (const live of this.kept.values()) if (live.isConnected) live.stop();
@@ -118,6 +136,7 @@ export class Rounds {
     this.kept.clear();
     this.shown = this.before = null;
     this.runs.forget();
+    this.context.forget();
   }
 
   /** Return the latest round that continues a place, if it is kept. @param {Place} place */
@@ -149,10 +168,9 @@ export class Rounds {
 
   /**
    * Show the round of the place that the head has moved to.
-   * @param {"undo" | "open" | "load" | "take"} why
+   * @param {"undo" | "open" | "load" | "take"} why @param {Place} [head]
    */
-  follow(why) {
-    const { head } = this.desk;
+  follow(why, head = this.desk.head) {
     this.asked += 1; // a round that is being prepared would continue the place that was left
     let live = this.at(head) ?? this.fromStory(head, why !== "undo");
     if (!live && why === "undo") live = this.shown;
@@ -180,8 +198,10 @@ export class Rounds {
 
   /** Read a round again that the server may still be writing, after a reload or a sleep: all of its requests. @param {Live} live */
   async attach(live) {
-    if (!live.lostIds.length) return;
+    if (!live.lostIds.length || this.attaching === live) return;
+    this.attaching = live;
     const running = await this.runningThere();
+    this.attaching = null;
     if (!running) return;
     this.settle(live, running);
     if (live !== this.shown) return;
@@ -210,26 +230,38 @@ export class Rounds {
     this.nodes();
   }
 
-  /** The page is shown again: take up streams that the sleep has ended. */
+  /** Take up streams that a sleep or a proxy has ended. */
   comeBack() {
     const { shown } = this;
     if (shown?.round.slots.some((slot) => slot.end?.reason === "lost")) this.attach(shown);
   }
 
-  /** Show an error of an action as a notice. @param {() => Promise<unknown>} act */
-  async guard(act) {
-    try {
-      await act();
-    } catch (error) {
-      this.desk.notice(/** @type {Error} */ (error).message, "error");
-      this.desk.checkServer();
-    }
+  // ---- Other places of the story
+
+  /** Make another place the manuscript. @param {Place} place */
+  visit(place) {
+    const { desk } = this;
+    desk.before ??= { head: desk.head };
+    this.save();
+    desk.move(place, "open");
+    this.follow("open");
+  }
+
+  /** Go back to where the person was. */
+  endVisit() {
+    const { desk } = this;
+    const { before } = desk;
+    desk.before = null;
+    if (!before) return;
+    desk.move(before.head, "open");
+    this.follow("open");
   }
 
   // ---- What a round reports (Listener)
 
   /** @param {Live} live @param {Set<number>} slots */
   text(live, slots) {
+    this.wait = SOON;
     if (live !== this.shown) return;
     for (const number of slots) this.grown.add(number);
     this.frame ||= requestAnimationFrame(() => {
@@ -245,20 +277,28 @@ export class Rounds {
     if (live === this.shown) this.desk.tell("round", { slots });
   }
 
-  /** The story has new nodes. */
+  /** The story has new nodes, or longer texts in them. */
   nodes() {
     this.desk.changed();
-    this.desk.tell("nodes", { ids: null });
+    this.desk.tell("nodes", { ids: null, isGrowth: this.desk.isRunning });
   }
 
   /** @param {Live} live @param {Error} error */
   failed(live, error) {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
-    if (tokens && prompt !== null) this.desk.prompt.learn(prompt, tokens); // the next prompt is cut to what fits
+    if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
     this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
-    this.desk.checkServer();
+    this.desk.checkServer().then(() => this.takeUp(live, error));
     if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
+  }
+
+  /** Take up a stream that was lost while its server is well, as after a sleep: nothing else would tell that it is back.
+   * @param {Live} live @param {Error} error */
+  takeUp(live, error) {
+    if (/** @type {any} */ (error).code !== "lost" || this.desk.server.state !== "ready") return;
+    window.setTimeout(() => live === this.shown && this.comeBack(), this.wait);
+    this.wait = Math.min(LATEST, 2 * this.wait);
   }
 
   /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */
@@ -276,7 +316,7 @@ export class Rounds {
     const { desk } = this;
     const { round } = live;
     const { given = "", slots = [] } = [...round.requests.values()].find((each) => each.id === id) ?? {};
-    if (round.prompt !== null) desk.prompt.learn(round.prompt + given, event.prompt_tokens);
+    if (round.prompt !== null) this.context.learn(round.prompt + given, event.prompt_tokens);
     desk.tell("withdrawn", { about: round.id }); // it is lost no more
     if (event.event !== "start") return; // its run is in the story
     const { max_tokens, stop_at } = desk.settings;

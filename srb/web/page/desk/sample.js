@@ -1,6 +1,7 @@
 /** The sample story: a copy of it becomes a story of the person's own. */
 
-import { newId, Story } from "../story.js";
+import { storyOf } from "../story/read.js";
+import { newId } from "../story.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -10,5 +11,5 @@ const SAMPLE = new URL("../sample.json", import.meta.url);
 export async function openSample(desk) {
   const answer = await fetch(SAMPLE);
   if (!answer.ok) throw new Error(`The sample could not be read: the server answered ${answer.status}.`);
-  await desk.importStory(Story.fromJSON({ ...(await answer.json()), id: newId() }));
+  await desk.importStory(storyOf({ ...(await answer.json()), id: newId() }));
 }

@@ -44,7 +44,7 @@ export class Typing {
     desk.changed();
     if (why !== "move") {
       desk.tell("head", { why });
-      if (why === "undo") desk.rounds.follow("undo");
+      if (why === "undo") desk.rounds?.follow("undo");
       else desk.tell("nodes", { ids: new Set([desk.head.node]) });
     }
     return desk.head;

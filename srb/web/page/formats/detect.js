@@ -1,5 +1,6 @@
 /** Finds the format of a file and reads it: a whole story or several, or nothing and a sentence that says why. */
-import { Story, StoryError } from "../story.js";
+
+import { StoryError, storyOf } from "../story/read.js";
 import { exoloom } from "./exoloom.js";
 import { decode, parse, quoted } from "./file.js";
 import { lite } from "./lite.js";
@@ -21,7 +22,7 @@ const TEXTS = [
 /**
  * @typedef {object} Found
  * @property {string} format  the program's name, or "text" or "Markdown"
- * @property {Story[]} stories
+ * @property {import("../story.js").Story[]} stories
  * @property {string[]} remarks  sentences on what of the file is not in the stories
  */
 
@@ -70,7 +71,7 @@ function readFile(name, bytes) {
 function found(format, drafts) {
   return {
     format,
-    stories: drafts.map(({ json }) => Story.fromJSON(json)),
+    stories: drafts.map(({ json }) => storyOf(json)),
     remarks: drafts.flatMap(({ remarks }) => remarks),
   };
 }

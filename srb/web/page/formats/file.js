@@ -1,6 +1,6 @@
 /** A file's bytes as text or JSON, and the checks that all formats share. Each failure is a StoryError with a sentence. */
 import { isRecord } from "../story/check.js";
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 
 /** A story may be as large as this on the server, so no larger file is read. */
 export const MAX_BYTES = 64 * 2 ** 20;

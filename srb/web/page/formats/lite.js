@@ -1,6 +1,6 @@
 /** Saves of KoboldAI: of Lite, of the client's old and new interface, and shared texts. A story there is a list of chunks. */
 import { isRecord } from "../story/check.js";
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 import { counted, listOf, objectOf, optionalText, textOf, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 

@@ -1,6 +1,6 @@
 /** Sessions of mikupad: an object whose values are JSON texts; its prompt is a list of chunks, typed and generated. */
 import { isRecord } from "../story/check.js";
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 import { counted, listOf, objectOf, optionalText, parse, titleOf } from "./file.js";
 import { SegmentTree } from "./segments.js";
 

@@ -1,6 +1,6 @@
 /** Notes of Obsidian Loom: segments by id. A plugin's data.json holds many notes, a file that it exports holds one. */
 import { isRecord } from "../story/check.js";
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 import { counted, objectOf, quoted, titleOf } from "./file.js";
 import { cutsOf } from "./segment_cuts.js";
 import { SegmentTree } from "./segments.js";

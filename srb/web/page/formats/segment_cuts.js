@@ -1,5 +1,5 @@
 /** Cuts a story's splices into segments, for programs in which a node only continues its parent. */
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 
 /** @import {Story} from "./types.js" */
 

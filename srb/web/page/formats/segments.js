@@ -1,7 +1,7 @@
 /** A story of segments, as most programs keep one, on its way to the splices of the srb-story format. */
-import { MOST_NODES } from "../story/check.js";
+import { MOST_NODES, StoryError } from "../story/read.js";
 import { stretches } from "../story/text.js";
-import { newId, StoryError } from "../story.js";
+import { newId } from "../story.js";
 import { counted, quoted, textOf } from "./file.js";
 
 /** @import {Draft, Facts, Key, Marks, Segment} from "./types.js" */

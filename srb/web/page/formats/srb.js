@@ -7,7 +7,7 @@ import { isRecord } from "../story/check.js";
 export const srb = {
   label: "SRB",
   knows: (value) => isRecord(value) && value.format === "srb-story",
-  read: (value) => [{ json: value, remarks: [] }], // Story.fromJSON checks it
+  read: (value) => [{ json: value, remarks: [] }], // storyOf checks it
 };
 
 /**

@@ -58,3 +58,10 @@ export function whereKept(isOn, keepsHere, host) {
     return "Neither the server nor this browser keeps stories: export a story before you close this page.";
   return "This server keeps no stories: they are in this browser only, and go with its data. Export those that matter.";
 }
+
+/** The answer to a person who asks whether all is saved. @param {{state: string, at: number, message: string}} saved */
+export function sentenceOf({ state, at, message }) {
+  if (state !== "saved" && state !== "browser") return message || "Not saved yet.";
+  const time = at ? ` at ${new Date(at).toLocaleTimeString()}` : "";
+  return `Saved ${state === "browser" ? "in this browser" : "on the server"}${time}.`;
+}

@@ -72,6 +72,7 @@ export class Branches extends Part {
       highlights: this.highlights,
       marks: (node) => (node === null ? {} : this.desk.story.mark(node)),
       logprobs: () => this.desk.settings.logprobs === true,
+      isSorted: () => this.desk.settings.likelihood === true,
       onseen: (slot) => this.noteSeen(slot),
     });
     const follow = () => requestAnimationFrame(() => this.followScroll());

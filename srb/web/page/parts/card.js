@@ -16,6 +16,7 @@ import { BranchText } from "./branches/branch_text.js";
  * @property {string} same       "×3" on the first of equal texts, "= 1" on the others
  * @property {string} sameWords
  * @property {number|null} step  how unlikely the text is beside its siblings, 1 to 5
+ * @property {string} likelihood  the same in a sentence, or why it is not known
  * @property {boolean} star
  * @property {string} note
  * @property {string} stopAt
@@ -99,7 +100,8 @@ export class Card {
       put(this.end, `${said.sign} ${said.words}`);
       set(this.end, "title", said.words);
     } else set(this.end, "title", null); // the number changes with each word, and is read beside it
-    set(this.bar, "data-step", view.step ? `${view.step}` : null);
+    set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
+    set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
     set(this.box, "data-state", slot.state);
     set(this.box, "data-same", view.same.startsWith("=") ? (slot.foldedUnder === null ? "open" : "folded") : null);
@@ -114,10 +116,9 @@ export class Card {
   _describe(view, end) {
     const { slot } = view;
     const kept = slot.mark === null ? "" : `Marked up to “${slot.text.slice(0, slot.mark).slice(-30).trim()}”.`;
-    const step = view.step ? `Beside the others: ${STEP_WORDS[view.step]}.` : "";
     const own = [view.star ? "Has a star." : "", view.note ? `Note: ${view.note}` : ""];
     const key = view.digit ? `Key ${view.digit} takes it.` : "";
-    return [end, view.sameWords, kept, step, ...own, key].filter(Boolean).join(" ");
+    return [end, view.sameWords, kept, view.likelihood, ...own, key].filter(Boolean).join(" ");
   }
 
   /** @param {View} view */

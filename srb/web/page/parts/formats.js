@@ -3,7 +3,7 @@
 import { read } from "../formats/detect.js";
 import { checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
-import { StoryError } from "../story.js";
+import { StoryError } from "../story/read.js";
 import { html } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
 

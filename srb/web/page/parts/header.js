@@ -102,7 +102,7 @@ class Header extends Part {
   }
 }
 
-const TOPICS = ["story", "head", "saved", "server", "round"];
+const TOPICS = ["story", "head", "saved", "server", "round", "rounds"];
 
 /** @param {number} number @param {string} word */
 function count(number, word) {

@@ -51,7 +51,7 @@ const KEYS = [
       ["V", "Vary: other branches from the mark on"],
       ["G", "As many branches more"],
       ["T", "Alternatives of the word at the mark"],
-      ["P", "Sort by probability"],
+      ["P", "Sort: the likeliest first"],
       ["F", "Fold equal branches"],
       ["B", "Star"],
       ["N", "Note"],

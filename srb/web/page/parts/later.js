@@ -1,100 +1,58 @@
 /**
- * Dialogs, which nobody needs before the first word is written: each is loaded when it is first opened, or while the page is
- * idle, so that a server that goes away later takes none of them along.
+ * The rest of the page, which nobody needs before the first word is written: rounds and their cards, outline, messages, dialogs.
+ * It is loaded as soon as the caret is in the manuscript, or when something asks for it; what the desk says meanwhile waits.
  */
 
 /** @typedef {import("../desk.js").Desk} Desk */
-/** @typedef {HTMLElement & {desk: Desk, open: (detail: object) => unknown}} Dialog */
-/** @typedef {{load: () => Promise<unknown>, style: URL}} Source */
+/** @typedef {import("./rest.js").Rest} Rest */
 
-/** By the names that the desk opens them by; the elements are called `srb-NAME`. @type {Record<string, Source>} */
-const SOURCES = {
-  alternatives: { load: () => import("./alternatives.js"), style: new URL("./alternatives.css", import.meta.url) },
-  stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
-  settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
-  help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
-  formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
-  map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
-  versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
-};
+const AGAIN = 2000; // ms
+const HELD = ["notice", "withdrawn", "dialog"]; // topics of the desk for parts that are not there yet
 
-export class LaterDialogs {
-  /** @param {Desk} desk @param {Record<string, Source>} [sources] */
-  constructor(desk, sources = SOURCES) {
+export class Later {
+  /** @param {Desk} desk @param {HTMLElement} root */
+  constructor(desk, root) {
     this.desk = desk;
-    this.sources = sources;
-    /** @type {Map<string, Promise<Dialog>>} by name */
-    this.made = new Map();
-    /** @type {Set<string>} names of those that are in the document, and open themselves */
-    this.there = new Set();
-    this.isHeldUp = false; // a dialog could not be preloaded: the server is away
-    desk.addEventListener("server", () => this.isHeldUp && desk.server.state === "ready" && this.preload());
-    desk.addEventListener("dialog", (event) => this.open(/** @type {CustomEvent} */ (event).detail));
+    this.root = root;
+    /** @type {Promise<Rest> | null} */
+    this.loading = null;
+    /** @type {CustomEvent[]} */
+    this.held = [];
+    this.listeners = new AbortController();
+    const { signal } = this.listeners;
+    for (const topic of HELD) desk.addEventListener(topic, (event) => this.hold(event), { signal });
+    desk.addEventListener("server", () => this.serverChanged(), { signal });
   }
 
-  /** Open a dialog that is not there yet. @param {{name: string}} detail */
-  async open({ name, ...detail }) {
-    if (!this.sources[name] || this.there.has(name)) return;
-    try {
-      (await this.make(name)).open(detail);
-    } catch {
-      this.desk.notice("This part of the page could not be loaded. Try again when the server is back.", "error");
-      this.desk.checkServer();
-    }
+  /** @param {Event} event */
+  hold(event) {
+    this.held.push(/** @type {CustomEvent} */ (event));
+    this.load().catch(() => {});
   }
 
-  /** Load all dialogs one after the other, each when the page has nothing else to do. */
-  async preload() {
-    this.isHeldUp = false;
-    for (const name of Object.keys(this.sources)) {
-      await idle();
-      try {
-        await this.make(name);
-      } catch {
-        this.isHeldUp = true; // for when the server is back, or the dialog is opened
-        return;
-      }
-    }
+  /** Load what says that the server is not ready. */
+  serverChanged() {
+    if (this.desk.server.state !== "ready") this.load().catch(() => {});
   }
 
-  /** @param {string} name */
-  make(name) {
-    const known = this.made.get(name);
-    if (known) return known;
-    const made = this.load(name);
-    this.made.set(name, made);
-    made.catch(() => this.made.delete(name));
-    return made;
-  }
-
-  /** @param {string} name @returns {Promise<Dialog>} */
-  async load(name) {
-    const { load, style } = this.sources[name];
-    await Promise.all([load(), styled(style)]);
-    const dialog = /** @type {Dialog} */ (document.createElement(`srb-${name}`));
-    dialog.desk = this.desk;
-    document.body.append(dialog);
-    this.there.add(name);
-    return dialog;
-  }
-}
-
-/** Add a style sheet to the document. @param {URL} address */
-function styled(address) {
-  const link = document.createElement("link");
-  link.rel = "stylesheet";
-  link.href = address.href;
-  return new Promise((resolve, reject) => {
-    link.addEventListener("load", resolve);
-    link.addEventListener("error", () => {
-      link.remove();
-      reject(new Error(`${address.pathname} could not be loaded`));
+  /** Resolves when the rest is there. After a failure it is loaded again and again: the server is away. */
+  load() {
+    this.loading ??= this.add().catch((error) => {
+      this.loading = null;
+      window.setTimeout(() => this.load().catch(() => {}), AGAIN);
+      throw error;
     });
-    document.head.append(link);
-  });
-}
+    return this.loading;
+  }
 
-/** Wait until the page is idle; Safari cannot tell. */
-function idle() {
-  return new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(resolve));
+  /** @returns {Promise<Rest>} */
+  async add() {
+    const { desk, root } = this;
+    const [{ addRest }] = await Promise.all([import("./rest.js"), desk.loadRounds()]);
+    const rest = await addRest(desk, root);
+    this.listeners.abort();
+    for (const { type, detail } of this.held) desk.tell(type, detail);
+    rest.dialogs.preload();
+    return rest;
+  }
 }

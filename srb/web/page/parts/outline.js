@@ -38,6 +38,7 @@ export class Outline extends Part {
     this.top = 0;
     this.counts = { stars: 0, unread: 0 };
     this.isStale = true; // rows and counts are those of another state of the story
+    this.size = 0; // nodes of the story when they were read
     this.timer = 0;
   }
 
@@ -46,7 +47,7 @@ export class Outline extends Part {
     this.setAttribute("aria-label", "Outline");
     for (const topic of ["story", "head", "nodes"])
       this.on(topic, (detail) => {
-        this.isStale ||= !this.isTyping(topic, detail);
+        this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
         this.refreshLater();
       });
     this.on("story", () => this.toggled.clear());
@@ -74,6 +75,11 @@ export class Outline extends Part {
       : topic === "nodes" && detail.ids?.size === 1 && detail.ids.has(node);
   }
 
+  /** Whether an event tells of branches that write in nodes which have their rows. @param {any} detail */
+  isGrowth({ isGrowth }) {
+    return isGrowth === true && this.size === this.desk.story.nodes.size;
+  }
+
   /** @param {Map<string, unknown>} changed */
   willUpdate(changed) {
     if (!this.isOpen || !(this.isStale || changed.has("isOpen") || changed.has("query") || changed.has("hidesPruned")))
@@ -85,6 +91,7 @@ export class Outline extends Part {
   /** Read rows and counts from the story. */
   gather() {
     const { story, head } = this.desk;
+    this.size = story.nodes.size;
     const path = story.path(head.node);
     this.path = new Set(path);
     this.counts = this.counted();

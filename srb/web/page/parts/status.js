@@ -126,7 +126,7 @@ class Status extends Part {
     if (this.timer) return;
     this.timer = window.setTimeout(() => {
       this.timer = 0;
-      this.said = this.desk.statusLine();
+      this.said = sentenceOf(this.desk.round);
       this.requestUpdate();
     }, QUIET);
   }
@@ -134,6 +134,15 @@ class Status extends Part {
   render() {
     return html`<p class="hidden-words" role="status">${this.said}</p>`;
   }
+}
+
+/** The round in a sentence, for those who do not see the cards. @param {import("../round.js").Round | null} round */
+function sentenceOf(round) {
+  if (!round) return "";
+  if (round.state === "asking") return "The branches are asked for.";
+  if (round.state === "reading") return "The model reads the text.";
+  const running = round.slots.filter((slot) => slot.isLive).length;
+  return `${running} running, ${round.counts.ended} ended.`;
 }
 
 /** The question for the API key: one dialog, whose answer is a promise. */

@@ -5,18 +5,9 @@
  */
 import { isWhole } from "./text.js";
 
-const MOST_BYTES = 64 * 1024 * 1024;
-const MOST_DEPTH = 32;
-export const MOST_NODES = 100_000;
 const LONGEST_NODE = 1024 * 1024;
-export const LONGEST_TITLE = 1000;
 const ID = /^[\w-]{1,64}$/;
 const AUTHORS = ["person", "model", "import"];
-
-/** A story that cannot be taken. The message is a sentence for the person who tried. */
-export class StoryError extends Error {
-  name = "StoryError";
-}
 
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 export const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -26,36 +17,6 @@ export const isCount = (value) => Number.isSafeInteger(value) && /** @type {numb
 
 /** @param {unknown} value @returns {value is string} */
 export const isId = (value) => typeof value === "string" && ID.test(value) && value !== "__proto__";
-
-/** @param {boolean} good @param {string} sentence @returns {asserts good} */
-export function must(good, sentence) {
-  if (!good) throw new StoryError(sentence);
-}
-
-/**
- * Refuse a value that no JSON of ours holds: too large, too deep, with half characters or a key `__proto__`.
- * @param {unknown} value
- */
-export function checkValue(value) {
-  let size = 0;
-  const stack = [{ value, depth: 0 }];
-  for (let top = stack.pop(); top !== undefined; top = stack.pop()) {
-    const { value: part, depth } = top;
-    if (typeof part === "string") {
-      size += part.length;
-      must(isWhole(part), "The file holds half of a character: it is damaged.");
-    } else if (part !== null && typeof part === "object") {
-      must(depth < MOST_DEPTH, `The file is nested more than ${MOST_DEPTH} levels deep.`);
-      for (const key of Object.keys(part)) {
-        must(key !== "__proto__", "The file holds the key __proto__, which no story has.");
-        must(isWhole(key), "The file holds half of a character: it is damaged.");
-        size += key.length;
-        stack.push({ value: /** @type {Record<string, unknown>} */ (part)[key], depth: depth + 1 });
-      }
-    } else must(typeof part !== "number" || Number.isFinite(part), "The file holds a number that is none.");
-    must(size <= MOST_BYTES, "The story is larger than 64 MB.");
-  }
-}
 
 /**
  * Say what is wrong with a node by itself, whatever its parent is.
@@ -113,28 +74,3 @@ export function faultOfRun(id, run) {
  * @returns {stamped is Stamped}
  */
 export const isStamped = (stamped) => isRecord(stamped) && "value" in stamped && isCount(stamped.changed);
-
-/**
- * @param {unknown} json  the text of a file, or the object that it stands for
- * @returns {Record<string, unknown>}
- */
-export function parseFile(json) {
-  if (typeof json === "string") {
-    const bytes = json.length * 3 <= MOST_BYTES ? 0 : new Blob([json]).size;
-    must(bytes <= MOST_BYTES, "The file is larger than 64 MB.");
-    try {
-      json = JSON.parse(json);
-    } catch (error) {
-      throw new StoryError(`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
-    }
-  }
-  must(
-    isRecord(json) && json.format === "srb-story",
-    "The file is not a story: it does not say “format”: “srb-story”.",
-  );
-  must(
-    json.version === 1,
-    `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`,
-  );
-  return json;
-}

@@ -1,23 +1,49 @@
 /**
- * The reading of the srb-story form into a wire.
+ * The reading of the srb-story form: a file as a story, or a sentence that says what is wrong with it.
  *
  * @import {BareNode, BareRun, Stamped, Wire} from "./types.js"
+ * @import {Tree} from "./tree.js"
  */
-import {
-  checkValue,
-  faultOfNode,
-  faultOfRun,
-  isCount,
-  isId,
-  isRecord,
-  LONGEST_TITLE,
-  MOST_NODES,
-  must,
-  parseFile,
-} from "./check.js";
+import { Story } from "../story.js";
+import { faultOfNode, faultOfRun, isCount, isId, isRecord } from "./check.js";
 import { own } from "./merge.js";
+import { hasPairs, isHigh, isLow, isWhole } from "./text.js";
 
+const MOST_BYTES = 64 * 1024 * 1024;
+const MOST_DEPTH = 32;
+export const MOST_NODES = 100_000;
+const LONGEST_TITLE = 1000;
+/** Steps that the check for cut characters may take, so that no file keeps the page busy for long. */
+const MOST_STEPS = 50_000_000;
 const NOT_META = new Set(["format", "version", "id", "nodes", "runs", "marks", "changed", "changes", "settings"]);
+
+/** A story that cannot be taken. The message is a sentence for the person who tried. */
+export class StoryError extends Error {
+  name = "StoryError";
+}
+
+/**
+ * Read a story from the srb-story form, all of it or nothing.
+ * @param {unknown} json  the text of a file or its object
+ * @returns {Story}
+ * @throws {StoryError} whose message is a sentence for the person who tried
+ */
+export function storyOf(json) {
+  const { id, wire } = readStory(json);
+  const story = new Story(id);
+  const { tree } = story;
+  story.merge(wire);
+  for (const key of Object.keys(wire.nodes)) {
+    if (!tree.has(key))
+      throw new StoryError(`Node ${firstHidden(key, wire, tree)} keeps more of its parent than there is.`);
+  }
+  checkCuts(tree);
+  for (const run of story.runs.values()) checkPlace(story, run, `Run ${run.id}`);
+  const head = story.meta("head");
+  if (head !== undefined && head !== null) checkPlace(story, head, "The story");
+  story.putBack(wire);
+  return story;
+}
 
 /**
  * Return the story of a file as a wire, or throw a StoryError that says what is wrong with it. Offsets inside a parent's text
@@ -25,7 +51,7 @@ const NOT_META = new Set(["format", "version", "id", "nodes", "runs", "marks", "
  * @param {unknown} json  the text of a file, or the object that it stands for
  * @returns {{id: string, wire: Required<Wire>}}
  */
-export function readStory(json) {
+function readStory(json) {
   const story = parseFile(json);
   checkValue(story);
   const { id, nodes, runs = {}, marks = {}, settings = {}, changed = 0 } = story;
@@ -153,4 +179,105 @@ function timeOf(time, otherwise) {
   const changed = time ?? otherwise;
   must(isCount(changed), "A value of the story was changed at no time: times are in milliseconds.");
   return changed;
+}
+
+/**
+ * Refuse a value that no JSON of ours holds: too large, too deep, with half characters or a key `__proto__`.
+ * @param {unknown} value
+ */
+export function checkValue(value) {
+  let size = 0;
+  const stack = [{ value, depth: 0 }];
+  for (let top = stack.pop(); top !== undefined; top = stack.pop()) {
+    const { value: part, depth } = top;
+    if (typeof part === "string") {
+      size += part.length;
+      must(isWhole(part), "The file holds half of a character: it is damaged.");
+    } else if (part !== null && typeof part === "object") {
+      must(depth < MOST_DEPTH, `The file is nested more than ${MOST_DEPTH} levels deep.`);
+      for (const key of Object.keys(part)) {
+        must(key !== "__proto__", "The file holds the key __proto__, which no story has.");
+        must(isWhole(key), "The file holds half of a character: it is damaged.");
+        size += key.length;
+        stack.push({ value: /** @type {Record<string, unknown>} */ (part)[key], depth: depth + 1 });
+      }
+    } else must(typeof part !== "number" || Number.isFinite(part), "The file holds a number that is none.");
+    must(size <= MOST_BYTES, "The story is larger than 64 MB.");
+  }
+}
+
+/**
+ * @param {unknown} json  the text of a file, or the object that it stands for
+ * @returns {Record<string, unknown>}
+ */
+export function parseFile(json) {
+  if (typeof json === "string") {
+    const bytes = json.length * 3 <= MOST_BYTES ? 0 : new Blob([json]).size;
+    must(bytes <= MOST_BYTES, "The file is larger than 64 MB.");
+    try {
+      json = JSON.parse(json);
+    } catch (error) {
+      throw new StoryError(`The file is not JSON: ${/** @type {Error} */ (error).message}.`);
+    }
+  }
+  must(
+    isRecord(json) && json.format === "srb-story",
+    "The file is not a story: it does not say “format”: “srb-story”.",
+  );
+  must(
+    json.version === 1,
+    `The story is of version ${JSON.stringify(json.version) ?? "none"}; this page reads version 1.`,
+  );
+  return json;
+}
+
+/**
+ * @param {string} id  of a node that is not visible
+ * @param {Required<Wire>} wire
+ * @param {Tree} tree
+ * @returns {string} the node for which it waits
+ */
+function firstHidden(id, wire, tree) {
+  for (let parent = wire.nodes[id]?.parent; parent !== undefined && !tree.has(parent); parent = wire.nodes[id]?.parent)
+    id = parent;
+  return id;
+}
+
+/**
+ * @param {Story} story
+ * @param {unknown} place
+ * @param {string} whose
+ */
+function checkPlace(story, place, whose) {
+  if (!story.isPlace(place)) throw new StoryError(`${whose} stands at a place that is not in the story.`);
+}
+
+/**
+ * Refuse nodes that cut a character of their parent's text into halves. Only texts with such characters are looked at.
+ * @param {Tree} tree
+ */
+function checkCuts(tree) {
+  let steps = 0;
+  const paired = new Set();
+  const stack = [...tree.roots];
+  for (let entry = stack.pop(); entry !== undefined; entry = stack.pop()) {
+    const { parent } = entry;
+    const { id, keep = 0, tail = 0, text } = entry.node;
+    if (paired.has(parent) || hasPairs(text)) paired.add(entry);
+    for (const child of entry.children) stack.push(child);
+    if (parent === null || !paired.has(parent)) continue;
+    for (const at of [keep, tail]) {
+      const high = tree.locate(parent, at - 1);
+      const low = tree.locate(parent, at);
+      steps += high.steps + low.steps;
+      if (isHigh(high.unit) && isLow(low.unit))
+        throw new StoryError(`Node ${id} cuts a character of its parent into halves.`);
+      if (steps > MOST_STEPS) throw new StoryError("The story's edits are nested too deeply to be checked.");
+    }
+  }
+}
+
+/** @param {boolean} good @param {string} sentence @returns {asserts good} */
+export function must(good, sentence) {
+  if (!good) throw new StoryError(sentence);
 }

@@ -1,7 +1,7 @@
 // The board: the cards of a round in their list. It writes them frame by frame, and only those in view.
 
 import { sharedBeginnings } from "../../compare.js";
-import { Card } from "../card.js";
+import { Card, STEP_WORDS } from "../card.js";
 
 /** @typedef {import("../../round.js").Round} Round */
 /** @typedef {import("../../round.js").Slot} Slot */
@@ -16,12 +16,13 @@ const DIGITS = 10;
 
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
-   *   logprobs: () => boolean, onseen: (slot: Slot) => void}} given */
-  constructor({ list, highlights, marks, logprobs, onseen }) {
+   *   logprobs: () => boolean, isSorted: () => boolean, onseen: (slot: Slot) => void}} given */
+  constructor({ list, highlights, marks, logprobs, isSorted, onseen }) {
     this.list = list;
     this.highlights = highlights;
     this.marks = marks;
     this.logprobs = logprobs;
+    this.isSorted = isSorted; // whether a person sorts by likelihood
     this.onseen = onseen;
     /** @type {Round|null} */
     this.round = null;
@@ -261,7 +262,7 @@ export class Board {
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
       ...this._same(round, slot),
-      step: this.logprobs() ? this._step(round, slot) : null,
+      ...this._likelihood(round, slot),
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,
@@ -283,6 +284,16 @@ export class Board {
     const label = round.order.indexOf(first) + 1;
     const words = slot.foldedUnder === null ? `Same text as branch ${label}.` : `Folded: same text as branch ${label}.`;
     return { same: `= ${label}`, sameWords: words };
+  }
+
+  /** How unlikely a text is beside its siblings, or why that is not known; nothing if nobody wants to see it.
+   * @param {Round} round @param {Slot} slot */
+  _likelihood(round, slot) {
+    if (!this.logprobs() && !this.isSorted()) return { step: null, likelihood: "" };
+    const step = this._step(round, slot);
+    if (step !== null) return { step, likelihood: `Beside the others: ${STEP_WORDS[step]}.` };
+    const isUntold = slot.state === "ended" && slot.text !== "" && slot.meanLogprob === null;
+    return { step: null, likelihood: isUntold ? "Its likelihood was not asked for when it was written." : "" };
   }
 
   /** @param {Round} round @param {Slot} slot */

@@ -114,11 +114,16 @@ export function mark(pane, slot, at) {
   pane.showMark(slot);
 }
 
-/** @param {Pane} pane */
+/** Sort the cards. The first time asks the server to tell the likelihood of the branches from then on. @param {Pane} pane */
 function sort(pane) {
-  const isKnown = pane.round?.slots.some((slot) => slot.meanLogprob !== null);
-  if (isKnown) return pane.desk.sort();
-  pane.desk.notice("These branches came without probabilities; the settings can ask for them.", "info");
+  const { desk, round } = pane;
+  if (!desk.settings.likelihood) desk.setSetting("likelihood", true);
+  if (round?.slots.some((slot) => slot.meanLogprob !== null)) return desk.sort();
+  desk.notice(
+    round?.slots.some((slot) => slot.isLive)
+      ? "No branch has told its likelihood yet. Sort again when one has ended."
+      : "These branches came without their likelihood. Those of the next round have it.",
+  );
 }
 
 /** @param {Pane} pane @param {Slot} slot */

@@ -1,0 +1,86 @@
+/**
+ * Dialogs, which nobody needs before the first word is written: each is loaded when it is first opened, or while the page is
+ * idle, so that a server that goes away later takes none of them along.
+ */
+
+import { addStyle } from "./styles.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {HTMLElement & {desk: Desk, open: (detail: object) => unknown}} Dialog */
+/** @typedef {{load: () => Promise<unknown>, style: URL}} Source */
+
+/** By the names that the desk opens them by; the elements are called `srb-NAME`. @type {Record<string, Source>} */
+const SOURCES = {
+  alternatives: { load: () => import("./alternatives.js"), style: new URL("./alternatives.css", import.meta.url) },
+  stories: { load: () => import("./stories.js"), style: new URL("./stories.css", import.meta.url) },
+  settings: { load: () => import("./settings.js"), style: new URL("./settings.css", import.meta.url) },
+  help: { load: () => import("./help.js"), style: new URL("./help.css", import.meta.url) },
+  formats: { load: () => import("./formats.js"), style: new URL("./formats.css", import.meta.url) },
+  map: { load: () => import("./map.js"), style: new URL("./map.css", import.meta.url) },
+  versions: { load: () => import("./versions.js"), style: new URL("./versions.css", import.meta.url) },
+};
+
+export class LaterDialogs {
+  /** @param {Desk} desk @param {Record<string, Source>} [sources] */
+  constructor(desk, sources = SOURCES) {
+    this.desk = desk;
+    this.sources = sources;
+    /** @type {Map<string, Promise<Dialog>>} by name */
+    this.made = new Map();
+    /** @type {Set<string>} names of those that are in the document, and open themselves */
+    this.there = new Set();
+    this.isHeldUp = false; // a dialog could not be preloaded: the server is away
+    desk.addEventListener("server", () => this.isHeldUp && desk.server.state === "ready" && this.preload());
+    desk.addEventListener("dialog", (event) => this.open(/** @type {CustomEvent} */ (event).detail));
+  }
+
+  /** Open a dialog that is not there yet. @param {{name: string}} detail */
+  async open({ name, ...detail }) {
+    if (!this.sources[name] || this.there.has(name)) return;
+    try {
+      (await this.make(name)).open(detail);
+    } catch {
+      this.desk.sayNotLoaded();
+    }
+  }
+
+  /** Load all dialogs one after the other, each when the page has nothing else to do. */
+  async preload() {
+    this.isHeldUp = false;
+    for (const name of Object.keys(this.sources)) {
+      await idle();
+      try {
+        await this.make(name);
+      } catch {
+        this.isHeldUp = true; // for when the server is back, or the dialog is opened
+        return;
+      }
+    }
+  }
+
+  /** @param {string} name */
+  make(name) {
+    const known = this.made.get(name);
+    if (known) return known;
+    const made = this.load(name);
+    this.made.set(name, made);
+    made.catch(() => this.made.delete(name));
+    return made;
+  }
+
+  /** @param {string} name @returns {Promise<Dialog>} */
+  async load(name) {
+    const { load, style } = this.sources[name];
+    await Promise.all([load(), addStyle(style)]);
+    const dialog = /** @type {Dialog} */ (document.createElement(`srb-${name}`));
+    dialog.desk = this.desk;
+    document.body.append(dialog);
+    this.there.add(name);
+    return dialog;
+  }
+}
+
+/** Wait until the page is idle; Safari cannot tell. */
+function idle() {
+  return new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(resolve));
+}

@@ -1,0 +1,35 @@
+/** All parts that are not needed until the caret is in the manuscript, with their styles. */
+
+import "./branches.js";
+import { LaterDialogs } from "./dialogs.js";
+import "./file_drops.js";
+import "./outline.js";
+import "./status.js";
+import { addStyle } from "./styles.js";
+
+/** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {HTMLElement & {ask: (message: string) => Promise<{key: string, remember: boolean} | null>}} KeyDialog */
+/** @typedef {{key: KeyDialog, dialogs: LaterDialogs}} Rest */
+
+const STYLES = [
+  new URL("./branches.css", import.meta.url),
+  new URL("./card.css", import.meta.url),
+  new URL("./outline.css", import.meta.url),
+  new URL("./status.css", import.meta.url),
+  new URL("./file_drops.css", import.meta.url),
+];
+
+/** @param {Desk} desk @param {HTMLElement} root of the panes @returns {Promise<Rest>} */
+export async function addRest(desk, root) {
+  await Promise.all(STYLES.map(addStyle));
+  const make = (/** @type {string} */ name) => {
+    const part = /** @type {HTMLElement & {desk: Desk}} */ (document.createElement(name));
+    part.desk = desk;
+    return part;
+  };
+  root.querySelector("srb-header")?.after(make("srb-banner"));
+  root.append(make("srb-branches"), make("srb-outline"));
+  const key = /** @type {any} */ (make("srb-key"));
+  document.body.append(make("srb-status"), make("srb-file-drops"), key);
+  return { key, dialogs: new LaterDialogs(desk) };
+}

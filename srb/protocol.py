@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 6
+VERSION = 7
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -101,7 +101,10 @@ class Explore:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A request: its prompt (strings and token ids, in order) and the branches that continue it."""
+    """A request: its prompt (strings and token ids, in order) and the branches that continue it.
+
+    A part −1 − i of the prompt stands for the file `media[i]`, as base64, which `media_field` of the body has named.
+    """
 
     request_id: str
     prompt: tuple[str | int, ...]
@@ -123,6 +126,8 @@ class Generate:
     distinct_words: bool = False  # no two branches have the same first word while there are others
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
+    media: tuple[str, ...] = ()
+    media_field: str = "prompt"
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
 
     @property
@@ -576,6 +581,8 @@ class ModelInfo:
     pooling: str = "none"  # default of Embed: none | mean | cls | last | rank
     reranking: bool = False  # answers Rerank
     can_shift: bool = False  # honours Generate.shift
+    sees: bool = False  # takes pictures as media
+    hears: bool = False  # takes sounds as media
 
     as_dict = asdict
 

@@ -24,6 +24,7 @@ VERSION = 7
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
 MAX_DEPTH = 1000  # of Explore
+MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
 
 
 class FinishReason(StrEnum):

@@ -20,6 +20,7 @@ from jinja2 import TemplateError, meta
 from srb.errors import ConfigError, InvalidRequest, NotSupported
 from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.chat.media import MEDIA_PART
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
@@ -273,10 +274,15 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def content_text(content: Any, between: str = "\n") -> str:
-    """Return a message's content as one text, with its parts joined."""
-    if isinstance(content, list):
-        return between.join(part["text"] for part in content)
-    return content or ""
+    """Return a message's content as one text, with its parts joined; nothing is put beside the marks of media."""
+    if not isinstance(content, list):
+        return content or ""
+    text, after_mark = "", True
+    for part in content:
+        is_mark = part["type"] == MEDIA_PART
+        text += part["text"] if is_mark or after_mark else between + part["text"]
+        after_mark = is_mark
+    return text
 
 
 def history_variables(preserve: Any) -> dict[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,12 @@ def test_a_file_that_is_no_projector_of_the_model_is_refused_in_one_line(
         with pytest.raises(ModelLoadFailed, match="mmproj: ") as error:
             LlamaModel.load(Settings(model=str(gguf("llama")), mmproj=str(path), n_ctx=128, threads=1))
         assert "\n" not in str(error.value)
+
+
+def test_a_build_without_mtmd_says_how_to_get_it(
+    gguf: Callable[[str], Path], projector: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp.mtmd_cpp", None)
+    monkeypatch.delattr(lib, "mtmd_cpp", raising=False)
+    with pytest.raises(ModelLoadFailed, match=r"mmproj: .* without mtmd, .* -DLLAVA_BUILD=ON"):
+        LlamaModel.load(Settings(model=str(gguf("llama")), mmproj=str(projector), n_ctx=128, threads=1))

@@ -165,3 +165,14 @@ def test_bad_media_are_refused_with_the_field() -> None:
     with pytest.raises(ContextExceeded):
         driver(64).submit((-1,) * 20, media=FILES)
     assert made.model.open_samplers == 0
+
+
+def test_a_projector_that_cannot_be_used_says_why_and_texts_go_on() -> None:
+    model = FakeModel(reads_media=True)
+    assert model.encoder is not None
+    model.encoder.refusal = "its positions are not supported"
+    made = Driver(model)
+    with pytest.raises(NotSupported, match="'prompt': its positions are not supported"):
+        made.submit((FOX, -1), media=FILES)
+    made.submit(FOX)
+    made.run()

@@ -34,16 +34,20 @@ def check_model_file(settings: Settings) -> None:
 
 
 def check_adapter_files(settings: Settings) -> None:
-    """Raise ConfigError where a LoRA adapter's file cannot be a GGUF file; whether it fits the model shows at loading."""
+    """Raise ConfigError where the file of a LoRA adapter or of the projector cannot be a GGUF file.
+
+    Whether it fits the model shows at loading.
+    """
     if is_fake(settings):
         return
-    for path, _ in settings.adapters:
+    projectors = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
+    for name, path in [*(("lora", path) for path, _ in settings.adapters), *projectors]:
         try:
             is_gguf = _is_gguf(path)
         except OSError as error:
-            raise ConfigError(f"lora: cannot read {path}: {error.strerror}") from None
+            raise ConfigError(f"{name}: cannot read {path}: {error.strerror}") from None
         if not is_gguf:
-            raise ConfigError(f"lora: {path} is not a GGUF file")
+            raise ConfigError(f"{name}: {path} is not a GGUF file")
 
 
 def model_files(path: Path) -> list[Path]:

@@ -25,6 +25,7 @@ Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.
 MAX_STOP_AFTER = 1000
 MAX_DEPTH = 1000  # of Explore
 MAX_BRANCHES = 4096  # of one request in its whole life; each keeps its text
+MEDIA_MARK = "<__media__>"  # the place of a picture or a sound in a text, as llama-server has it
 
 
 class FinishReason(StrEnum):
@@ -103,7 +104,10 @@ class Explore:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A request: its prompt (strings and token ids, in order) and the branches that continue it."""
+    """A request: its prompt (strings and token ids, in order) and the branches that continue it.
+
+    A part −1 − i of the prompt stands for the file `media[i]`, as base64, which `media_field` of the body has named.
+    """
 
     request_id: str
     prompt: tuple[str | int, ...]
@@ -126,6 +130,8 @@ class Generate:
     sibling_penalty: float = 0.0  # subtracted from a token's logit for each sibling that chose it at the same place
     explore: Explore | None = None  # None: branches are added by AddBranches alone
     preserved_tokens: tuple[str, ...] = ()  # control tokens that are part of the text, by their own text
+    media: tuple[str, ...] = ()
+    media_field: str = "prompt"
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
 
     @property
@@ -581,6 +587,8 @@ class ModelInfo:
     reranking: bool = False  # answers Rerank
     can_shift: bool = False  # honours Generate.shift
     replicas: int = 1  # engines that have this model: those of a cluster that are ready
+    sees: bool = False  # takes pictures as media
+    hears: bool = False  # takes sounds as media
 
     as_dict = asdict
 

@@ -479,6 +479,30 @@ class Settings(_SamplingSettings):
         "", description="LoRA adapters, separated by commas: the path of a GGUF file, or path=scale; empty: none"
     )
 
+    mmproj: str = Field(
+        "",
+        description="path of the model's multimodal projector, a GGUF file: prompts may have pictures and sounds; "
+        "empty: text only",
+    )
+    mmproj_offload: bool = Field(True, description="run the projector on the GPU, if the model is there")
+    image_min_tokens: int = Field(
+        -1,
+        ge=-1,
+        description="fewest tokens of a picture, for projectors that choose by its size. -1: as the file says",
+    )
+    image_max_tokens: int = Field(
+        -1, ge=-1, description="most tokens of a picture, for projectors that choose by its size. -1: as the file says"
+    )
+
+    media_path: str = Field(
+        "", description="folder whose files chats may name as file:// URLs, as pictures and sounds; empty: none"
+    )
+    media_hosts: str = Field(
+        "",
+        description="hosts from which pictures and sounds are fetched for chats, separated by commas; * for all with "
+        "public addresses. Empty: none, and chats bring the data themselves",
+    )
+
     # Prefix tree
     cache_cells: int = Field(
         -1,
@@ -679,6 +703,10 @@ class Settings(_SamplingSettings):
     @property
     def rpc_nodes(self) -> tuple[Node, ...]:
         return nodes_of(self.rpc)
+
+    @property
+    def mmproj_path(self) -> Path:
+        return Path(self.mmproj).expanduser()
 
     @property
     def runtime_path(self) -> Path:

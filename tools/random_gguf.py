@@ -326,6 +326,76 @@ def write_lora(path: Path, shape: Shape = TINY, rank: int = 4, seed: int = 0, ta
     return path
 
 
+def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+    """Write a model's projector: gemma 3's of 16 tokens a picture, ultravox' of 30 for 30 seconds of sound."""
+    out, random = gguf.GGUFWriter(path, "clip"), np.random.default_rng(seed)
+    dim, ffn, layers, image, patch, merge, mels, stack = 16, 32, 1, 32, 4, 2, 80, 50
+
+    def matrix(name: str, *dims: int) -> None:
+        out.add_tensor(name, random.standard_normal(dims, dtype=np.float32) * np.float32(dims[-1] ** -0.5))
+
+    def ones(name: str, size: int) -> None:
+        out.add_tensor(name, np.ones(size, np.float32))
+
+    def zeros(name: str, size: int) -> None:
+        out.add_tensor(name, np.zeros(size, np.float32))
+
+    out.add_type(gguf.GGUFType.MMPROJ)
+    out.add_bool("clip.has_vision_encoder", True)
+    out.add_bool("clip.has_audio_encoder", True)
+    out.add_string("clip.vision.projector_type", "gemma3")
+    out.add_string("clip.audio.projector_type", "ultravox")
+    out.add_bool("clip.use_gelu", True)
+    for kind in ("vision", "audio"):
+        for name, value in (("embedding_length", dim), ("feed_forward_length", ffn), ("block_count", layers)):
+            out.add_uint32(f"clip.{kind}.{name}", value)
+        out.add_uint32(f"clip.{kind}.projection_dim", shape.dim)
+        out.add_uint32(f"clip.{kind}.attention.head_count", 2)
+        out.add_float32(f"clip.{kind}.attention.layer_norm_epsilon", 1e-6)
+    out.add_uint32("clip.vision.image_size", image)
+    out.add_uint32("clip.vision.patch_size", patch)
+    out.add_uint32("clip.vision.projector.scale_factor", merge)
+    out.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    out.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    out.add_uint32("clip.audio.num_mel_bins", mels)
+    out.add_uint32("clip.audio.projector.stack_factor", stack)
+    for kind in ("v", "a"):
+        for layer in range(layers):
+            prefix = f"{kind}.blk.{layer}."
+            for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+                matrix(f"{prefix}{name}.weight", dim, dim)
+                if name != "attn_k":
+                    zeros(f"{prefix}{name}.bias", dim)
+            for name in ("ln1", "ln2"):
+                ones(f"{prefix}{name}.weight", dim)
+                zeros(f"{prefix}{name}.bias", dim)
+            matrix(f"{prefix}ffn_up.weight", ffn, dim)
+            zeros(f"{prefix}ffn_up.bias", ffn)
+            matrix(f"{prefix}ffn_down.weight", dim, ffn)
+            zeros(f"{prefix}ffn_down.bias", dim)
+        ones(f"{kind}.post_ln.weight", dim)
+        zeros(f"{kind}.post_ln.bias", dim)
+    matrix("v.patch_embd.weight", dim, 3, patch, patch)
+    zeros("v.patch_embd.bias", dim)
+    matrix("v.position_embd.weight", (image // patch) ** 2, dim)
+    matrix("mm.input_projection.weight", dim, shape.dim)
+    ones("mm.soft_emb_norm.weight", dim)
+    matrix("a.position_embd.weight", 1500, dim)
+    matrix("a.conv1d.1.weight", dim, mels, 3)
+    out.add_tensor("a.conv1d.1.bias", np.zeros((dim, 1), np.float32))
+    matrix("a.conv1d.2.weight", dim, dim, 3)
+    out.add_tensor("a.conv1d.2.bias", np.zeros((dim, 1), np.float32))
+    ones("mm.a.norm_pre.weight", stack * dim)
+    matrix("mm.a.mlp.1.weight", 2 * ffn, stack * dim)
+    ones("mm.a.norm_mid.weight", ffn)
+    matrix("mm.a.mlp.2.weight", shape.dim, ffn)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return path
+
+
 WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "llama": write_llama,
     "gemma2": write_gemma2,

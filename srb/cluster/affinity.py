@@ -61,6 +61,12 @@ def _ends() -> Iterator[int]:
         end += max(FIRST_MARK, end // 8)
 
 
+def with_media(prompt: Sequence[str | int], media: Sequence[str]) -> list[str | int]:
+    """Return a prompt with a hash of each of its files in the file's place (see `Generate`)."""
+    hashes = [blake2b(data.encode(), digest_size=16).hexdigest() for data in media]
+    return [hashes[-1 - part] if isinstance(part, int) and part < 0 else part for part in prompt]
+
+
 def _bytes(prompt: Sequence[str | int]) -> Iterator[bytes]:
     length = 0
     for part in prompt:

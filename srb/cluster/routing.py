@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any
 
-from srb.cluster.affinity import Mark, name_marks, text_marks
+from srb.cluster.affinity import Mark, name_marks, text_marks, with_media
 from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
 from srb.errors import NotSupported, SRBError
@@ -75,7 +75,7 @@ def marks_of(command: Generate | StateAction) -> list[Mark]:
         return name_marks("session", command.owner, command.session)
     if command.state:
         return name_marks("state", command.state)
-    return text_marks(command.prompt)
+    return text_marks(with_media(command.prompt, command.media) if command.media else command.prompt)
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:

@@ -455,11 +455,12 @@ class Engine:
         assert has_room, "the plan needs more cells than can be freed"
 
     def _decode(self, plan: StepPlan, events: list[Event]) -> None:
-        """Compute and commit the chunks of a plan, with one decode for each set of LoRA scales."""
-        if not self.model.adapters:
-            self._compute(plan.chunks, events)
+        """Compute and commit the chunks of a plan, with one decode for each set of LoRA scales and each chunk of media."""
+        groups = _groups(plan.chunks) if self.model.adapters or self.model.encoder else [plan.chunks]
+        if len(groups) == 1:
+            self._compute(groups[0], events)
             return
-        for chunks in _by_lora(plan.chunks):
+        for chunks in groups:
             alive = [chunk for chunk in chunks if chunk.span.request.request_id in self._registry.active]
             # Branches that ended in the previous decode may occupy cells that were planned for this one.
             self._residency.make_room(sum(chunk.count for chunk in alive), 0)
@@ -503,8 +504,9 @@ class Engine:
                 assert isinstance(chunk.span, Branch)
                 self._branches.pause(chunk.span)
             self._compute(decodes[:kept], events)
-        elif len(chunks) > 1 or first.count > 1:
-            self._compute([Chunk(first.span, max(1, first.count // 2))], events)
+        elif len(chunks) > 1 or first.can_be_less:
+            count = max(1, first.count // 2) if first.can_be_less else first.count
+            self._compute([Chunk(first.span, count)], events)
         elif more := self._residency.park_some(parked + 1):  # twice as many each time, so that retries are few
             self._compute(chunks, events, parked + more)
         elif isinstance(first.span, Branch):
@@ -680,9 +682,13 @@ def _lone_samplers(chunks: list[Chunk], rows: list[int]) -> dict[int, Sampler]:
     }
 
 
-def _by_lora(chunks: list[Chunk]) -> list[list[Chunk]]:
-    """Group chunks by LoRA scales: a context has one set of scales at a time."""
+def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
+    """Group chunks by decodes: a context has one set of LoRA scales at a time, and media are computed by themselves."""
     groups: dict[LoraScales, list[Chunk]] = {}
+    media: list[list[Chunk]] = []
     for chunk in chunks:
-        groups.setdefault(chunk.span.request.lora, []).append(chunk)
-    return list(groups.values())
+        if chunk.media is not None:
+            media.append([chunk])
+        else:
+            groups.setdefault(chunk.span.request.lora, []).append(chunk)
+    return [*groups.values(), *media]

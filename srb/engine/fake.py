@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
+from srb.engine.media import Encoder, MediaChunk
+from srb.engine.media_files import kind_of
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
@@ -65,7 +67,9 @@ class FakeModel:
         supports_partial_reuse: bool = True,
         n_adapters: int = 0,
         has_states: bool = False,
+        reads_media: bool = False,
     ) -> None:
+        self.encoder: Encoder | None = FakeEncoder() if reads_media else None
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
         self.n_batch = max(n_batch, n_seq_max)
@@ -125,6 +129,8 @@ class FakeModel:
             pooling="mean",
             reranking=True,
             can_shift=True,
+            sees=self.encoder is not None,
+            hears=self.encoder is not None,
         )
 
     def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
@@ -135,6 +141,8 @@ class FakeModel:
         return _CUTS.find(text, start)
 
     def piece(self, token: int, special: bool = False) -> bytes:
+        if token < 0:
+            return b""  # of media
         if special and token in _CONTROL:
             return _CONTROL[token]
         if token >= _FIRST_FAULT:
@@ -203,17 +211,20 @@ class FakeModel:
         self.n_decodes += 1
         self.n_tokens_decoded += len(batch)
         lora = repr(batch.lora).encode() if any(batch.lora) else b""
+        if batch.is_whole:
+            _check_whole(batch)
         entries = zip(batch.tokens, batch.positions, batch.seq_ids, batch.wanted, strict=True)
         for row, (token, position, seq_id, wanted) in enumerate(entries):
             tip = self._tips[seq_id]  # KeyError: a sequence id out of range
             if position != tip.end:
                 raise AssertionError(f"position {position} in sequence {seq_id}, which holds {tip.end}")
-            if not 0 <= token < self.n_vocab:
+            if batch.vectors is None and not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
             if self.has_states and tip is not _EMPTY and seq_id not in self._with_state:
                 raise AssertionError(f"sequence {seq_id} has no state of its end, at {tip.end}")
             self._with_state.add(seq_id)
-            visible = _hash(tip.visible + lora, [token])
+            vector = b"" if batch.vectors is None else batch.vectors[row].tobytes()
+            visible = _hash(tip.visible + lora + vector, [token])
             self._grow(seq_id, visible)
             if wanted:
                 self._rows[row] = self._next_logits(visible)
@@ -332,7 +343,7 @@ class FakeModel:
 
 
 def _hash(past: bytes, tokens: Sequence[int]) -> bytes:
-    data = past + b"".join(token.to_bytes(4, "big") for token in tokens)
+    data = past + b"".join((token & 0xFFFFFFFF).to_bytes(4, "big") for token in tokens)
     return hashlib.blake2b(data, digest_size=_HASH_SIZE).digest()
 
 
@@ -362,6 +373,31 @@ class _Cell:
 
 
 _EMPTY = _Cell(b"", None)
+
+
+class FakeEncoder(Encoder):
+    """An encoder of pictures and sounds, with brackets around them: all follows from a hash of the file.
+
+    A picture is one whole chunk of 6 to 13 positions, a sound a chunk of 20 to 27 that can be computed in parts.
+    """
+
+    sees = hears = True
+    key = b"fake"
+
+    def encode(self, data: bytes) -> list[list[int] | MediaChunk]:
+        digest, is_image = hashlib.sha256(data).digest(), kind_of(data) == "image"
+        count = digest[0] % 8 + (6 if is_image else 20)
+        vectors = np.array([[int.from_bytes(digest[1:4]), place, count] for place in range(count)], np.float32)
+        chunk = MediaChunk(vectors, is_whole=is_image)
+        return [[_FIRST_BYTE + ord("[")], chunk, [_FIRST_BYTE + ord("]")]]
+
+
+def _check_whole(batch: Batch) -> None:
+    """Raise AssertionError unless a batch has one whole chunk of media."""
+    assert batch.vectors is not None
+    places = [int(vector[1]) for vector in batch.vectors]
+    if places != list(range(int(batch.vectors[0][2]))):
+        raise AssertionError(f"places {places} of media that are computed whole")
 
 
 class FakeSampler:

@@ -52,7 +52,8 @@ class Lookup:
             return found
         if (at := self._in_prompt.get(key)) is not None:
             found = self._prompt[at : at + most].tolist()
-            return found + tokens[: most - len(found)].tolist()
+            found += tokens[: most - len(found)].tolist()
+            return found[: next((place for place, token in enumerate(found) if token < 0), most)]  # no media
         return ()
 
 

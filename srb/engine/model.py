@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.media import Encoder, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
 from srb.protocol import ModelInfo, SamplingParams
@@ -32,9 +33,12 @@ class DecodeStatus(Enum):
 
 
 class Batch:
-    """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence."""
+    """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence.
 
-    __slots__ = ("lora", "positions", "samplers", "seq_ids", "tokens", "wanted")
+    A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
+    """
+
+    __slots__ = ("is_whole", "lora", "positions", "samplers", "seq_ids", "tokens", "vectors", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -44,6 +48,8 @@ class Batch:
         self.wanted: list[int] = []  # 1 if the row's logits are wanted, else 0
         # Of wanted rows from which nothing but one token is sampled, by their sampler: such rows may have no logits.
         self.samplers: dict[int, Any] = {}
+        self.vectors: Vectors | None = None  # of media, one for each token
+        self.is_whole = False  # whether the positions of these media see each other
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -175,6 +181,7 @@ class Model(Protocol):
     # Whether a sequence goes on only with the state of its end. Forks of parts, cuts and restores leave none, until
     # `restore_state`; the end may be computed again without one only where the sequence is empty.
     has_states: bool
+    encoder: Encoder | None  # of pictures and sounds; None: text only
 
     @property
     def threads(self) -> int: ...  # number of threads that compute a batch now

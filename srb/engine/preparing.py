@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar import check_grammar, with_rules
 from srb.engine.json_schema import check_schema
 from srb.engine.known_texts import KnownTexts
+from srb.engine.media import MediaFiles, MediaRun
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
-from srb.engine.tokens import Tokens, ids_of, tokens_of
+from srb.engine.tokens import Tokens, ids_of, is_media, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
 from srb.protocol import BranchSpec, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
@@ -46,6 +48,7 @@ class Preparer:
         self._states = states
         self._is_in_memory = is_in_memory
         self._texts = KnownTexts(model)
+        self.media = MediaFiles(model.encoder)
         self._has_logged_biases = False
         self._schema_rules: dict[str, str] = {}
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
@@ -93,9 +96,13 @@ class Preparer:
         if not self._model.can_generate:
             raise NotSupported("This model only makes embeddings and cannot generate text")
         self._check_fits("at least ", self._fewest_tokens(command.prompt, self._model.n_ctx_seq))
-        prompt = self._tokens(command.prompt, command.add_special, parse_special=True)
         if not command.prompt:
             raise bad_field("prompt", "should not be empty")
+        if command.media:
+            prompt, media = self._with_media(command)
+            command = replace(command, shift=None, media=())  # media cannot be cut
+        else:
+            prompt, media = self._tokens(command.prompt, command.add_special, parse_special=True), []
         if not prompt:
             prompt = self._blank_page()
         self._check_fits("", len(prompt))
@@ -108,7 +115,8 @@ class Preparer:
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
-        request = Request(command, prompt, samplers, saved, lora, given, self._preserved(command.preserved_tokens))
+        preserved = self._preserved(command.preserved_tokens)
+        request = Request(command, prompt, samplers, saved, lora, given, preserved, media)
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
@@ -117,6 +125,32 @@ class Preparer:
         """Return the control tokens with these texts; a text that is no single token of the vocabulary has none."""
         found = (self._model.tokenize(text, add_special=False, parse_special=True) for text in texts)
         return frozenset(tokens[0] for tokens in found if len(tokens) == 1)
+
+    def _with_media(self, command: Generate) -> tuple[Tokens, list[MediaRun]]:
+        """Return the tokens of a prompt with media, and where these are; files that are not known are encoded.
+
+        Raise InvalidRequest, ContextExceeded or NotSupported.
+        """
+        if command.prompt_logprobs:
+            raise bad_field("prompt", "has media, whose log-probabilities do not exist; leave out those of the prompt")
+        tokens, runs = tokens_of(()), list[MediaRun]()
+        files = [_file(text, command.media_field) for text in command.media]
+        for place, part in enumerate(command.prompt):
+            if isinstance(part, str):
+                tokens.extend(self._texts.tokenize(part, command.add_special and place == 0, parse_special=True))
+            elif part >= 0:
+                self._check_token(part, "prompt")
+                tokens.append(part)
+            else:
+                if not place and command.add_special:
+                    tokens.extend(self._model.tokenize("", add_special=True, parse_special=False))
+                runs += self.media.append_to(tokens, files[-1 - part], command.media_field)
+                self._check_fits("at least ", len(tokens))
+        for run in runs:
+            if run.chunk.is_whole and len(run.chunk) > (most := min(self._model.n_ubatch, self._model.n_batch)):
+                needs = f"takes {len(run.chunk)} tokens at once, and the physical batch size (n_ubatch) is {most}"
+                raise bad_field(command.media_field, f"{needs}; start the server with a larger one")
+        return tokens, runs
 
     def _exploration(self, asked: Explore, spec: BranchSpec) -> Exploration:
         params = self._checked(spec.sampling)
@@ -222,7 +256,8 @@ class Preparer:
     def _past(self, params: SamplingParams, prompt: Sequence[int], own: Sequence[int]) -> Sequence[int]:
         """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""
         if params.penalty_prompt is None:
-            return [*prompt, *own] if own else prompt
+            past = [*prompt, *own] if own else prompt
+            return past if self._model.encoder is None else [token for token in past if not is_media(token)]
         return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
 
     def count_special(self, prompt: Sequence[int]) -> int:
@@ -382,6 +417,14 @@ class Preparer:
             if isinstance(token, int):
                 self._check_token(token, "logit_bias")
             yield token, bias
+
+
+def _file(text: str, field: str) -> bytes:
+    """Return the bytes of base64. Raise InvalidRequest."""
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise bad_field(field, "should be base64") from None
 
 
 def _check_breakers(specs: Sequence[BranchSpec]) -> None:

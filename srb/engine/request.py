@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from operator import attrgetter
 
 from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.lookup import Draft, Index
+from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
@@ -47,6 +50,7 @@ class Prefix:
     __slots__ = (
         "index",
         "logits",
+        "media",
         "node",
         "num_cached",
         "num_prompt_logprobs",
@@ -58,13 +62,14 @@ class Prefix:
 
     start = 0
 
-    def __init__(self, request: Request, tokens: Tokens) -> None:
+    def __init__(self, request: Request, tokens: Tokens, media: Sequence[MediaRun] = ()) -> None:
         self.request = request
         self.tokens = tokens
         self.node: Node | None = None  # the tree's node at the prompt's end; None until the request begins
         self.num_cached: int | None = None  # tokens that the tree held when the request first began
         self.num_restored = 0  # how many of the cached tokens were parked
         self.num_shared = 0  # tokens that a text of the tree begins with, too; memory with states computes some again
+        self.media = media  # in the order of their places
         self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
         self.logits: Logits | None = None  # of the last token; every branch samples its first token from them
         self.index: Index | None = None  # of its tokens, where branches draft from it
@@ -72,6 +77,11 @@ class Prefix:
     @property
     def num_computed(self) -> int:
         return self.node.start + self.node.num_computed if self.node else 0
+
+    def media_from(self, position: int) -> MediaRun | None:
+        """Return the first run of media that ends after a position, if there is one."""
+        at = bisect_right(self.media, position, key=attrgetter("end"))
+        return self.media[at] if at < len(self.media) else None
 
     @property
     def pending(self) -> int:
@@ -292,8 +302,12 @@ class Request:
         lora: LoraScales = (),
         given: Iterable[Sequence[int]] | None = None,
         preserved: frozenset[int] = frozenset(),
+        media: Sequence[MediaRun] = (),
     ) -> None:
-        """Take ownership of the samplers, one for each branch; `given` has each branch's tokens of `append`."""
+        """Take ownership of the samplers, one for each branch.
+
+        `given` has each branch's tokens of `append`, and `media` the runs of media in the prompt.
+        """
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
         self.state_name = command.state  # name of the state that keeps the prompt's KV; empty: none
@@ -304,7 +318,7 @@ class Request:
         self.prompt_logprobs = command.prompt_logprobs
         self.id_slot = command.id_slot  # asked for; −1: any
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
-        self.prefix = Prefix(self, prompt)
+        self.prefix = Prefix(self, prompt, media)
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
         self.shift = command.shift
         self.spreading: Spreading | None = None  # None: branches do not depend on each other

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Model
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.tree.match import Match
@@ -36,6 +37,20 @@ class Chunk:
         """Whether the chunk includes the span's last token, whose logits are needed."""
         return self.count == self.span.pending
 
+    @property
+    def media(self) -> MediaRun | None:
+        """The run of media that the tokens belong to: either all or none of them do."""
+        span = self.span
+        if not isinstance(span, Prefix) or not span.media:
+            return None
+        run = span.media_from(span.num_computed)
+        return run if run is not None and run.start <= span.num_computed else None
+
+    @property
+    def can_be_less(self) -> bool:
+        """Whether fewer of the tokens could be computed in a step."""
+        return self.count > 1 and ((run := self.media) is None or not run.chunk.is_whole)
+
     def add_to(self, batch: Batch) -> int:
         """Append the tokens to a batch; return the row of the last one, which its draft's rows follow."""
         span, count, first = self.span, self.count, self.span.num_computed
@@ -46,6 +61,10 @@ class Chunk:
             return batch.add(seq_id, position, tokens, True, want_all=True) - len(self.draft)
         if count == 1 == len(span.tokens) - first and isinstance(span, Branch):
             return batch.add_newest(seq_id, position, span.tokens[first])
+        if (run := self.media) is not None:
+            assert isinstance(span, Prefix)
+            batch.vectors = run.chunk.vectors[first - run.start : first - run.start + count]
+            batch.is_whole = run.chunk.is_whole
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
         return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
 
@@ -108,11 +127,15 @@ class Scheduler:
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)
+        has_whole = False  # a step computes at most one chunk of media that takes more than its share
         for span in _to_prefill((request for request in requests if request not in plan.drops), resumed):
             count = min(self._to_checkpoint(span), budget, free)
             if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
+            if isinstance(span, Prefix) and span.media and count > 0:
+                count = _up_to_media(span, count, free, may_be_whole=not has_whole)
+                has_whole = has_whole or count > budget
             if count <= 0:
                 break
             plan.add(span, count)
@@ -223,6 +246,22 @@ class Scheduler:
                 plan.drops.append(request)
                 free += node.cells if node.pins == 1 and not node.live_children else 0
         return free
+
+
+def _up_to_media(prefix: Prefix, count: int, free: int, may_be_whole: bool) -> int:
+    """Return how many of a prompt's next `count` tokens a chunk has: it ends where media begin or end.
+
+    Media that are computed whole are not cut; 0 if they have to wait for the next step or for `free` cells.
+    """
+    done = prefix.num_computed
+    run = prefix.media_from(done)
+    if run is None:
+        return count
+    if done < run.start:
+        return min(count, run.start - done)
+    if not run.chunk.is_whole or len(run.chunk) <= count:
+        return min(count, run.end - done)
+    return run.end - done if may_be_whole and run.end - done <= free else 0
 
 
 def _to_prefill(requests: Iterable[Request], resumed: list[Branch]) -> Iterator[Prefix | Branch]:

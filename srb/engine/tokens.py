@@ -34,3 +34,17 @@ def has_at(tokens: Tokens, offset: int, part: Tokens) -> bool:
         return tokens[offset : offset + len(part)] == part
     with memoryview(tokens) as view:  # arrays compare number by number, bytes at once
         return view[offset : offset + len(part)].tobytes().startswith(part)
+
+
+def is_media(token: int) -> bool:
+    """Whether a token stands for a position of a picture or a sound (see `media`)."""
+    return token < 0
+
+
+def run_start(tokens: Tokens, position: int) -> int:
+    """Return `position`, or where the media begin that it is within: a text is never cut there."""
+    if not 0 < position < len(tokens) or not (is_media(tokens[position]) and is_media(tokens[position - 1])):
+        return position
+    while position and is_media(tokens[position - 1]):
+        position -= 1
+    return position

@@ -29,6 +29,8 @@ _HELP_BEFORE_START = {
     "hf_file": "name of the model's file in the Hugging Face repository",
     "hf_token": "access token for Hugging Face",
     "model_url": "download the model from this URL",
+    "mmproj_url": "download the model's multimodal projector from this URL",
+    "mmproj_auto": "download the projector beside the model from Hugging Face, unless --no-mmproj forbids it",
     "offline": "download nothing, use only files that were downloaded before",
 }
 
@@ -149,10 +151,15 @@ def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) ->
     if "hf_repo" in sources:
         path = hub.fetch_from_hub(values["hf_repo"], values.get("hf_file", ""), values.get("hf_token", ""), offline)
         settings["model"] = str(path)
+        if "mmproj" not in settings and "mmproj_url" not in values and values.get("mmproj_auto") != "false":
+            projector = hub.fetch_projector(values["hf_repo"], values.get("hf_token", ""), offline)
+            settings |= {"mmproj": str(projector)} if projector else {}
     elif "model_url" in sources:
         settings["model"] = str(hub.fetch_from_url(values["model_url"], offline))
     elif "hf_file" in flags.values:
         raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
+    if "mmproj_url" in values and "mmproj" not in settings:
+        settings["mmproj"] = str(hub.fetch_from_url(values["mmproj_url"], offline, "--mmproj-url"))
     return settings
 
 

@@ -18,7 +18,8 @@ from srb.sampling_params import PARAMETERS
 
 TRUE, FALSE = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
 ON_OFF_AUTO = (*TRUE, *FALSE, "auto", "-1")
-BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "offline")  # no settings: the model's download
+# No settings: the download of the model and its projector.
+BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "mmproj_url", "mmproj_auto", "offline")
 NOT_YET = "not supported yet"
 
 _NO_LIMIT_MIB = 2**30
@@ -184,6 +185,13 @@ _WITH_EFFECT = (
     Flag("-hf -hfr --hf-repo", "hf_repo", "LLAMA_ARG_HF_REPO"),
     Flag("-hff --hf-file", "hf_file", "LLAMA_ARG_HF_FILE"),
     Flag("-hft --hf-token", "hf_token", "HF_TOKEN"),
+    Flag("-mm --mmproj", "mmproj", "LLAMA_ARG_MMPROJ"),
+    Flag("-mmu --mmproj-url", "mmproj_url", "LLAMA_ARG_MMPROJ_URL"),
+    Flag("--mmproj-auto", "mmproj_auto", "LLAMA_ARG_MMPROJ_AUTO", off="--no-mmproj --no-mmproj-auto", switch=True),
+    Flag("--mmproj-offload", "mmproj_offload", "LLAMA_ARG_MMPROJ_OFFLOAD", off="--no-mmproj-offload", switch=True),
+    Flag("--image-min-tokens", "image_min_tokens", "LLAMA_ARG_IMAGE_MIN_TOKENS"),
+    Flag("--image-max-tokens", "image_max_tokens", "LLAMA_ARG_IMAGE_MAX_TOKENS"),
+    Flag("--media-path", "media_path"),
     Flag("--offline", "offline", "LLAMA_ARG_OFFLINE", switch=True),
     Flag("--host", "host", "LLAMA_ARG_HOST"),
     Flag("--port -P", "port", "LLAMA_ARG_PORT"),
@@ -321,19 +329,14 @@ _WITHOUT_EFFECT = {
         --warmup --no-warmup =0""",
     "control tokens have no text in answers": """
         -sp --special =0""",
-    "images, sound and video are not supported": """
-        -mm --mmproj LLAMA_ARG_MMPROJ
-        -mmu --mmproj-url LLAMA_ARG_MMPROJ_URL
-        --mmproj-auto --no-mmproj --no-mmproj-auto =0 LLAMA_ARG_MMPROJ_AUTO
-        --mmproj-offload --no-mmproj-offload =0 LLAMA_ARG_MMPROJ_OFFLOAD
-        -mmdev --mmproj-device MTMD_BACKEND_DEVICE
-        --image-min-tokens LLAMA_ARG_IMAGE_MIN_TOKENS
-        --image-max-tokens LLAMA_ARG_IMAGE_MAX_TOKENS
-        --mtmd-batch-max-tokens LLAMA_ARG_MTMD_BATCH_MAX_TOKENS
+    "the projector is where the model is, or on the CPU (`--no-mmproj-offload`)": """
+        -mmdev --mmproj-device MTMD_BACKEND_DEVICE""",
+    "pictures are encoded one after the other": """
+        --mtmd-batch-max-tokens LLAMA_ARG_MTMD_BATCH_MAX_TOKENS""",
+    "video is not supported": """
         --video-fps LLAMA_ARG_VIDEO_FPS
         --video-timestamp-interval LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL
-        --video-ffmpeg-dir LLAMA_ARG_VIDEO_FFMPEG_DIR
-        --media-path""",
+        --video-ffmpeg-dir LLAMA_ARG_VIDEO_FFMPEG_DIR""",
     "one server serves one model": """
         --models-dir LLAMA_ARG_MODELS_DIR
         --models-preset LLAMA_ARG_MODELS_PRESET

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,21 +26,60 @@ def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = F
     `repo` is `user/model` or `user/model:quant`; `file` names the file itself. Progress is shown on standard error.
     Raise ConfigError, in one line, for a model that cannot be found or downloaded.
     """
+    name, _, quant = repo.partition(":")
+
+    def models(hub: Any) -> list[str]:
+        return [file] if file else choose(_file_names(hub, name, token, offline), quant)
+
+    found = _fetch(repo, token, offline, models)
+    assert found is not None
+    return found
+
+
+def fetch_projector(repo: str, token: str = "", offline: bool = False) -> Path | None:
+    """Return the path of a repository's multimodal projector, as `fetch_from_hub` does.
+
+    None if the repository has none, or llama-cpp-python was built without mtmd, which reads it.
+    """
+    if not _has_mtmd():
+        return None
+    name, _, quant = repo.partition(":")
+
+    def projectors(hub: Any) -> list[str]:
+        return choose_projector(_file_names(hub, name, token, offline), quant)
+
+    return _fetch(repo, token, offline, projectors)
+
+
+def _fetch(repo: str, token: str, offline: bool, files: Callable[[Any], list[str]]) -> Path | None:
+    """Return the path of the first of the files, all of them fetched; None without files. Raise ConfigError."""
     try:
         import huggingface_hub as hub
     except ImportError:
         raise ConfigError(
             f"--hf-repo needs the package huggingface_hub (extra: hub): {sys.executable} -m pip install huggingface_hub"
         ) from None
-    name, _, quant = repo.partition(":")
+    name = repo.partition(":")[0]
     try:
-        files = [file] if file else choose(_file_names(hub, name, token, offline), quant)
-        paths = [hub.hf_hub_download(name, part, token=token or None, local_files_only=offline) for part in files]
+        paths = [hub.hf_hub_download(name, part, token=token or None, local_files_only=offline) for part in files(hub)]
     except ConfigError as error:
         raise ConfigError(f"--hf-repo {repo}: {error.message}") from None
     except Exception as error:  # from huggingface_hub, its HTTP library or the system: all mean a failed download
         raise ConfigError(f"--hf-repo {repo}: {_one_line(error)}") from None
-    return Path(paths[0])
+    return Path(paths[0]) if paths else None
+
+
+def _has_mtmd() -> bool:
+    found = importlib.util.find_spec("llama_cpp")  # not imported: loading the libraries takes long
+    folders = list(found.submodule_search_locations or ()) if found else []
+    return any(any(Path(folder, "lib").glob("*mtmd.*")) for folder in folders)
+
+
+def choose_projector(files: Sequence[str], quant: str = "") -> list[str]:
+    """Return the projector's file among a repository's files: of the `quant` if there is one, else Q8_0, F16 or any."""
+    found = sorted(file for file in files if file.lower().endswith(".gguf") and "mmproj" in file.lower())
+    wanted = [each.lower() for each in (quant, "q8_0", "f16") if each]
+    return next(([file] for each in wanted for file in found if each in file.lower().replace("bf16", "")), found[:1])
 
 
 def _file_names(hub: Any, name: str, token: str, offline: bool) -> list[str]:
@@ -74,7 +114,7 @@ def choose(files: Sequence[str], quant: str = "") -> list[str]:
     return [file for file in models if file.startswith(stem) and _PART.search(file[len(stem) :])]
 
 
-def fetch_from_url(url: str, offline: bool = False) -> Path:
+def fetch_from_url(url: str, offline: bool = False, option: str = "--model-url") -> Path:
     """Return the path of the file at `url` in SRB's cache; download it if it is missing.
 
     Raise ConfigError for a URL that is not http or https, or a failed download.
@@ -82,20 +122,20 @@ def fetch_from_url(url: str, offline: bool = False) -> Path:
     parts = urlsplit(url)
     name = Path(unquote(parts.path)).name
     if parts.scheme not in ("http", "https") or not name:
-        raise ConfigError(f"--model-url {url}: should be the http or https URL of a file")
+        raise ConfigError(f"{option} {url}: should be the http or https URL of a file")
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models", parts.netloc)
     target = folder / unquote(parts.path).strip("/").replace("/", "--")
     if target.exists():
         return target
     if offline:
-        raise ConfigError(f"--model-url {url}: not in {folder}, and --offline forbids the download")
+        raise ConfigError(f"{option} {url}: not in {folder}, and --offline forbids the download")
     partial = target.with_name(target.name + ".part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _download(url, partial)
         partial.replace(target)
     except OSError as error:
-        raise ConfigError(f"--model-url {url}: {_one_line(error)}") from None
+        raise ConfigError(f"{option} {url}: {_one_line(error)}") from None
     return target
 
 

@@ -320,7 +320,19 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(cli.hub, "fetch_from_hub", fetch)
     monkeypatch.setattr(cli.hub, "fetch_from_url", fetch)
+    monkeypatch.setattr(
+        cli.hub, "fetch_projector", lambda repo, *_: Path("/cache/mmproj.gguf") if "sees" in repo else None
+    )
     return asked
+
+
+def test_a_repositorys_projector_is_fetched_unless_it_is_named_or_forbidden(fetched: list[Any]) -> None:
+    assert serve("-hf", "us/sees").mmproj == "/cache/mmproj.gguf"
+    assert serve("-hf", "us/blind").mmproj == ""
+    assert serve("-hf", "us/sees", "--no-mmproj").mmproj == ""
+    assert serve("-hf", "us/sees", "--mmproj", "/mine.gguf").mmproj == "/mine.gguf"
+    assert serve("-hf", "us/sees", "-mmu", "https://a.example/p.gguf").mmproj == "/cache/fetched.gguf"
+    assert fetched[-1] == ("https://a.example/p.gguf", False, "--mmproj-url")
 
 
 def test_a_model_is_fetched_before_the_start_and_its_token_goes_no_further(fetched: list[Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.cluster import affinity
-from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, text_marks
+from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, text_marks, with_media
 
 REPLICAS = ("a", "b", "c")
 WORDS = ("river", "lamp", "winter", "keeper", "harbour", "letter", "stone", "quiet", "garden", "bell")
@@ -176,3 +176,9 @@ def test_what_a_lost_replica_had_open_is_forgotten() -> None:
     balanced.end("a")
     balanced.join("a")
     assert repr(balanced) == "<Affinity {'b': 0, 'a': 0}, 0 beginnings>"
+
+
+def test_texts_about_other_pictures_are_other_texts() -> None:
+    one, other = (text_marks(with_media(("a", -1, "b"), (data,))) for data in ("one", "other"))
+    assert one != other
+    assert one == text_marks(with_media(("a", -1, "b"), ("one", "another one")))

@@ -139,3 +139,18 @@ def test_a_wrong_address_is_one_line_and_leaves_no_model(site: str, tmp_path: Pa
         with pytest.raises(ConfigError, match=message):
             hub.fetch_from_url(url, offline)
     assert not list((tmp_path / "cache").rglob("*.gguf"))
+
+
+def test_the_projector_is_the_one_of_that_quantization_or_the_smallest_usual() -> None:
+    names = ["mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf", "model-Q4_K_M.gguf"]
+    assert hub.choose_projector(names) == ["mmproj-F16.gguf"]
+    assert hub.choose_projector(names, "F32") == ["mmproj-F32.gguf"]
+    assert hub.choose_projector([*names, "sub/mmproj-Q8_0.gguf"]) == ["sub/mmproj-Q8_0.gguf"]
+    assert hub.choose_projector(["model.gguf"]) == []
+
+
+def test_a_repository_without_a_projector_has_none(package: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_has_mtmd", lambda: True)
+    assert hub.fetch_projector("user/model") == Path("/cache/user/model/mmproj-model-f16.gguf")
+    monkeypatch.setattr(hub, "_has_mtmd", lambda: False)
+    assert hub.fetch_projector("user/model") is None

@@ -124,6 +124,17 @@ def test_queries_and_cancels_do_not_wait_for_a_long_tokenization(desk: Desk) -> 
     assert {desk.next_item().request_id, desk.next_event().request_id} == {"a", "t"}
 
 
+def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
+    desk.take(Generate("picture", (-1,), (BranchSpec(0),), media=("aGk=",)))
+    assert desk.begun() == "picture"
+    desk.generate("text")
+    assert desk.begun() == "text"
+    desk.take(Cancel("picture"))
+    assert desk.next_event().request_id == "picture"
+    desk.engine.gate.release(2)
+    assert desk.next_item().request_id == "text"
+
+
 def test_requests_reach_the_inbox_in_their_order(desk: Desk) -> None:
     for name in "abcde":
         desk.generate(name)

@@ -24,9 +24,10 @@ class NativeBatch:
         step = self._seq_ids.itemsize
         self._pointers = (self._seq_ids.ctypes.data + step * np.arange(room, dtype=np.uint64)).astype(np.uint64)
         as_pointer = ctypes.cast
+        self._token = as_pointer(self._tokens.ctypes.data, ctypes.POINTER(lib.llama_token))
         self._native = lib.llama_batch(
             n_tokens=0,
-            token=as_pointer(self._tokens.ctypes.data, ctypes.POINTER(lib.llama_token)),
+            token=self._token,
             embd=None,
             pos=as_pointer(self._positions.ctypes.data, ctypes.POINTER(lib.llama_pos)),
             n_seq_id=as_pointer(self._counts.ctypes.data, ctypes.POINTER(ctypes.c_int32)),
@@ -35,8 +36,15 @@ class NativeBatch:
         )
 
     def fill(self, batch: Batch) -> Any:
+        """Return a llama_batch of a batch's tokens, or of its vectors; the batch has to outlive it."""
         count = len(batch)
-        self._tokens[:count] = batch.tokens
+        if batch.vectors is None:
+            self._tokens[:count] = batch.tokens
+            self._native.token, self._native.embd = self._token, None
+        else:
+            vectors = batch.vectors = np.ascontiguousarray(batch.vectors, np.float32)
+            self._native.token = None
+            self._native.embd = ctypes.cast(vectors.ctypes.data, ctypes.POINTER(ctypes.c_float))
         self._positions[:count] = batch.positions
         self._seq_ids[:count] = batch.seq_ids
         self._wanted[:count] = batch.wanted

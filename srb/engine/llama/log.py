@@ -35,8 +35,8 @@ class NativeLog:
 
     def __init__(self) -> None:
         self._here = _OfThread()
-        self._callback = lib.llama_log_callback(self._write)
-        lib.llama_log_set(self._callback, ctypes.c_void_p(0))
+        self.callback = lib.llama_log_callback(self._write)
+        lib.llama_log_set(self.callback, ctypes.c_void_p(0))
 
     @property
     def last_error(self) -> str:

@@ -25,6 +25,7 @@ from srb.engine.llama.device_sampling import DeviceSampling
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
+from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
@@ -46,8 +47,10 @@ from srb.engine.llama.strings import string_of
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
 from srb.engine.llama.windows import Windows, description, windows_of
+from srb.engine.media import Encoder
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import Stage
+from srb.engine.tokens import is_media
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file
 from srb.protocol import ModelInfo, SamplingParams
@@ -73,7 +76,10 @@ class LlamaModel:
         adapters: LlamaAdapters,
         embedder: LlamaEmbedder | None,
         ranker: LlamaEmbedder | None,
+        encoder: LlamaEncoder | None = None,
     ) -> None:
+        self._media = encoder
+        self.encoder: Encoder | None = encoder
         self._adapters = adapters
         self.adapters = adapters.adapters
         self._lora: LoraScales = ()  # scales set in the context
@@ -142,6 +148,7 @@ class LlamaModel:
                 raise ModelLoadFailed(f"model: {path} is an encoder-only model, which cannot generate text")
             adapters = LlamaAdapters(model, settings.adapters)
             embedder, ranker = _embedders(settings, model, adapters)
+            encoder = _encoder(settings, model)
             windows = windows_of(settings, model, uses_gpu(settings))
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
@@ -153,7 +160,7 @@ class LlamaModel:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
-        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker)
+        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
@@ -203,6 +210,8 @@ class LlamaModel:
             pooling=self.pooling,
             reranking=self.can_rank,
             can_shift=self.can_generate,
+            sees=self._media is not None and self._media.sees,
+            hears=self._media is not None and self._media.hears,
         )
 
     @property
@@ -314,8 +323,12 @@ class LlamaModel:
             self._device_sampling.prepare(batch)
         native_log.forget_error()
         native = self._batch.fill(batch)
+        if batch.is_whole:
+            lib.llama_set_causal_attn(self._context, False)
         with self._threads.step():
             code = lib.llama_decode(self._context, native)
+        if batch.is_whole:
+            lib.llama_set_causal_attn(self._context, True)
         if code == 0:
             self._device_sampling.finish()
             self._sequences.computed(batch)
@@ -388,6 +401,8 @@ class LlamaModel:
             if embedder:
                 embedder.close()
         self.dry.close()
+        if self._media:
+            self._media.close()
         if self._context:
             self._device_sampling.stop()
             lib.llama_free(self._context)
@@ -477,6 +492,8 @@ class LlamaModel:
             raise AssertionError(f"row {row} of the last decode has no logits")
 
     def _read_piece(self, token: int, special: bool) -> bytes:
+        if is_media(token):
+            return b""
         room = 32
         while True:
             buffer = ctypes.create_string_buffer(room)
@@ -490,6 +507,22 @@ class LlamaModel:
 
     def _metadata(self, key: str) -> str:
         return string_of(lib.llama_model_meta_val_str, self._model, key.encode())
+
+
+def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
+    """Return the encoder of pictures and sounds that the settings ask for. Raise ModelLoadFailed."""
+    if not settings.mmproj:
+        return None
+    encoder = LlamaEncoder(
+        settings.mmproj_path,
+        model,
+        on_gpu=settings.mmproj_offload and uses_gpu(settings),
+        min_tokens=settings.image_min_tokens,
+        max_tokens=settings.image_max_tokens,
+    )
+    if encoder.refusal:
+        log.warning("mmproj: %s", encoder.refusal)
+    return encoder
 
 
 def _pooling(settings: Settings, model: Any) -> str:

@@ -185,7 +185,7 @@ def _weight(command: Any) -> int:
     """Return the approximate number of characters in a command."""
     match command:
         case Generate():
-            return 1000 + _length(command.prompt) + 100 * len(command.branches)
+            return 1000 + _length(command.prompt) + sum(map(len, command.media)) + 100 * len(command.branches)
         case Embed():
             return 1000 + sum(map(_length, command.inputs))
         case Rerank():
@@ -209,7 +209,8 @@ class Intake:
         self.inbox: Inbox = queue.SimpleQueue()
         self._engine: Preparing | None = None
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
-        self._lanes: dict[Connection, tuple[Lane, Lane]] = {}  # for requests, for (de)tokenizing
+        # For requests, for (de)tokenizing, and for requests with media, whose encoding takes long.
+        self._lanes: dict[Connection, tuple[Lane, Lane, Lane]] = {}
         self._lock = threading.Lock()  # guards _lanes and _refusal
 
     def open(self, engine: Preparing) -> None:
@@ -222,7 +223,7 @@ class Intake:
         refusal = ShuttingDown("the server is shutting down")
         with self._lock:
             self._refusal = refusal
-            lanes = [lane for pair in self._lanes.values() for lane in pair]
+            lanes = [lane for own in self._lanes.values() for lane in own]
         for lane in lanes:
             lane.close(refusal)
 
@@ -235,8 +236,10 @@ class Intake:
                 self.inbox.put(CancelItem(connection, command))
             return
         try:
-            requests, texts = self._lanes_of(connection)
+            requests, texts, media = self._lanes_of(connection)
             match command:
+                case Generate() if command.media:
+                    media.add(command)
                 case Generate() | Embed() | Rerank() | StateAction() | AddBranches():
                     requests.add(command)
                 case Tokenize() | Detokenize():
@@ -256,15 +259,15 @@ class Intake:
             lane.close(Cancelled("the connection was closed"))
         self.inbox.put(DisconnectItem(connection))
 
-    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane]:
+    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane]:
         """Return the lanes of an open connection. Raise the present refusal, if any."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             if connection not in self._lanes:
                 make = self._maker(connection)
-                lanes = (Lane(name, connection, self.inbox, make) for name in ("requests", "texts"))
-                self._lanes[connection] = (next(lanes), next(lanes))
+                lanes = (Lane(name, connection, self.inbox, make) for name in ("requests", "texts", "media"))
+                self._lanes[connection] = (next(lanes), next(lanes), next(lanes))
             return self._lanes[connection]
 
     def _maker(self, connection: Connection) -> Callable[[Any], SubmitItem | Reply | Rejected]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from srb.engine.model import Logits, LoraScales, Model
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tokens import Tokens, run_start, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
 from srb.engine.tree.match import WORTH_SHARING, Match, best_child, longest_match
 from srb.engine.tree.node import Node, NodeState
@@ -75,8 +75,16 @@ class PrefixTree:
         return next(lora for lora, other in self._roots.items() if other is root)
 
     def match(self, tokens: Tokens, root: Node) -> Match:
-        """Match a text with the tree. All of it matches only if the logits of its last token are known."""
-        usable = len(tokens) - 1
+        """Match a text with the tree. All of it matches only if the logits of its last token are known.
+
+        No match ends within media, some of which are computed whole.
+        """
+        found = self._match(tokens, root, len(tokens) - 1)
+        while (start := run_start(tokens, found.length)) < found.length:
+            found = self._match(tokens, root, start)
+        return found
+
+    def _match(self, tokens: Tokens, root: Node, usable: int) -> Match:
         if self._partial_reuse:
             return self._states.deepest(longest_match(tokens, root, usable))
         return longest_whole_match(tokens, root, self._residency.lengths, usable)

@@ -14,7 +14,7 @@ from uuid import uuid4
 import gevent
 import orjson
 from flask import Request, current_app
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from srb.errors import BodyTooSlow, InvalidRequest, bad_field
@@ -38,6 +38,7 @@ from srb.web.bodies.fields import (
     field_alias,
     parse_prompts,
 )
+from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
 from srb.web.bodies.sampling import BranchBody, SamplingBody, explain
 
 
@@ -143,6 +144,9 @@ class CompletionBody(SamplingBody):
 
     id_slot: NaturalOrMinusOne = -1
 
+    _media: list[str] = PrivateAttr(default_factory=list)
+    _media_field: str = PrivateAttr("prompt")
+
     # Checked, but without effect: the prefix tree finds all reusable text.
     n_cache_reuse: Natural | None = None
     backend_sampling: bool = False
@@ -152,15 +156,33 @@ class CompletionBody(SamplingBody):
         """Validate a body from `read_body`; raise InvalidRequest, which names the first field at fault."""
         if "prompt" not in body:
             raise bad_field("prompt", "is required")
+        media: list[str] = []
         try:
-            prompts = parse_prompts(body["prompt"])
+            prompts = parse_prompts(body["prompt"], lambda text, data: marked_prompt(text, data, media))
         except ValueError as error:
             raise bad_field("prompt", str(error)) from None
         try:
             parsed = cls.model_validate({**body, "prompt": []})
         except ValidationError as error:
             raise explain(error) from None
+        if media:
+            if getattr(parsed, "image_data", None):
+                raise bad_field("image_data", "cannot be used together with multimodal_data")
+            return parsed.with_media(prompts, media, "prompt")
+        if image_data := getattr(parsed, "image_data", None):
+            try:
+                return parsed.with_media(*image_prompts(prompts, image_data), "image_data")
+            except ValueError as error:
+                raise bad_field("image_data", str(error)) from None
         return parsed.model_copy(update={"prompt": prompts})
+
+    def with_media(self, prompts: list[Prompt], media: list[str], field: str) -> Self:
+        """Return the body with prompts that have media, base64 files that `field` of the body has named."""
+        if len(media) > MAX_FILES:
+            raise bad_field(field, f"has {len(media)} files; at most {MAX_FILES} are taken")
+        changed = self.model_copy(update={"prompt": prompts})
+        changed._media, changed._media_field = media, field
+        return changed
 
     def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
         """Return one Generate per prompt; `n` and `max_tokens` (-1: no limit) are the dialect's defaults.
@@ -181,6 +203,8 @@ class CompletionBody(SamplingBody):
             Generate(
                 request_id=uuid4().hex,
                 prompt=prompt,
+                media=media,
+                media_field=self._media_field,
                 branches=tuple(branches),
                 cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
                 state=self.state,
@@ -196,7 +220,9 @@ class CompletionBody(SamplingBody):
                 shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
                 explore=explore,
             )
-            for prompt in self.prompt
+            for prompt, media in (
+                own_media(prompt, self._media) if self._media else (prompt, ()) for prompt in self.prompt
+            )
             for base, *branches in [self._specs(settings, n, max_tokens)]
         ]
         return [_limited(command) for command in commands]

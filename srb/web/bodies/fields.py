@@ -7,6 +7,7 @@ not an int, and "3" is not a number.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -100,46 +101,56 @@ Real = Annotated[float, between(-FLOAT32_MAX, FLOAT32_MAX)]
 NotNegative = Annotated[Real, clamped(0.0, FLOAT32_MAX)]
 
 
-def parse_prompts(value: Any) -> list[Prompt]:
+Marked = Callable[[str, Any], list[str | int]]  # the parts of a text with marks, and its files
+
+
+def parse_prompts(value: Any, marked: Marked | None = None) -> list[Prompt]:
     """Return the prompts of a body's `prompt`: a string, a list of token ids and strings, or a list of such prompts.
 
     A list of only strings is several prompts; a list that contains a number is one prompt. llama-server's object
-    `{"prompt_string": …}` counts as a string. Raise ValueError for anything else.
+    `{"prompt_string": …}` counts as a string; `marked` returns its parts if it has media. Raise ValueError for anything
+    else.
     """
     if isinstance(value, (str, dict)):
-        prompts = [one_prompt([value])]
+        prompts = [one_prompt([value], marked)]
     elif not isinstance(value, list):
         raise ValueError("must be a string, a list of token ids and strings, or a list of such prompts")
     elif list in (kinds := set(map(type, value))) or kinds <= {str, dict}:
-        prompts = [one_prompt(item if isinstance(item, list) else [item]) for item in value]
+        prompts = [one_prompt(item if isinstance(item, list) else [item], marked) for item in value]
     else:
-        prompts = [one_prompt(value)]
+        prompts = [one_prompt(value, marked)]
     if not prompts:
         raise ValueError("must not be empty")
     return prompts
 
 
-def one_prompt(parts: list[Any]) -> Prompt:
+def one_prompt(parts: list[Any], marked: Marked | None = None) -> Prompt:
     """Return strings and token ids as one prompt, without empty strings, unless all are empty; raise ValueError."""
     if set(map(type, parts)) == {int} and 0 <= min(parts) <= max(parts) <= INT32_MAX:
         return tuple(parts)  # in C: a long text as ids
-    parts = [_prompt_string(part) if isinstance(part, dict) else part for part in parts]
+    pieces: list[str | int] = []
     for part in parts:
-        if type(part) is not str and not is_token(part):
+        if isinstance(part, dict):
+            pieces += _prompt_string(part, marked)
+        elif type(part) is not str and not is_token(part):
             raise ValueError(f"a prompt consists of strings and token ids, but got {short_json(part)}")
-    kept = tuple(part for part in parts if part != "")
+        else:
+            pieces.append(part)
+    kept = tuple(part for part in pieces if part != "")
     if not parts:
         raise ValueError("must not be empty")
     return kept or EMPTY_PROMPT
 
 
-def _prompt_string(value: dict[str, Any]) -> str:
-    if value.get("multimodal_data"):
-        raise ValueError("multimodal_data is not supported, only text")
-    text = value.get("prompt_string")
+def _prompt_string(value: dict[str, Any], marked: Marked | None) -> list[str | int]:
+    text, data = value.get("prompt_string"), value.get("multimodal_data")
     if not isinstance(text, str):
         raise ValueError('an object as a prompt must have a string "prompt_string"')
-    return text
+    if not data:
+        return [text]
+    if marked is None:
+        raise ValueError("multimodal_data is not supported here, only text")
+    return marked(text, data)
 
 
 def parse_content(value: Any) -> Prompt:
@@ -311,7 +322,11 @@ PROMPT_SCHEMA: dict[str, Any] = {
             "type": "array",
             "items": {"anyOf": [_STRING, _TOKEN, {"type": "array", "items": {"anyOf": [_STRING, _TOKEN]}}]},
         },
-        {"type": "object", "properties": {"prompt_string": _STRING}, "required": ["prompt_string"]},
+        {
+            "type": "object",
+            "properties": {"prompt_string": _STRING, "multimodal_data": {"type": "array", "items": _STRING}},
+            "required": ["prompt_string"],
+        },
     ],
     "description": "a string, a list of token ids and strings, or a list of such prompts; each prompt is one request",
 }

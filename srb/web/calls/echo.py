@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from srb.protocol import TokenProbs
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt
+from srb.web.bodies.media import shown
 from srb.web.calls.engine_client import EngineClient
 
 _MAX_ADDED = 64  # bytes that a tokenizer may put before a text: a BOS, a space
@@ -30,6 +31,7 @@ def read_back(client: EngineClient, prompt: Prompt, with_pieces: bool) -> Echo:
 
     Raise the engine's InvalidRequest for a token id outside the vocabulary.
     """
+    prompt = shown(prompt)
     if prompt == EMPTY_PROMPT:
         return Echo("", ("",))  # one piece for the BOS, which the tokenizer may not add by itself
     if not with_pieces and all(isinstance(part, str) for part in prompt):

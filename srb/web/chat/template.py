@@ -22,6 +22,7 @@ from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.chat.families import END_THINK as END_THINK
 from srb.web.chat.families import HERMES, THINK, Family, family_of
+from srb.web.chat.media import MEDIA_PART
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
@@ -308,10 +309,15 @@ def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def content_text(content: Any, between: str = "\n") -> str:
-    """Return a message's content as one text, with its parts joined."""
-    if isinstance(content, list):
-        return between.join(part["text"] for part in content)
-    return content or ""
+    """Return a message's content as one text, with its parts joined; nothing is put beside the marks of media."""
+    if not isinstance(content, list):
+        return content or ""
+    text, after_mark = "", True
+    for part in content:
+        is_mark = part["type"] == MEDIA_PART
+        text += part["text"] if is_mark or after_mark else between + part["text"]
+        after_mark = is_mark
+    return text
 
 
 def history_variables(preserve: Any) -> dict[str, bool]:

@@ -85,9 +85,10 @@ def alive() -> Response:
 def models() -> Response:
     """List the one model, in OpenAI's form and in Ollama's."""
     model = web().client.check_ready()
+    abilities = ["completion", "multimodal"] if model.sees or model.hears else ["completion"]
     brief = {
         "name": model.alias, "model": model.alias, "modified_at": "", "size": str(model.size), "digest": "",
-        "type": "model", "description": model.description, "tags": [], "capabilities": ["completion"], "parameters": "",
+        "type": "model", "description": model.description, "tags": [], "capabilities": abilities, "parameters": "",
         "details": {
             "parent_model": "", "format": "gguf", "family": model.architecture, "families": [model.architecture],
             "parameter_size": str(model.n_params), "quantization_level": model.ftype,

@@ -36,6 +36,7 @@ from srb.web.bodies.fields import (
     parse_prompts,
     short_json,
 )
+from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.bodies.sampling import explain
 
 MAX_EXTRA = 1024  # files besides the one with the gap
@@ -101,7 +102,7 @@ class SystemPrompt(BaseModel):
 
 def _refuse_images(image_data: list[Any]) -> None:
     if image_data:
-        raise NotSupported("Field 'image_data': images are not supported", param="image_data")
+        raise NotSupported("Field 'image_data': only texts are embedded", param="image_data")
 
 
 # llama-server's types of triggers: a token, a word, a pattern within the text, a pattern of the whole text.
@@ -144,7 +145,7 @@ class LlamaCompletionBody(CompletionBody):
     response_fields: ResponseFields = ()
     timings_per_token: bool = False
     system_prompt: SystemPrompt | None = None
-    image_data: list[Any] = Field(default_factory=list)
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = Field(default_factory=list)
     grammar_lazy: bool = False
     grammar_triggers: Triggers = ()
     preserved_tokens: Annotated[list[ShortText], Field(max_length=MAX_TRIGGERS)] = Field(default_factory=list)
@@ -166,9 +167,8 @@ class LlamaCompletionBody(CompletionBody):
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
-        """Validate a body; raise InvalidRequest, or NotSupported for images."""
+        """Validate a body; raise InvalidRequest, or NotSupported."""
         parsed = super().parse(body)
-        _refuse_images(parsed.image_data)
         if parsed.grammar_lazy and not parsed.grammar_triggers:
             raise bad_field("grammar_lazy", "Error: no triggers set for lazy grammar!")
         if (parsed.reasoning_budget_tokens or 0) > 0 and parsed.explore is not None:

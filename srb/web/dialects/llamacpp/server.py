@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotSupported, Unavailable, bad_field
-from srb.protocol import ModelInfo
+from srb.protocol import MEDIA_MARK, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import read_body, read_json
 from srb.web.bodies.fields import parse_scales
@@ -70,8 +70,8 @@ def props(settings: Settings, model: ModelInfo, system: SystemPrompt) -> Props:
         "model_alias": model.alias,
         "model_ftype": model.ftype,
         "model_path": model.path,
-        "modalities": {"vision": False, "video": False, "audio": False},
-        "media_marker": "<__media__>",
+        "modalities": {"vision": model.sees, "video": False, "audio": model.hears},
+        "media_marker": MEDIA_MARK,
         "endpoint_slots": settings.slots,
         "endpoint_props": settings.props,
         "endpoint_metrics": settings.metrics,

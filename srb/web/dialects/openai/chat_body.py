@@ -17,6 +17,8 @@ from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
+from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
+from srb.web.chat.media import MarkedMessages, media_part
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import (
     ChatPrompt,
@@ -26,6 +28,7 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
+from srb.web.media_sources import media_data
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -87,22 +90,24 @@ def _message(place: int, message: Any) -> dict[str, Any]:
     return kept
 
 
-_MEDIA = (
-    *("image", "image_url", "input_image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video"),
-    *("file", "input_file"),
-)
-
-
 def _text_part(where: str, part: Any) -> dict[str, str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    if kind in _MEDIA:
+    if kind in NO_MEDIA:
         raise NotSupported(
-            f"Field 'messages': {where} has a part of type {short_json(kind)}; only text is supported",
+            f"Field 'messages': {where} has a part of type {short_json(kind)}; text, pictures and sounds are supported",
             param="messages",
         )
-    raise ValueError(f'{where}: a part of its content must be {{"type": "text", "text": "…"}}')
+    try:
+        medium = media_part(part) if isinstance(part, dict) else None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if medium is None:
+        raise ValueError(
+            f'{where}: a part of its content must be {{"type": "text", "text": "…"}}, a picture or a sound'
+        )
+    return medium
 
 
 def _tool_call(where: str, call: Any) -> dict[str, Any]:
@@ -244,14 +249,27 @@ class ChatBody(CompletionBody):
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
         """Return the rendered conversation; raise InvalidRequest if the template refuses the messages."""
-        return self._prompt(template_for(settings, model, bool(self.offered_tools)), settings, model)
+        marked = MarkedMessages.of(self.messages)
+        prompt = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model)
+        return replace(prompt, text=marked.shown(prompt.text))
 
     def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
         """Return the commands and the parser of the replies; raise InvalidRequest or NotSupported."""
         template = template_for(settings, model, bool(self.offered_tools))
-        prompt = self._prompt(template, settings, model)
+        marked = MarkedMessages.of(self.messages)
+        prompt = self._prompt(template, marked, settings, model)
         schema = None if self._must_call else self.response_format or self.json_schema
         filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
+        if marked.sources:
+            if not (model.sees or model.hears):
+                raise NotSupported(
+                    "Field 'messages': this server reads text only; start it with --mmproj FILE, the model's projector, "
+                    "for pictures and sounds",
+                    param="messages",
+                )
+            parts, media = marked.prompt(prompt.text, lambda source: _data(source, settings))
+            filled = filled.with_media([parts], media, "messages")
+            prompt = replace(prompt, text=marked.shown(prompt.text))
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)
         shape = self._shape(template, prompt, settings)
         commands = [_shaped(command, template, shape) for command in commands]
@@ -263,8 +281,10 @@ class ChatBody(CompletionBody):
         sampling = super().sampling(settings)
         return replace(sampling, grammar="") if self.json_schema else sampling
 
-    def _prompt(self, template: ChatTemplate, settings: Settings, model: ModelInfo) -> ChatPrompt:
-        prompt = template.prompt(self._conversation(settings))
+    def _prompt(
+        self, template: ChatTemplate, marked: MarkedMessages, settings: Settings, model: ModelInfo
+    ) -> ChatPrompt:
+        prompt = template.prompt(self._conversation(marked, settings))
         text = prompt.text
         if model.add_bos and model.bos_token and text.startswith(model.bos_token):
             text = text[len(model.bos_token) :]  # the engine adds the BOS
@@ -275,9 +295,9 @@ class ChatBody(CompletionBody):
             raise bad_field("messages", "the chat template renders them to an empty prompt")
         return replace(prompt, text=text)
 
-    def _conversation(self, settings: Settings) -> Conversation:
+    def _conversation(self, marked: MarkedMessages, settings: Settings) -> Conversation:
         return Conversation(
-            messages=self.messages,
+            messages=marked.messages,
             tools=self.offered_tools,
             documents=self.documents,
             add_generation_prompt=self.add_generation_prompt,
@@ -377,6 +397,11 @@ class ChatBody(CompletionBody):
         names = [tool["function"]["name"] for tool in self.tools]
         if self.tool_choice.startswith("=") and self.tool_choice[1:] not in names:
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
+
+
+def _data(source: dict[str, str], settings: Settings) -> str:
+    """Return the base64 of a part of media. Raise InvalidRequest or NotSupported."""
+    return source["data"] if "data" in source else media_data(source["url"], settings, "messages")
 
 
 def _shaped(command: Generate, template: ChatTemplate, shape: dict[str, Any]) -> Generate:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import Integer, check_between
+from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.calls.echo import Echo, read_back
 from srb.web.calls.ranking import Select
 from srb.web.calls.stages import Best
@@ -23,6 +26,7 @@ class TextCompletionBody(CompletionBody):
     select: Select | None = None
     echo: bool = False
     suffix: str = ""
+    image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = Field(default_factory=list)
 
     # Without effect: the server has one model, whatever its name, and does not distinguish users.
     model: str | None = None

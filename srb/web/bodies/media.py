@@ -1,0 +1,89 @@
+"""Media in bodies: the marks of pictures and sounds in a text, and the base64 that stands for each.
+
+A part −1 − i of a prompt stands for `media[i]` (see `Generate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from srb.protocol import MEDIA_MARK
+from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, short_json
+
+MAX_FILES = 64  # in one body
+_IMAGE_MARK = re.compile(r"\[img-(\d+)\]")  # of the older llama-server
+
+IMAGE_DATA_SCHEMA = {
+    "type": "array",
+    "maxItems": MAX_FILES,
+    "items": {
+        "type": "object",
+        "properties": {"data": {"type": "string", "contentEncoding": "base64"}, "id": {"type": "integer"}},
+        "required": ["data", "id"],
+    },
+    "description": "pictures and sounds as base64; `[img-12]` in the prompt stands for the one with the id 12",
+}
+
+
+def marked_prompt(text: str, data: Any, media: list[str]) -> list[str | int]:
+    """Return the parts of a `prompt_string`, and append its `multimodal_data` to a body's media. Raise ValueError."""
+    if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
+        raise ValueError("multimodal_data must be a list of base64 strings")
+    texts = text.split(MEDIA_MARK)
+    if len(texts) - 1 != len(data):
+        raise ValueError(f'"prompt_string" has {len(texts) - 1} {MEDIA_MARK}, and multimodal_data {len(data)} files')
+    first = len(media)
+    media += data
+    parts: list[str | int] = [texts[0]]
+    for place, after in enumerate(texts[1:]):
+        parts += [-1 - first - place, after]
+    return parts
+
+
+def image_prompts(prompts: Sequence[Prompt], image_data: Any) -> tuple[list[Prompt], list[str]]:
+    """Return prompts with the places of `image_data` in them, and the files. Raise ValueError."""
+    if not isinstance(image_data, list) or len(image_data) > MAX_FILES:
+        raise ValueError(f'must be a list of at most {MAX_FILES} of {{"data": base64, "id": number}}')
+    places: dict[int, int] = {}
+    for place, entry in enumerate(image_data):
+        given = (entry.get("id"), entry.get("data")) if isinstance(entry, dict) else (None, None)
+        if type(given[0]) is not int or not isinstance(given[1], str):
+            raise ValueError(f'must be a list of {{"data": base64, "id": number}}, but has {short_json(entry)}')
+        if given[0] in places:
+            raise ValueError(f"has two entries with the id {given[0]}")
+        places[given[0]] = place
+    found = [tuple(piece for part in prompt for piece in _image_parts(part, places)) for prompt in prompts]
+    used = {part for prompt in found for part in prompt if isinstance(part, int) and part < 0}
+    for number, place in places.items():
+        if -1 - place not in used:
+            raise ValueError(f"has an entry with the id {number}, and the prompt has no [img-{number}]")
+    return found, [entry["data"] for entry in image_data]
+
+
+def _image_parts(part: str | int, places: dict[int, int]) -> list[str | int]:
+    if isinstance(part, int):
+        return [part]
+    pieces: list[str | int] = []
+    for place, piece in enumerate(_IMAGE_MARK.split(part)):
+        if place % 2 == 0:
+            pieces += [piece] if piece else []
+        elif int(piece) in places:
+            pieces.append(-1 - places[int(piece)])
+        else:
+            raise ValueError(f"has no entry with the id {piece}, and the prompt has [img-{piece}]")
+    return pieces
+
+
+def own_media(prompt: Prompt, media: Sequence[str]) -> tuple[Prompt, tuple[str, ...]]:
+    """Return a prompt and its media alone, of those of a body with several prompts."""
+    used = dict.fromkeys(part for part in prompt if isinstance(part, int) and part < 0)
+    numbers = {part: -1 - place for place, part in enumerate(used)}
+    own = tuple(numbers.get(part, part) if isinstance(part, int) else part for part in prompt)
+    return own, tuple(media[-1 - part] for part in used)
+
+
+def shown(prompt: Prompt) -> Prompt:
+    """Return a prompt whose media are the text of their mark, as answers show it."""
+    return tuple(MEDIA_MARK if isinstance(part, int) and part < 0 else part for part in prompt) or EMPTY_PROMPT

@@ -1,0 +1,86 @@
+"""Pictures and sounds in messages: each is a mark in the text until the conversation is rendered.
+
+The marks of one conversation are drawn at random, so that no text of a client can be taken for one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from srb.protocol import MEDIA_MARK
+
+MEDIA_PART = "media_marker"  # the type of a part whose text is a mark
+_URLS = {"image_url": "image_url", "audio_url": "audio_url", "input_image": "image_url", "image": "image"}
+NOT_SUPPORTED = ("video", "video_url", "input_video", "file", "input_file")
+
+
+def media_part(part: dict[str, Any]) -> dict[str, str] | None:
+    """Return a message's part of media as {"type", "url"} or {"type", "data"}; None if it is none. Raise ValueError."""
+    kind = str(part.get("type"))
+    if kind == "input_audio":
+        sound = part.get("input_audio")
+        if not isinstance(sound, dict) or not isinstance(sound.get("data"), str):
+            raise ValueError('a part of type "input_audio" must have {"data": base64, "format": "wav" or "mp3"}')
+        if sound.get("format", "wav") not in ("wav", "mp3", "flac"):
+            raise ValueError(
+                f"the format of an input_audio must be wav, mp3 or flac, but got {str(sound['format'])[:40]!r}"
+            )
+        return {"type": MEDIA_PART, "data": sound["data"]}
+    if kind not in _URLS:
+        return None
+    given = part.get(_URLS[kind])
+    url = given.get("url") if isinstance(given, dict) else given
+    if not isinstance(url, str):
+        raise ValueError(f'a part of type "{kind}" must have {{"url": "…"}}')
+    return {"type": MEDIA_PART, "url": url}
+
+
+@dataclass
+class MarkedMessages:
+    """Messages whose media are marks, and the media's sources in the order of the marks' numbers."""
+
+    messages: list[dict[str, Any]]
+    sources: list[dict[str, str]] = field(default_factory=list)
+    _key: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @classmethod
+    def of(cls, messages: Sequence[dict[str, Any]]) -> MarkedMessages:
+        marked = cls([])
+        marked.messages = [marked._message(message) for message in messages]
+        return marked
+
+    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
+        content = message.get("content")
+        if not isinstance(content, list) or all(part["type"] != MEDIA_PART for part in content):
+            return message
+        return {**message, "content": [self._part(part) for part in content]}
+
+    def _part(self, part: dict[str, str]) -> dict[str, str]:
+        if part["type"] != MEDIA_PART:
+            return part
+        self.sources.append(part)
+        return {"type": MEDIA_PART, "text": f"<__media_{self._key}_{len(self.sources) - 1}__>"}
+
+    def shown(self, text: str) -> str:
+        """Return a rendered text with llama-server's mark for every medium."""
+        return self._marks.sub(MEDIA_MARK, text) if self.sources else text
+
+    def prompt(self, text: str, load: Callable[[dict[str, str]], str]) -> tuple[tuple[str | int, ...], list[str]]:
+        """Return the prompt of a rendered text, and the base64 of its media, which `load` returns for each source."""
+        parts: list[str | int] = []
+        media: list[str] = []
+        for place, piece in enumerate(self._marks.split(text)):
+            if place % 2:
+                parts.append(-1 - len(media))
+                media.append(load(self.sources[int(piece)]))
+            elif piece:
+                parts.append(piece)
+        return tuple(parts), media
+
+    @property
+    def _marks(self) -> re.Pattern[str]:
+        return re.compile(rf"<__media_{self._key}_(\d+)__>")

@@ -1,0 +1,178 @@
+"""Media in prompts, on the fake: whatever else runs, a text about a picture is the one it has alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.media import MediaFiles, media_tokens
+from srb.engine.model import DecodeStatus
+from srb.engine.tokens import run_start, tokens_of
+from srb.errors import ContextExceeded, InvalidRequest, NotSupported
+from srb.protocol import ContextShift, PromptDone
+from tests.engine_helpers import Driver, Outcome
+from tests.media import b64, png, wav
+
+FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))
+FOX = "the old king said "
+
+
+def driver(n_ctx: int = 512, **options: Any) -> Driver:
+    memory = {name: options.pop(name) for name in ("has_states", "supports_partial_reuse") if name in options}
+    model = FakeModel(n_ctx, reads_media=True, n_ubatch=16, n_adapters=1, **memory)
+    return Driver(model, **options)
+
+
+def alone(prompt: tuple[str | int, ...], seed: int, **options: Any) -> Outcome:
+    made = driver(4096)
+    request_id = made.submit(prompt, 1, seed, media=FILES, **options)
+    made.run()
+    return made.result(request_id)
+
+
+def encoded(made: Driver) -> int:
+    return made.engine._preparer.media.encoded_total
+
+
+def cached(made: Driver, request_id: str) -> int:
+    [done] = [event for event in made.result(request_id).events if isinstance(event, PromptDone)]
+    return done.cached_tokens
+
+
+def test_branches_about_a_picture_encode_it_once_and_compute_it_once() -> None:
+    made = driver()
+    request_id = made.submit((FOX, -1, " then"), 8, 1, media=FILES)
+    [prompt] = [len(made.request(request_id).prefix.tokens)]
+    made.run()
+    assert encoded(made) == 1
+    assert made.engine.stats()["prompt_tokens_total"] == prompt
+    for index in range(8):
+        assert made.result(request_id).texts[index] == alone((FOX, -1, " then"), 1 + index).texts[0]
+
+
+def test_texts_about_other_pictures_are_others() -> None:
+    texts = {alone((FOX, -1 - which, " then"), 1).texts[0] for which in range(3)}
+    assert len(texts) == 3
+
+
+def test_the_next_turn_and_other_requests_find_the_picture_in_the_tree() -> None:
+    made = driver()
+    first = made.submit((FOX, -1, " then"), 1, 1, media=FILES)
+    computed = len(made.request(first).prefix.tokens)
+    made.run()
+    tokens = tuple(made.result(first).tokens[0])
+    more = made.submit((FOX, -1, " then", *tokens, 5, 6), 1, 2, media=FILES)
+    same = made.submit((FOX, -1, " then"), 1, 3, media=FILES)
+    made.run()
+    assert cached(made, more) >= computed
+    assert cached(made, same) == computed
+    assert encoded(made) == 1
+
+
+def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> None:
+    made = driver()
+    prompts: list[tuple[str | int, ...]] = [(-1,), (-1, -2), (FOX, -3), (-3, FOX, -1, -1)]
+    ids = [made.submit(prompt, 2, 4, media=FILES) for prompt in prompts * 2]
+    made.run()
+    for request_id, prompt in zip(ids, prompts * 2, strict=True):
+        assert made.result(request_id).texts[1] == alone(prompt, 5).texts[0]
+
+
+@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+@pytest.mark.parametrize("seed", range(12))
+def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
+    seed: int, memory: dict[str, bool]
+) -> None:
+    """Prompts are dropped, parked, evicted, cancelled, retried in parts: media are computed again, and never in parts."""
+    luck = random.Random(seed)
+    limits = {"cache_cells": luck.choice([0, 30, 10**6]), "cache_bytes": luck.choice([0, 3000, 10**6])}
+    made = driver(luck.randint(110, 220), **memory, **limits, checkpoint_every=luck.choice([-1, 8]))
+    asked: dict[str, tuple[tuple[str | int, ...], int, int]] = {}
+    for _ in range(25):
+        parts: list[str | int] = [
+            luck.choice([FOX, -1, -2, -3, " then", "a boat " * 4, 7]) for _ in range(luck.randint(1, 4))
+        ]
+        prompt = (FOX, *parts) if luck.random() < 0.7 else tuple(parts)
+        n, first = luck.randint(1, 4), luck.randint(0, 50)
+        options = {"cache_prompt": luck.random() < 0.8, "lora": ((0, luck.choice([0.0, 0.0, 0.5])),)}
+        try:
+            request_id = made.submit(prompt, n, first, media=FILES, **options)
+        except ContextExceeded:
+            continue
+        asked[request_id] = prompt, first, options["lora"]
+        for _ in range(luck.randint(0, 12)):
+            if luck.random() < 0.1:
+                made.model.failures.append(luck.choice([DecodeStatus.NO_ROOM, DecodeStatus.OK]))
+            if made.engine.has_work:
+                made.step()
+        if luck.random() < 0.15:
+            made.cancel(luck.choice(list(asked)))
+    made.run()
+    for request_id, (prompt, first, lora) in asked.items():
+        for index, text in made.result(request_id).texts.items():
+            whole = alone(prompt, first + index, lora=lora).texts[0]
+            end = made.result(request_id).ends[index]
+            assert text == whole or ((end.truncated or end.reason == "cancelled") and whole.startswith(text))
+
+
+def test_vectors_that_were_dropped_are_made_again() -> None:
+    model = FakeModel(reads_media=True)
+    files = MediaFiles(model.encoder, cache_bytes=100)
+    first, second = png(seed=1), png(seed=2)
+    for data in (first, first, second, first):
+        files.append_to(tokens_of(()), data, "prompt")
+    assert files.encoded_total == 3
+
+
+def test_media_take_no_context_shift() -> None:
+    made = driver(256)
+    request_id = made.submit((FOX, -1), 1, 1, 400, media=FILES, shift=ContextShift())
+    made.run()
+    assert made.result(request_id).ends[0].truncated
+
+
+def test_tokens_of_media_are_no_tokens_of_a_vocabulary() -> None:
+    tokens = media_tokens(b"a picture", 5000)
+    assert max(tokens) < -1
+    assert len(set(tokens)) > 4990
+    assert tokens == media_tokens(b"a picture", 5000)
+    assert tokens[:3] != media_tokens(b"another", 3)
+
+
+def test_a_text_is_never_cut_within_media() -> None:
+    tokens = tokens_of([1, 2, -5, -6, -7, 3, -8])
+    assert [run_start(tokens, place) for place in range(8)] == [0, 1, 2, 2, 2, 5, 6, 7]
+
+
+def test_a_model_without_a_projector_names_the_flag() -> None:
+    with pytest.raises(NotSupported, match="--mmproj"):
+        Driver().submit((FOX, -1), media=FILES)
+
+
+def test_bad_media_are_refused_with_the_field() -> None:
+    made = driver()
+    with pytest.raises(InvalidRequest, match="'prompt': should be base64"):
+        made.submit((FOX, -1), media=("not base64!",))
+    with pytest.raises(InvalidRequest, match="'image_data': should be a picture"):
+        made.submit((FOX, -1), media=(b64(b"%PDF"),), media_field="image_data")
+    with pytest.raises(InvalidRequest, match="n_ubatch"):
+        Driver(FakeModel(reads_media=True, n_ubatch=4)).submit((FOX, -1), media=FILES)
+    with pytest.raises(InvalidRequest, match="log-probabilities"):
+        made.submit((FOX, -1), media=FILES, prompt_logprobs=True)
+    with pytest.raises(ContextExceeded):
+        driver(64).submit((-1,) * 20, media=FILES)
+    assert made.model.open_samplers == 0
+
+
+def test_a_projector_that_cannot_be_used_says_why_and_texts_go_on() -> None:
+    model = FakeModel(reads_media=True)
+    assert model.encoder is not None
+    model.encoder.refusal = "its positions are not supported"
+    made = Driver(model)
+    with pytest.raises(NotSupported, match="'prompt': its positions are not supported"):
+        made.submit((FOX, -1), media=FILES)
+    made.submit(FOX)
+    made.run()

@@ -1,0 +1,88 @@
+"""Media files are refused by their headers before anything is decoded."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from srb.engine.media_files import MAX_PIXELS, MAX_SECONDS, kind_of
+from tests.media import bmp, png, wav
+
+JPEG = (
+    b"\xff\xd8\xff\xe0\x00\x04\x00\x00"
+    b"\xff\xc0\x00\x0b\x08" + struct.pack(">HH", 480, 640) + b"\x01\x01\x11\x00\xff\xda\x00\xff\xd9"
+)
+GIF = b"GIF89a" + struct.pack("<HH", 3, 5) + b"\0\0\0"
+FLAC = b"fLaC\x80\x00\x00\x22" + bytes(10) + (16000 << 44 | 15 << 36 | 16000).to_bytes(8, "big") + bytes(16)
+
+
+@pytest.mark.parametrize("data", [png(), png(1, 1), png(300, 200), bmp(), JPEG, GIF])
+def test_pictures_are_known_by_their_first_bytes(data: bytes) -> None:
+    assert kind_of(data) == "image"
+
+
+@pytest.mark.parametrize(
+    "data", [wav(), wav(0.1, 44100), FLAC, b"ID3\x04" + bytes(100), b"\xff\xfb\x90\x00" + bytes(99)]
+)
+def test_sounds_are_known_by_their_first_bytes(data: bytes) -> None:
+    assert kind_of(data) == "audio"
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"RIFF\0\0\0\0WEBPVP8 ", b"hello", bytes(1000)])
+def test_other_files_are_refused_with_the_formats_that_are_taken(data: bytes) -> None:
+    with pytest.raises(ValueError, match="should be a picture"):
+        kind_of(data)
+
+
+def test_a_picture_that_would_fill_the_memory_is_refused_by_its_header() -> None:
+    with pytest.raises(ValueError, match="50000 × 50000 pixels; at most"):
+        kind_of(png(50_000, 50_000, raw=b""))
+    with pytest.raises(ValueError, match="pixels; at most"):
+        kind_of(GIF[:6] + struct.pack("<HH", 65535, 65535) + GIF[10:])
+    with pytest.raises(ValueError, match="pixels; at most"):
+        kind_of(JPEG.replace(struct.pack(">HH", 480, 640), struct.pack(">HH", 60000, 60000)))
+    assert MAX_PIXELS < 50_000**2
+
+
+def test_a_picture_that_unpacks_to_more_than_its_header_says_is_refused() -> None:
+    with pytest.raises(ValueError, match="unpacks to more"):
+        kind_of(png(4, 4, raw=bytes(50_000_000)))
+
+
+@pytest.mark.parametrize("cut", [9, 20, 30, 45, 60])
+def test_a_picture_that_ends_too_soon_is_damaged(cut: int) -> None:
+    with pytest.raises(ValueError, match="is damaged"):
+        kind_of(png(8, 8)[:cut])
+    with pytest.raises(ValueError, match="is damaged"):
+        kind_of(bmp(8, 8)[: cut + 20])
+    with pytest.raises(ValueError, match="is damaged"):
+        kind_of(JPEG[:-1])
+
+
+def test_a_jpeg_without_a_size_or_of_too_many_scans_is_refused() -> None:
+    with pytest.raises(ValueError, match="is damaged"):
+        kind_of(JPEG[:6])
+    with pytest.raises(ValueError, match="is damaged: it has no size"):
+        kind_of(b"\xff\xd8\xff\xd9" + bytes(10))
+    with pytest.raises(ValueError, match="scans"):
+        kind_of(JPEG + b"\xff\xda" * 101 + b"\xff\xd9")
+
+
+def test_a_sound_that_announces_more_than_it_has_is_damaged() -> None:
+    with pytest.raises(ValueError, match="is damaged: it announces 4294967280 bytes"):
+        kind_of(wav(announced=2**32 - 16))
+    with pytest.raises(ValueError, match="is damaged"):
+        kind_of(wav()[:30])
+    with pytest.raises(ValueError, match="no sound"):
+        kind_of(wav(announced=0))
+
+
+def test_a_sound_that_is_too_long_is_refused_by_its_header() -> None:
+    longest = FLAC[:18] + (8000 << 44 | 15 << 36 | (MAX_SECONDS * 8000 + 1)).to_bytes(8, "big") + FLAC[26:]
+    with pytest.raises(ValueError, match=f"at most {MAX_SECONDS} are taken"):
+        kind_of(longest)
+    with pytest.raises(ValueError, match="seconds of sound"):
+        kind_of(wav(0.5, rate=16000).replace(struct.pack("<II", 16000, 32000), struct.pack("<II", 1, 2)))
+    with pytest.raises(ValueError, match="bytes of MP3"):
+        kind_of(b"ID3" + bytes(7 * 2**20))

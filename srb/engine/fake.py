@@ -64,6 +64,7 @@ class FakeModel:
         supports_partial_reuse: bool = True,
         n_adapters: int = 0,
         has_states: bool = False,
+        decodes_ahead: bool = False,
     ) -> None:
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
@@ -74,6 +75,7 @@ class FakeModel:
         self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
         self.has_states = has_states
+        self.decodes_ahead = decodes_ahead
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE

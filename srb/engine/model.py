@@ -176,6 +176,9 @@ class Model(Protocol):
     # `restore_state`; the end may be computed again without one only where the sequence is empty.
     has_states: bool
 
+    # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.
+    decodes_ahead: bool
+
     @property
     def threads(self) -> int: ...  # number of threads that compute a batch now
     @property

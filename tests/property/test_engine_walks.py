@@ -108,6 +108,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_cells=st.sampled_from([0, 20, 100, 10**6]),
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
+        ahead=st.booleans(),
     )
     def begin(
         self,
@@ -120,6 +121,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_cells: int,
         cache_bytes: int,
         max_running: int,
+        ahead: bool,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -130,6 +132,7 @@ class EngineWalk(RuleBasedStateMachine):
             n_ctx_seq=self.n_ctx_seq,
             **memory,
             n_adapters=1,
+            decodes_ahead=ahead,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
         self.driver = Driver(model, **limits, checkpoint_every=every)

@@ -26,6 +26,7 @@ from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
+from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
     changed_settings,
@@ -112,6 +113,7 @@ class LlamaModel:
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         self._device_sampling = DeviceSampling(self, context)
+        self.decodes_ahead = False
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -156,6 +158,7 @@ class LlamaModel:
         for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
             log.warning(line)
         choose_sampling(loaded, settings.backend_sampling)
+        choose_overlap(loaded, settings.text_overlap)
         return loaded
 
     # ---- any thread

@@ -58,7 +58,12 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     if is_fake(settings):
         from srb.engine.fake import FakeModel
 
-        model = FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch, n_adapters=len(settings.adapters))
+        model = FakeModel(
+            n_ctx=settings.n_ctx,
+            n_batch=settings.n_batch,
+            n_adapters=len(settings.adapters),
+            decodes_ahead=settings.text_overlap == "on",
+        )
         if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
             model.before_decode = partial(time.sleep, 1 / pace)
     else:

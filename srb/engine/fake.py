@@ -40,7 +40,7 @@ _CONTROL = {BOS: b"<s>", EOS: b"</s>"}
 _FIRST_FAULT = _FIRST_BYTE + 256
 _IDS = {piece: token for token, piece in enumerate(_PIECES) if piece}
 _LONGEST = re.compile(b"|".join(map(re.escape, sorted(_IDS, key=len, reverse=True))) + b"|(?s:.)")
-_CUTS = Cuts(frozenset())  # no word has a space within
+_CUTS = Cuts({})  # no word has a space or a mark within
 NO_ROOM, INVALID, FATAL = range(_FIRST_FAULT, _FIRST_FAULT + 3)
 _STATUS = {INVALID: DecodeStatus.INVALID, FATAL: DecodeStatus.FATAL}
 _HASH_SIZE = 16

@@ -8,6 +8,7 @@ so that everything else is seen.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import random
 import statistics
@@ -23,10 +24,12 @@ import llama_cpp as lib
 import orjson
 
 from bench.__main__ import random_model
+from bench.replay import Recording, prompts_first
 from bench.scenarios import FIRST_WORD, N_WORDS, REST_SECONDS, Target, ask
 from srb.bench.client import post
 from srb.bench.server import server
 from srb.engine.engine import Engine
+from srb.engine.fake import FakeModel
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
@@ -39,6 +42,7 @@ PROMPT = 512  # tokens before long siblings
 SIBLINGS = ((8, 768), (32, 256))
 KNOWN = (12_000, 100_000)
 FAKE_CELLS = 450_000
+PARKED = 256  # tokens of a parked part of a text
 BESIDE = 3072  # tokens of the prompt that comes beside running branches
 FAKE_WORDS = (
     "the",
@@ -215,12 +219,37 @@ def known(report: Report, rounds: int) -> None:
             for count in KNOWN:
                 pick = random.Random(count)
                 text = " " + " ".join(pick.choices(FAKE_WORDS, k=count))
+                restoring = fake_restore(count) * 1000 if kept == "parked" else 0.0
                 for form, prompt in (("text", text), ("ids", [1, *(pick.randrange(2, 40) for _ in range(count))])):
                     stream(url, prompt, 8, 2)
                     firsts = [rested(stream, url, prompt, 8, 2).first * 1000 for _ in range(rounds)]
-                    note = f"longest {max(firsts):.0f}"
-                    name = f"{count:,} tokens as {form}, {kept}: first token"
-                    report.row(name, statistics.median(firsts), 60 + count / 1000, "ms", note)
+                    note, name = f"longest {max(firsts):.0f}", f"{count:,} tokens as {form}, {kept}: first token"
+                    if restoring:
+                        note += f"; without the fake's own restore, {restoring:.0f} of {statistics.median(firsts):.0f}"
+                    report.row(name, statistics.median(firsts) - restoring, 60 + count / 1000, "ms", note)
+
+
+def fake_restore(count: int) -> float:
+    """Return the CPU seconds in which the fake restores so many tokens: it makes each cell anew, where llama.cpp copies."""
+    model, times = FakeModel(n_ctx=FAKE_CELLS), []
+    for position in range(count):
+        batch = Batch()
+        batch.add(0, position, [position % 40 + 2], want_logits=False)
+        model.decode(batch)
+    blobs = []
+    for start in range(count // PARKED * PARKED, -1, -PARKED):  # parts as the tree parks them
+        if start < count:
+            blobs.append(model.save(0, start))
+            model.truncate(0, start)
+    gc.disable()  # as the engine's, while requests run
+    for _ in range(3):
+        model.remove(0)
+        began = time.thread_time()
+        for blob in reversed(blobs):
+            model.restore(0, blob)
+        times.append(time.thread_time() - began)
+    gc.enable()
+    return min(times)
 
 
 # A long prompt beside running branches ----------------------------------------------------------------------------
@@ -276,21 +305,65 @@ class Desk:
 
 
 def beside(report: Report, desk: Desk, n: int, rounds: int) -> None:
-    """Measure a long prompt alone and beside running branches, and the longest gap between two of their tokens."""
-    alone, together, gaps = [], [], []
+    """Measure a long prompt alone and beside running branches, and the longest gap between two of their tokens.
+
+    The floor is bare llama_decode with the same batches: n tokens of each belong to the branches, whose cells every token
+    of the prompt looks at, since all sequences share the KV store.
+    """
+    alone, together, gaps, floors = [], [], [], []
     for _ in range(rounds):
-        alone.append(desk.prefill()[0])
-        others = desk.submit(words(fresh(), 32), n, 1000)
-        while len(others.branches[-1].tokens) < 4:
-            desk.step()
-        seconds, found = desk.prefill(others)
+        with Recording(desk.model) as recording:
+            alone.append(desk.prefill()[0])
+        floor_alone = recording.replay()
+        with Recording(desk.model) as recording:
+            others = desk.submit(words(fresh(), 32), n, 1000)
+            while len(others.branches[-1].tokens) < 4:
+                desk.step()
+            before = recording.n_decodes
+            seconds, found = desk.prefill(others)
+        floors.append(recording.replay(before) / floor_alone)
         together.append(seconds)
         gaps += found
     step = min(alone) / (BESIDE / N_UBATCH)  # least times, since other programs on the cores' caches only add to them
     name = f"a prompt of {BESIDE} tokens beside {n} branches"
     note = f"a step of one ubatch: {step * 1000:.0f} ms; {len(gaps)} gaps, median {statistics.median(gaps) / step:.2f}"
     report.row(f"{name}: longest gap, in steps", max(gaps) / step, 2.0, "", note)
-    report.row(f"{name}: its time to that alone", min(together) / min(alone), 1.15, "", f"alone {min(alone):.2f} s")
+    floor = statistics.median(floors)
+    note = f"alone {min(alone):.2f} s; bare llama_decode, same batches: {floor:.2f}"
+    report.row(f"{name}: its time to that alone", min(together) / min(alone), max(1.15, 1.02 * floor), "", note)
+
+
+# Many requests at once, in the engine alone ------------------------------------------------------------------------
+
+
+def crowds(report: Report, desk: Desk, rounds: int) -> None:
+    """Compare requests that arrive at once with bare llama_decode: of the same batches, and with all prompts first."""
+    independent, orders, common = [], [], []
+    for _ in range(rounds):
+        prompts = [words(fresh(), 128) for _ in range(24)]
+        seconds, alone = crowd(desk, prompts, 1, 48)
+        floor = alone.replay()
+        independent.append(seconds / floor)
+        orders.append(floor / prompts_first(desk.model, prompts, 48))
+        beginning = words(fresh(), 1024)
+        seconds, shared = crowd(desk, [beginning + words(fresh(), 33)[1:] for _ in range(8)], 4, 32)
+        common.append(seconds / shared.replay())
+    note = f"{alone.n_decodes} decodes of {alone.n_tokens} tokens; their time to that of all prompts first: "
+    note += f"{statistics.median(orders):.2f}"
+    report.row("24 independent prompts: time to bare llama_decode", statistics.median(independent), 1.05, "", note)
+    note = f"{shared.n_decodes} decodes of {shared.n_tokens} tokens"
+    report.row("8 x n = 4 on a common beginning: time to bare llama_decode", statistics.median(common), 1.05, "", note)
+
+
+def crowd(desk: Desk, prompts: list[list[int]], n: int, tokens: int) -> tuple[float, Recording]:
+    """Compute requests that arrive at once; return the CPU seconds, and what was computed."""
+    seconds = 0.0
+    with Recording(desk.model) as recording:
+        requests = [desk.submit(prompt, n, tokens) for prompt in prompts]
+        while desk.engine.has_work:
+            seconds += desk.step()
+        desk.end(*requests)
+    return seconds, recording
 
 
 # Many requests at once --------------------------------------------------------------------------------------------
@@ -327,7 +400,7 @@ def _at_once(target: Target, prompts: list[list[int]], n: int, tokens: int) -> t
     return time.perf_counter() - began, min(answer.first_token for answer in answers)
 
 
-PARTS = ("known", "beside", "siblings", "together")
+PARTS = ("known", "beside", "siblings", "crowds", "together")
 
 
 def main() -> None:
@@ -341,12 +414,14 @@ def main() -> None:
     if "known" in parts:
         known(report, max(5, options.rounds))
     model = None if parts == ["known"] else (options.model or random_model()).absolute()
-    if model and {"beside", "siblings"} & set(parts):
+    if model and {"beside", "siblings", "crowds"} & set(parts):
         desk = Desk(model)
         for n in (1, 8, 32) if "beside" in parts else ():
             beside(report, desk, n, options.rounds)
         for n, tokens in SIBLINGS if "siblings" in parts else ():
             siblings(report, desk, n, tokens, options.rounds)
+        if "crowds" in parts:
+            crowds(report, desk, options.rounds)
         desk.engine.close()
     if model and options.peer and "together" in parts:
         with server({**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": str(N_CTX)}) as url:

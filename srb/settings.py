@@ -446,6 +446,11 @@ class Settings(_SamplingSettings):
         description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
         "faster with it, and never on a CPU or with RPC nodes",
     )
+    text_overlap: SwitchOrAuto = Field(
+        "auto",
+        description="turn tokens into text while the GPU computes the next ones; auto: if a few steps at the start show "
+        "that it computes on by itself, and never on a CPU",
+    )
     kv_offload: bool = Field(True, description="keep the KV of layers on the GPU in GPU memory")
     op_offload: bool = Field(True, description="compute long prompts on the GPU even for layers in host memory")
     check_tensors: bool = Field(False, description="check the model file for invalid numbers while it is loaded")

@@ -37,7 +37,8 @@ def write_spm(path: Path, prefixes: bool = True) -> Path:
         ("▁" * size, TokenType.NORMAL) for size in (1, 2, 4)
     ]
     entries += [(piece, TokenType.NORMAL) for word in WORDS for piece in _beginnings("▁" + word) + _beginnings(word)]
-    entries += [("f▁t", TokenType.NORMAL), ("f▁the", TokenType.NORMAL)]
+    entries += [("f▁t", TokenType.NORMAL), ("f▁the", TokenType.NORMAL), ("好，", TokenType.NORMAL)]
+    entries += [(letter, TokenType.NORMAL) for letter in "，。了好"]
     return _write(path, "llama", entries, {"tokenizer.ggml.add_space_prefix": prefixes})
 
 
@@ -46,7 +47,7 @@ def write_bpe(path: Path, pre: str) -> Path:
     entries = _begin([("<s>", TokenType.CONTROL)])
     entries += [(letter, TokenType.NORMAL) for letter in BYTE_LETTERS]
     merges = []
-    for word in [*WORDS, "half the", "\n\n", "  "]:
+    for word in [*WORDS, "half the", "\n\n", "  ", "好，", "了", "。"]:
         for text in (word, " " + word):
             letters = "".join(BYTE_LETTERS[byte] for byte in text.encode())
             merges += [(letters[:size], letters[size]) for size in range(1, len(letters))]

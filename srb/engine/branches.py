@@ -62,6 +62,8 @@ class Branches:
         self._count_special = count_special
         self._note_end = note_end
         self._settling = Settling(self)
+        # Branches whose newest token is not read yet, with its probability: what it says is found during the next decode.
+        self._unread: dict[Branch, Prob | None] = {}
         self.counters = BranchCounters()
 
     def start(self, branch: Branch, events: list[Event]) -> None:
@@ -103,7 +105,20 @@ class Branches:
             prob = self._prob(branch, row, token)
             if branch.spec.sampling.n_probs < 0:
                 prob = None  # scored, but not told
-        self._append(branch, token, prob, events)
+        self._append(branch, token, prob, events, may_wait=row is not None)
+
+    def read(self, events: list[Event]) -> bool:
+        """Read the tokens that have waited for a decode to begin, which may end branches; return whether there were any."""
+        if not self._unread:
+            return False
+        for branch in list(self._unread):
+            self._read_unread(branch, events)
+        return True
+
+    def read_newest(self, branch: Branch, events: list[Event]) -> None:
+        """Read a branch's newest token if it has waited, before another one is drawn."""
+        if branch in self._unread:
+            self._read_unread(branch, events)
 
     def rewind(self, branch: Branch, count: int) -> None:
         """Take back a branch's last `count` tokens, forbid the first of them at its place, and go on from there.
@@ -158,6 +173,11 @@ class Branches:
         for emission in word.held:
             self._emit(branch, emission, events)
 
+    def abandon(self, branch: Branch) -> None:
+        """Take back all that a branch of a failed request holds, and keep nothing of it."""
+        self._unread.pop(branch, None)
+        self.return_lease(branch, keep=False)
+
     def pause(self, branch: Branch) -> None:
         """Pause a branch under pressure: free its sequence; its computed tokens stay in the tree if they can."""
         branch.move(BranchState.WAITING)
@@ -191,7 +211,13 @@ class Branches:
         truncated: bool = False,
         error: SRBError | None = None,
     ) -> None:
-        """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded."""
+        """End one branch: flush its text, free its sequence and cells at once, and emit BranchEnded.
+
+        Its unread token may end it in its own way.
+        """
+        self.read_newest(branch, events)
+        if not branch.is_active:
+            return
         is_settled = branch.first_word is None
         if branch.first_word is not None:  # it counts as it stands
             ending = branch.first_word.finish(branch, Ending(reason, stop, truncated))
@@ -320,10 +346,30 @@ class Branches:
         assert branch.request.prefix.logits is not None
         return branch.request.prefix.logits
 
-    def _append(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
+    def _append(
+        self, branch: Branch, token: int, prob: Prob | None, events: list[Event], may_wait: bool = False
+    ) -> None:
+        """Append a token and read it; with `may_wait` it is read during the next decode if the model decodes ahead.
+
+        A branch that the token ends by its text is then computed for one token more, the token itself.
+        """
         branch.tokens.append(token)
         if branch.path is not None and prob is not None:
             branch.path.probs.append(prob)
+        if may_wait and self._model.decodes_ahead and branch.is_plain and not self._is_at_limit(branch):
+            self._unread[branch] = prob
+        else:
+            self._read(branch, token, prob, events)
+
+    def _is_at_limit(self, branch: Branch) -> bool:
+        return branch.length == branch.spec.max_tokens or branch.end >= self._model.n_ctx_seq
+
+    def _read_unread(self, branch: Branch, events: list[Event]) -> None:
+        prob = self._unread.pop(branch)
+        self._read(branch, branch.tokens[-1], prob, events)
+
+    def _read(self, branch: Branch, token: int, prob: Prob | None, events: list[Event]) -> None:
+        """Add a branch's newest token to its text, emit what may be shown, and end the branch if that says so."""
         if branch.first_word is not None:
             branch.first_word.note(branch.text)
         emission = branch.text.push(token, self._piece(branch, token), prob)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
-_GAP = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
+MARKS = "、。！，：；？"  # of texts without spaces; llama.cpp's pre-tokenizers end a word of letters before each
+_GAP = re.compile(f"(?<=[^\\W\\d_])[ {MARKS}](?=[^\\W\\d_])")
 
 
 def _byte_letters() -> list[str]:
@@ -16,29 +17,42 @@ def _byte_letters() -> list[str]:
 
 
 BYTE_LETTERS = _byte_letters()
-SPACES = (" ", "▁", BYTE_LETTERS[0x20])  # a space in the tokens of every kind of vocabulary
+
+
+def spellings(sign: str) -> list[str]:
+    """Return patterns of all that a token may have of a space or mark, in the tokens of every kind of vocabulary.
+
+    A byte-level token may end within a mark.
+    """
+    letters = [BYTE_LETTERS[byte] for byte in sign.encode()]
+    begun = ["".join(letters[:size]) + r"\Z" for size in range(1, len(letters))]
+    return [sign, "".join(letters), *begun, *(["▁"] if sign == " " else [])]
 
 
 class Cuts:
-    """Finds the cuts of texts: each is before a single space between two letters, the first of them not `joined`.
+    """Finds the cuts of texts: each is before a single space or mark between two letters, the first of them not joined.
 
-    A letter is joined if some token of the vocabulary goes on with a space after it, or if a special token ends with it.
-    After any other letter nothing merges with a space, whichever way the tokenizer takes: it merges neighbours into
-    tokens of the vocabulary, or takes the longest token.
+    A letter is joined to a sign if some token of the vocabulary goes on with the sign after it, or if a special token ends
+    with it. After any other letter nothing merges with the sign, whichever way the tokenizer takes: it merges neighbours
+    into tokens of the vocabulary, or takes the longest token.
     """
 
-    def __init__(self, joined: Set[str]) -> None:
-        """Take `joined` as letters, or as the letters of their last bytes in a byte-level vocabulary."""
+    def __init__(self, joined: Mapping[str, Set[str]]) -> None:
+        """Take for each sign its joined letters, or the letters of their last bytes in a byte-level vocabulary.
+
+        Signs that are not there join nothing.
+        """
         self._joined = joined
 
     def find(self, text: str, start: int) -> int:
-        """Return the first cut from `start` on, as the position of its space; −1 if there is none."""
+        """Return the first cut from `start` on, as the position of its space or mark; −1 if there is none."""
         for gap in _GAP.finditer(text, max(start, 1)):
             at = gap.start()
             before = text[at - 1]
-            if before.isalpha() and text[at + 1].isalpha() and not self._is_joined(before):
+            if before.isalpha() and text[at + 1].isalpha() and not self._is_joined(before, gap[0]):
                 return at
         return -1
 
-    def _is_joined(self, letter: str) -> bool:
-        return letter in self._joined or BYTE_LETTERS[letter.encode()[-1]] in self._joined
+    def _is_joined(self, letter: str, sign: str) -> bool:
+        joined = self._joined.get(sign, frozenset())
+        return letter in joined or BYTE_LETTERS[letter.encode()[-1]] in joined

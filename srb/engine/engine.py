@@ -122,6 +122,8 @@ class Engine:
         named = NamedStates(self._tree, self._residency, states)
         self._preparer = Preparer(model, states, named.is_in_memory)
         self.wake: Callable[[], None] = lambda: None  # called by other threads when `collect` has events
+        # Takes a step's events that are ready while a device computes; None: `step` returns all of them.
+        self.emit: Callable[[list[Event]], None] | None = None
         self._saves: deque[tuple[str, SRBError | None]] = (
             deque()
         )  # (request_id, error) of ended saves, put here by other threads
@@ -461,7 +463,7 @@ class Engine:
             self._compute(groups[0], events)
             return
         for chunks in groups:
-            alive = [chunk for chunk in chunks if chunk.span.request.request_id in self._registry.active]
+            alive = [chunk for chunk in chunks if self._is_alive(chunk)]
             # Branches that ended in the previous decode may occupy cells that were planned for this one.
             self._residency.make_room(sum(chunk.count for chunk in alive), 0)
             self._compute(alive, events)
@@ -526,9 +528,13 @@ class Engine:
         if len(by_request) == 1:
             events += self._fail(chunks[0].span.request, DecodeFailed("llama.cpp refused this request's tokens"))
             return
-        for request_id, own in by_request.items():
-            if request_id in self._registry.active:  # else an earlier part was fatal and ended all requests
-                self._compute(own, events)
+        for own in by_request.values():  # an earlier part may have been fatal and have ended all requests
+            self._compute([chunk for chunk in own if self._is_alive(chunk)], events)
+
+    def _is_alive(self, chunk: Chunk) -> bool:
+        """Whether a chunk's request has not failed, and its branch not ended, since the chunk was planned."""
+        span = chunk.span
+        return span.request.request_id in self._registry.active and (isinstance(span, Prefix) or span.is_active)
 
     def _recover(self, events: list[Event]) -> None:
         """Recover from a fatal decode: fail running requests, empty the KV store, and test it with one token.
@@ -569,6 +575,11 @@ class Engine:
             else:
                 self._prompts.advance(span, chunk.count, row, events)
         self._residency.record_branch(branch_tokens)
+        if self._branches.read(events):  # while the device computes; branches may have ended
+            done = [each for each in done if isinstance(each[0], Prefix) or each[0].is_active]
+            if self.emit is not None:
+                self.emit(events)
+                events.clear()
         if self.model.samples_in_threads(len(done)):
             self.model.sample_ahead(
                 [(span.sampler, row) for span, row, _ in done if isinstance(span, Branch) and span.is_free]
@@ -625,7 +636,7 @@ class Engine:
 
     def _fail(self, request: Request, error: SRBError) -> list[Event]:
         for branch in request.branches:
-            self._branches.return_lease(branch, keep=False)
+            self._branches.abandon(branch)
         self._prompts.release(request.prefix)
         request.close()
         self._registry.remove(request)

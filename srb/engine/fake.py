@@ -43,7 +43,7 @@ _CONTROL = {BOS: b"<s>", EOS: b"</s>"}
 _FIRST_FAULT = _FIRST_BYTE + 256
 _IDS = {piece: token for token, piece in enumerate(_PIECES) if piece}
 _LONGEST = re.compile(b"|".join(map(re.escape, sorted(_IDS, key=len, reverse=True))) + b"|(?s:.)")
-_CUTS = Cuts(frozenset())  # no word has a space within
+_CUTS = Cuts({})  # no word has a space or a mark within
 NO_ROOM, INVALID, FATAL = range(_FIRST_FAULT, _FIRST_FAULT + 3)
 _STATUS = {INVALID: DecodeStatus.INVALID, FATAL: DecodeStatus.FATAL}
 _HASH_SIZE = 16
@@ -68,6 +68,7 @@ class FakeModel:
         n_adapters: int = 0,
         has_states: bool = False,
         reads_media: bool = False,
+        decodes_ahead: bool = False,
     ) -> None:
         self.encoder: Encoder | None = FakeEncoder() if reads_media else None
         self.n_ctx = n_ctx
@@ -79,6 +80,7 @@ class FakeModel:
         self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
         self.has_states = has_states
+        self.decodes_ahead = decodes_ahead
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE

@@ -18,7 +18,7 @@ BLOCK = 1024  # characters of a block, at least; blocks twice as long, of texts 
 _SHORTEST = 4  # blocks; shorter texts are tokenized whole, which takes about a millisecond
 MAX_BLOCKS = 4096  # four million characters; with their tokens about 12 MiB
 _MAX_EDGES = 4096
-_AFTER = 2  # characters after a cut that belong to it: the space, and the letter after it
+_AFTER = 2  # characters after a cut that belong to it: the space or mark, and the letter after it
 
 
 class _WrongCut(Exception):

@@ -183,6 +183,9 @@ class Model(Protocol):
     has_states: bool
     encoder: Encoder | None  # of pictures and sounds; None: text only
 
+    # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.
+    decodes_ahead: bool
+
     @property
     def threads(self) -> int: ...  # number of threads that compute a batch now
     @property

@@ -164,6 +164,9 @@ class Speculation:
         for place, token in enumerate(draft, 1):
             if branch.state is not BranchState.RUNNING or branch.pending != 1 or branch.tokens[-1] != token:
                 break
+            self._branches.read_newest(branch, events)  # it may end the branch
+            if branch.lease is None:
+                break
             self._residency.record_branch(1)
             branch.num_computed += 1
             branch.num_ahead -= 1

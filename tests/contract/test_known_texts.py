@@ -54,6 +54,23 @@ PARTS = [
         "Ċ x",
     ),
     *(f"{word} " for word in vocabularies.WORDS),
+    *(
+        "日本語、",
+        "的故事。",
+        "你好，",
+        "他说：",
+        "走了！",
+        "是吗？",
+        "；",
+        "「",
+        "」",
+        "……",
+        "。\n",
+        "好，的",
+        "了",
+        "的",
+        "カタカナー。",
+    ),
 ]
 
 
@@ -94,6 +111,20 @@ def test_a_text_is_never_cut_where_tokens_may_depend_on_all_of_it(tmp_path: Path
     text = "the old king said " * 20
     assert model.find_cut(text, 0) == -1
     assert KnownTexts(model, block=8).tokenize(text, True, True) == model.tokenize(text, True, True)
+
+
+@pytest.mark.parametrize("pre", ["spm", "default", "llama-bpe", "qwen2", "deepseek-v3", "superbpe", "bloom"])
+def test_a_text_without_spaces_is_cut_before_its_marks(tmp_path: Path, pre: str) -> None:
+    path = tmp_path / "vocabulary.gguf"
+    model = vocabularies.load(vocabularies.write_spm(path) if pre == "spm" else vocabularies.write_bpe(path, pre))
+    assert model.find_cut("他走了，我也走了。", 0) == 3
+    assert model.find_cut("他说好，我也走了。你呢", 0) == 8, "a token joins 好 and a comma"
+    pick, texts = random.Random(1), KnownTexts(model, block=8)
+    for _ in range(20):
+        text = "".join(pick.choices(["他走了", "故事", "好", "ひらがな", "，", "。", "、", "！", "？」", "\n"], k=200))
+        whole = model.tokenize(text, True, True)
+        assert [texts.tokenize(text, True, True) for _ in range(2)] == [whole] * 2, text
+    assert texts._is_trusted
 
 
 def test_nothing_is_cut_after_a_letter_that_a_token_joins_to_a_space(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_threads_that_are_set_are_taken_exactly_and_never_adapted(
 ) -> None:
     waits = CPUTimes(ran=0.0, waited=1000.0, idle=0.0)
     monkeypatch.setattr(CPUClock, "read", lambda self: waits)
-    monkeypatch.setattr("srb.engine.llama.threads._WINDOW", 0.0)
+    monkeypatch.setattr("srb.engine.llama.thread_count._LONG", 1e-9)
     monkeypatch.setattr("srb.engine.llama.thread_count._SHORTEST", 1e-9)
     for adapted, model in ((False, load(**given)), (True, load())):
         for position in range(3):
@@ -156,7 +156,7 @@ def test_the_cpu_computes_unless_all_layers_are_on_a_gpu(
 
 def test_embeddings_are_computed_with_as_many_threads(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CPUClock, "read", lambda self: CPUTimes(ran=0.0, waited=1000.0, idle=0.0))
-    monkeypatch.setattr("srb.engine.llama.threads._WINDOW", 0.0)
+    monkeypatch.setattr("srb.engine.llama.thread_count._LONG", 1e-9)
     monkeypatch.setattr("srb.engine.llama.thread_count._SHORTEST", 1e-9)
     model = load(embedding=True)
     assert model._embedder is not None

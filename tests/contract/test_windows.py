@@ -175,6 +175,38 @@ def test_a_text_goes_on_across_a_context_shift(load: Callable[..., LlamaModel], 
     assert tokens[n_ctx - len(prompt) :][:12] == expected
 
 
+def test_a_small_cache_without_a_spare_cell_has_room_for_every_window(load: Callable[..., LlamaModel]) -> None:
+    """Six windows of 32 cells and a ubatch of 64 fill the 256 cells that llama.cpp rounds to; the scratch has none."""
+    options = {"swa_full": "off", "n_seq_max": 6, "n_batch": 64, "n_ubatch": 64}
+    assert small_cells(Settings(**options), 32) == 6 * 32 + 64
+    texts = Texts(load(**options), load(swa_full="on", n_seq_max=2))
+    model = texts.model
+    assert model.n_seq_max == 6
+    for turn in range(2):
+        for seq_id in range(6):
+            texts.write(seq_id, words(64 + seq_id, seq_id))
+        batch = Batch()  # a ubatch of all sequences
+        for seq_id in range(6):
+            batch.add(seq_id, len(texts.texts[seq_id]), words(10, turn), want_logits=True)
+            texts.texts[seq_id] += words(10, turn)
+        assert model.decode(batch) is DecodeStatus.OK
+        for seq_id in range(6):
+            span, state = model.save(seq_id, 20), model.save_state(seq_id)
+            texts.check(seq_id)
+            model.truncate(seq_id, 20)
+            assert model.restore(seq_id, span)
+            del texts.texts[seq_id][-1]
+            assert model.restore_state(seq_id, state)
+            texts.check(seq_id)
+        model.remove(5)
+        model.fork(0, 5)
+        texts.texts[5] = list(texts.texts[0])
+        texts.check(5)
+        texts.check(0)
+    for seq_id in texts.texts:
+        model.remove(seq_id)
+
+
 # ---- which cache
 
 
@@ -211,10 +243,10 @@ def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(
         model.close()
 
 
-def test_the_small_cache_has_one_window_more_than_llama_servers() -> None:
-    """llama-server has four slots and the same n_ubatch; the scratch needs a window as well."""
+def test_the_small_cache_is_as_large_as_llama_servers() -> None:
+    """llama-server has four slots and the same n_ubatch."""
     for window in (32, 512, 1024, 4096):
-        assert small_cells(Settings(), window) == -(-(5 * window + 512) // 256) * 256
+        assert small_cells(Settings(), window) == -(-(4 * window + 512) // 256) * 256
 
 
 def test_the_memory_that_is_free_is_the_control_groups_if_that_is_less(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
         max_draft=st.sampled_from([0, 4]),
+        ahead=st.booleans(),
     )
     def begin(
         self,
@@ -122,6 +123,7 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes: int,
         max_running: int,
         max_draft: int,
+        ahead: bool,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -132,6 +134,7 @@ class EngineWalk(RuleBasedStateMachine):
             n_ctx_seq=self.n_ctx_seq,
             **memory,
             n_adapters=1,
+            decodes_ahead=ahead,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
         self.driver = Driver(model, **limits, checkpoint_every=every, max_draft=max_draft)

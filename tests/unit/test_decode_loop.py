@@ -75,8 +75,9 @@ class Line:
 class Desk:
     """A loop in a thread of its own, over an engine with a fake model."""
 
-    def __init__(self) -> None:
-        self.engine = Engine(FakeModel(n_ctx=100_000), max_queue=10, clock=time.monotonic)
+    def __init__(self, ahead: bool = False) -> None:
+        model = FakeModel(n_ctx=100_000, decodes_ahead=ahead)
+        self.engine = Engine(model, max_queue=10, clock=time.monotonic)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.tidied: queue.SimpleQueue[bool] = queue.SimpleQueue()  # whether the engine had work
         self.loop = DecodeLoop(self.engine, self.inbox, lambda: self.tidied.put(self.engine.has_work))
@@ -112,9 +113,9 @@ class Desk:
         assert not self.thread.is_alive()
 
 
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
+@pytest.fixture(params=[False, True], ids=["", "text during the next decode"])
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    made = Desk(request.param)
     yield made
     made.stop()
 

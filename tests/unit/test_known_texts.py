@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.engine.cuts import BYTE_LETTERS, Cuts
+from srb.engine.cuts import BYTE_LETTERS, Cuts, spellings
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.known_texts import KnownTexts
 
@@ -51,7 +52,11 @@ def newly_read(texts: KnownTexts, model: Counting, text: str) -> int:
     return count
 
 
-@given(st.lists(st.sampled_from([" the", " a", "é", " é", ",", " ", "\n", " x1", "日", " old"]), max_size=200))
+@given(
+    st.lists(
+        st.sampled_from([" the", " a", "é", " é", ",", " ", "\n", " x1", "日", " old", "，日", "。"]), max_size=200
+    )
+)
 def test_a_text_has_the_tokens_of_the_whole_text_before_and_after_it_is_known(words: list[str]) -> None:
     texts, text = KnownTexts(FakeModel(), block=8), "".join(words)
     whole = FakeModel().tokenize(text, True, True)
@@ -130,12 +135,32 @@ def test_a_cut_within_a_token_is_noticed_and_never_trusted_again(
 
 
 def test_a_cut_is_before_a_single_space_between_two_letters() -> None:
-    cuts = Cuts(frozenset())
+    cuts = Cuts({})
     found = [at for at in range(30) if cuts.find("I saw 3 ships, é ü\nx  y and\tso", at) == at]
     assert found == [1, 16, 23]
 
 
-def test_no_cut_is_after_a_letter_that_a_token_joins_to_a_space() -> None:
-    assert Cuts({"f"}).find("half a loaf", 0) == 6
+def test_a_cut_is_before_a_single_mark_between_two_letters() -> None:
+    cuts, text = Cuts({}), "他走了，我也。「好」！吗？3、x；、我：我"
+    assert [at for at in range(len(text)) if cuts.find(text, at) == at] == [3, text.index("：")]
+
+
+def test_no_cut_is_after_a_letter_that_a_token_joins_to_the_sign() -> None:
+    assert Cuts({" ": {"f"}}).find("half a loaf", 0) == 6
     last_byte = BYTE_LETTERS["é".encode()[-1]]
-    assert Cuts({last_byte}).find("café au lait", 0) == 7
+    assert Cuts({" ": {last_byte}}).find("café au lait", 0) == 7
+    assert Cuts({"，": {"了"}}).find("走了，我。你了。我", 0) == 4
+
+
+def test_a_token_may_have_the_first_bytes_of_a_mark() -> None:
+    first, second, third = (BYTE_LETTERS[byte] for byte in "。".encode())
+    joins = re.compile(f"x(?={'|'.join(spellings('。'))})")
+    assert all(joins.search(f"x{part}") for part in ("。", first, first + second, first + second + third + "y"))
+    assert not any(joins.search(f"x{part}") for part in (first + "y", first + second + "y", second))
+
+
+def test_of_a_known_text_without_spaces_no_more_than_its_end_is_tokenized(texts: KnownTexts, model: Counting) -> None:
+    text = "".join(random.Random(1).choices(["他走了，", "我也走了。", "日本語の", "文章、", "故事"], k=600))
+    assert newly_read(texts, model, text) >= len(text)
+    assert newly_read(texts, model, text) < 3 * BLOCK
+    assert newly_read(texts, model, text + "他走了，她也走了。") < 3 * BLOCK + 20

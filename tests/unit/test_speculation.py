@@ -42,6 +42,7 @@ def written(driver: Driver, **options: Any) -> tuple[dict[int, list[int]], dict[
     }
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(
     "options",
@@ -57,13 +58,13 @@ def written(driver: Driver, **options: Any) -> tuple[dict[int, list[int]], dict[
     ],
 )
 def test_drafts_right_or_wrong_change_no_text(
-    share: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    share: float, options: dict[str, Any], ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300))
     expected = written(plain, **options)
     oracle = Oracle(list(expected[0].values()), share)
     monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
-    driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300), max_draft=6)
+    driver = Driver(FakeModel(n_ctx=1000, n_ctx_seq=300, decodes_ahead=ahead), max_draft=6)
     assert written(driver, **options) == expected
     stats = driver.engine.stats()
     assert stats["spec_decode_num_draft_tokens_total"] > 0

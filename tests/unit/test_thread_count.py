@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import ceil, floor
 
 import pytest
 
@@ -19,6 +20,8 @@ class SharedMachine:
     cores: int
     others: Callable[[float], float] = lambda now: 0.0  # cores that other programs want at a time
     tells_idle: bool = True
+    has_ticks: bool = False  # idle time is told in whole hundredths of a second
+    idle: float = 0.0  # core-seconds so far
     now: float = 0.0
     counts: list[int] = field(default_factory=list)  # the number of threads in each window
 
@@ -28,17 +31,30 @@ class SharedMachine:
         wanted = threads + others
         lack = max(0.0, wanted - self.cores)
         waited = lack * threads / wanted
-        idle = max(0.0, self.cores - others - threads * part)
+        idle = max(0.0, self.cores - others - threads * part) * seconds
+        self.idle += idle
+        if self.has_ticks:
+            idle = (floor(self.idle * 100) - floor((self.idle - idle) * 100)) / 100
         self.now += seconds
         steps = seconds * part
         ran = (threads - waited) * steps
-        return Window(seconds, steps, ran, waited * steps, idle * seconds if self.tells_idle else None)
+        return Window(seconds, steps, ran, waited * steps, idle if self.tells_idle else None)
 
     def run(self, count: ThreadCount, seconds: float, window: float = WINDOW) -> None:
         end = self.now + seconds
         while self.now < end:
             self.counts.append(count.count)
             count.note(self.window(count.count, window))
+
+    def run_as_asked(self, count: ThreadCount, seconds: float, step: float = 0.026) -> list[tuple[float, int]]:
+        """Run with windows of whole steps, as long as the number asks for; return each change with its time."""
+        end, changes = self.now + seconds, []
+        while self.now < end:
+            before = count.count
+            count.note(self.window(before, ceil(count.window / step) * step))
+            if count.count != before:
+                changes.append((self.now, count.count))
+        return changes
 
     @property
     def changes(self) -> int:
@@ -217,3 +233,47 @@ def test_the_number_stays_between_one_and_the_most() -> None:
     assert count.note(hopeless) == 1
     idle = replace(hopeless, waited=0.0, ran=1.0, idle=1000.0)
     assert [count.note(idle) for _ in range(5)][-1] == 8
+
+
+# Windows as long as the number asks for, with idle time as coarse as the system tells it
+
+
+@pytest.mark.parametrize("ended", [20.0, 20.07, 20.2, 20.33])
+@pytest.mark.parametrize("step", [0.012, 0.026, 0.045])
+def test_when_the_other_program_ends_its_core_computes_again_within_a_few_steps(ended: float, step: float) -> None:
+    machine, count = SharedMachine(2, busy_until(ended), has_ticks=True), ThreadCount(2)
+    assert [number for _, number in machine.run_as_asked(count, 19, step)] == [1]
+    [(taken, number)] = machine.run_as_asked(count, 20, step)
+    assert number == 2
+    assert taken - ended < 3 * (0.05 + step), "the window in which it ended, and two more"
+
+
+@pytest.mark.parametrize(("cores", "most"), [(4, 0.4), (8, 0.7), (16, 1.3), (64, 1.7)])
+def test_more_cores_need_longer_windows_for_their_ticks(cores: int, most: float) -> None:
+    machine, count = SharedMachine(cores, busy_until(20), has_ticks=True), ThreadCount(cores)
+    machine.run_as_asked(count, 19.5)
+    [(taken, number)] = machine.run_as_asked(count, 20)
+    assert number == cores
+    assert taken - 20 < most
+
+
+@pytest.mark.parametrize("cores", [2, 4, 16])
+def test_no_steady_load_makes_the_number_swing_in_short_windows(cores: int) -> None:
+    for tenths in range(20 * cores):
+        machine, count = (
+            SharedMachine(cores, lambda now, tenths=tenths: tenths / 20, has_ticks=True),
+            ThreadCount(cores),
+        )
+        machine.run_as_asked(count, 10)
+        changes = machine.run_as_asked(count, 60)
+        assert len(changes) <= 2, f"{tenths / 20} cores of {cores}: {changes}"
+
+
+@pytest.mark.parametrize(("busy", "period"), [(0.7, 1.0), (0.85, 1.0), (1.0, 1.3), (2.0, 3.0), (0.3, 0.5)])
+def test_a_program_that_rests_now_and_then_keeps_its_core(busy: float, period: float) -> None:
+    """Each rest may be taken for its end once, and then never one as short for a while."""
+    machine, count = SharedMachine(2, bursts(busy, period), has_ticks=True), ThreadCount(2)
+    first = machine.run_as_asked(count, 60)
+    later = machine.run_as_asked(count, 60)
+    assert len(first) <= 30, first
+    assert len(later) <= 12, later

@@ -27,6 +27,7 @@ from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.memory import floats_at
+from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
     changed_settings,
@@ -120,6 +121,7 @@ class LlamaModel:
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         self._device_sampling = DeviceSampling(self, context)
+        self.decodes_ahead = False
         # Between two decodes llama.cpp's threads spin, so their cores are not free.
         busy = 0 if self.is_on_gpu else lib.llama_n_threads_batch(context) - 1
         self._sampling_threads = min(MAX_SAMPLING_THREADS, max(1, usable_cores() - busy))
@@ -168,6 +170,7 @@ class LlamaModel:
         # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.
         is_remote = bool(settings.rpc) and settings.backend_sampling == "auto"
         choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
+        choose_overlap(loaded, settings.text_overlap)
         return loaded
 
     # ---- any thread

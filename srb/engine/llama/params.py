@@ -109,9 +109,9 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
 
 
 def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
-    """Return the number of sequence ids: a prefix's, a branch's and the scratch at least."""
+    """Return the number of sequence ids: a prefix's, a branch's and, but for small windows, the scratch at least."""
     if windows is Windows.SMALL:
-        return small_sequences(settings) + 1
+        return small_sequences(settings)  # the scratch has an id beyond: each of these has room for a window
     most = MAX_SEQUENCES if uses_gpu(settings) else CPU_SEQUENCES
     if memory_kind(model) not in ("attention", "sliding_window"):
         most = RECURRENT_SEQUENCES

@@ -246,16 +246,19 @@ class NewestWindows(StatefulSequences):
     it, so no two sequences share a window: a fork gets a copy of its source's. The cells of layers without windows are
     shared, cut and saved as others. A sequence without a state has the window of a text of one token, since llama.cpp can
     replace the window of a sequence, and not remove it alone.
+
+    The scratch needs no window, so its id is beyond the context's `n_seq_max`, by which llama.cpp sizes the cache. With
+    unified cells such an id can be copied, cut and restored, but not saved.
     """
 
     def __init__(self, context: Any, count: int) -> None:
         super().__init__(context, count, has_cells=True)
         batch = Batch()
-        batch.add(self._scratch, 0, [0], want_logits=True)
+        batch.add(0, 0, [0], want_logits=True)
         if lib.llama_decode(context, NativeBatch(1).fill(batch)) != 0:
             raise AssertionError("one token could not be computed")
-        self._no_state = self._state(self._scratch, _STATE_ALONE)
-        self._cut(self._scratch)
+        self._no_state = self._state(0, _STATE_ALONE)
+        self._cut(0)
 
     def fork(self, source: int, target: int, end: int | None) -> None:
         window = self._state(source, _STATE_ALONE) if end is None else self._no_state
@@ -268,6 +271,16 @@ class NewestWindows(StatefulSequences):
         self._cut(target, 0, end)
         self._copy(source, target, 0, end)
         self._set_window(target, window)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        self._copy(seq_id, self._scratch)  # which keeps the whole sequence, while the sequence itself is the span
+        self._cut(seq_id, 0, start)
+        self._drop_state(seq_id)
+        blob = self._state(seq_id)
+        self._cut(seq_id)
+        self._copy(self._scratch, seq_id)
+        self._cut(self._scratch)
+        return blob
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         if not super().restore(seq_id, blob):

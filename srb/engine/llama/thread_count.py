@@ -13,6 +13,8 @@ from math import floor, inf
 _WORTH = 0.9  # fewer threads are taken if the present ones compute less than this part of what fewer would
 _SLACK = 0.15  # threads' worth of speed that more threads have to promise
 _SHORTEST = 0.1  # seconds of steps; waits during less say nothing
+_LONG = 0.5  # seconds; shorter windows are taken together before threads are given up, since a short burst says nothing
+_SHORT = 0.025  # seconds for each core: the system tells idle time in hundredths of a second of each
 _TAKEN_BACK = 3.0  # seconds; threads that are given up again within this time were not worth adding
 
 
@@ -25,6 +27,14 @@ class Window:
     ran: float  # the computing threads had a core
     waited: float  # the computing threads were ready to run, and something else had the cores
     idle: float | None  # the cores that they may use had nothing to do; None: not known
+
+    def __add__(self, later: Window) -> Window:
+        idle = None if self.idle is None or later.idle is None else self.idle + later.idle
+        seconds, in_steps = self.seconds + later.seconds, self.in_steps + later.in_steps
+        return Window(seconds, in_steps, self.ran + later.ran, self.waited + later.waited, idle)
+
+
+_NOTHING = Window(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -51,7 +61,8 @@ class ThreadCount:
     def __init__(self, most: int) -> None:
         self.most = most
         self.count = most
-        self._sure = _Patience(1.0, 16.0)  # while cores are free
+        self._short = min(_LONG, _SHORT * most)
+        self._sure = _Patience(2 * self._short, 16.0)  # while cores are free
         self._trying = _Patience(30.0, 480.0)
         self._latest: _Patience | None = None  # which of the two made the latest change, if that was a raise
         self._before = most  # number of threads before that change
@@ -59,12 +70,23 @@ class ThreadCount:
         self._free_for = 0.0  # seconds of that
         self._since_change = inf
         self._steps_since = 0.0  # seconds of steps since then
+        self._lately = _NOTHING  # the windows since threads were last looked at for too many
+
+    @property
+    def window(self) -> float:
+        """Seconds that the next window should have: short ones show at once that a core is free again."""
+        return _LONG if self.count == self.most else self._short
 
     def note(self, window: Window) -> int:
         """Take the latest window into account; return the number of threads for the next one."""
         self._since_change += window.seconds
         self._steps_since += window.in_steps
-        if fewer := self._fewer(window):
+        self._lately += window
+        if self._lately.seconds >= _LONG:
+            lately, self._lately = self._lately, _NOTHING
+        else:
+            lately = _NOTHING
+        if fewer := self._fewer(lately):
             self._change(max(fewer, self._end_raise()), None)
         elif self.count < self.most:
             self._consider_more(window)
@@ -81,6 +103,7 @@ class ThreadCount:
     def _change(self, count: int, patience: _Patience | None) -> None:
         self._before, self.count, self._latest = self.count, count, patience
         self._free_for = self._since_change = self._steps_since = 0.0
+        self._lately = _NOTHING
 
     def _fewer(self, window: Window) -> int:
         """Return the number of threads to go down to; 0: the present ones are as good.

@@ -15,7 +15,6 @@ from srb.engine.llama.thread_count import ThreadCount, Window
 
 log = logging.getLogger("srb.llama")
 
-_WINDOW = 0.5  # seconds, or one step if that takes longer
 _QUIET = 60.0  # seconds between two log lines
 _SETTLED = 3.0  # seconds after a raise; more threads that were tried in vain are not worth a line
 
@@ -48,7 +47,7 @@ class Threads:
             yield
             return
         began = self._clock()
-        if began - self._opened >= _WINDOW:
+        if began - self._opened >= self._choice.window:  # or one step if that takes longer
             self._end_window(self._choice, began)
         yield
         self._in_steps += self._clock() - began

@@ -17,7 +17,8 @@ from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
 from srb.settings import Settings
 
-SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache, and so has the scratch
+SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
+_MOST_SMALL = 255  # llama.cpp's ids but one, the scratch's
 _SHARE = 2  # the full size is taken where the KV store is at most 1/_SHARE of the free memory
 _PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
 _UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
@@ -51,17 +52,17 @@ def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
 
 def small_sequences(settings: Settings) -> int:
     """Return the number of sequences that have windows in the small cache."""
-    return max(2, settings.n_seq_max or SMALL_SEQUENCES)
+    return min(_MOST_SMALL, max(2, settings.n_seq_max or SMALL_SEQUENCES))
 
 
 def usable_sequences(ids: int, windows: Windows) -> int:
     """Return how many of a context's sequence ids hold texts; the others are guards, and the scratch for spans."""
-    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids - 1, Windows.NONE: ids - 1}[windows]
+    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids, Windows.NONE: ids - 1}[windows]
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:
     """Return the size of the small cache in cells, as llama.cpp computes it."""
-    cells = n_swa * (small_sequences(settings) + 1) + min(settings.n_ubatch, settings.n_batch)
+    cells = n_swa * small_sequences(settings) + min(settings.n_ubatch, settings.n_batch)
     return -(-cells // _PADDING) * _PADDING
 
 

@@ -61,8 +61,13 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
     if is_fake(settings):
         from srb.engine.fake import FakeModel
 
-        adapters, reads_media = len(settings.adapters), bool(settings.mmproj)
-        model = FakeModel(settings.n_ctx, n_batch=settings.n_batch, n_adapters=adapters, reads_media=reads_media)
+        model = FakeModel(
+            n_ctx=settings.n_ctx,
+            n_batch=settings.n_batch,
+            n_adapters=len(settings.adapters),
+            reads_media=bool(settings.mmproj),
+            decodes_ahead=settings.text_overlap == "on",
+        )
         if pace := int(settings.model.removeprefix(FAKE_MODEL) or 0):
             model.before_decode = partial(time.sleep, 1 / pace)
     else:

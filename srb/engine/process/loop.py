@@ -46,6 +46,7 @@ class EngineCore(Preparing, Protocol):
     """The methods of `engine.Engine` that the loop uses."""
 
     wake: Callable[[], None]
+    emit: Callable[[list[Event]], None] | None
 
     @property
     def has_work(self) -> bool: ...
@@ -74,6 +75,7 @@ class DecodeLoop:
         self._tidy = tidy
         self._tidy_at: float | None = time.monotonic()  # time.monotonic(); None: there has been no work since
         engine.wake = lambda: inbox.put(WakeItem())
+        engine.emit = self._send
         self._readers: dict[str, list[Connection]] = {}  # by request_id, from submit to the terminal event
         self.turn_began: float | None = None  # time.monotonic(); None while the loop waits for requests
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.media import png
 from tests.processes import DEADLINE, PYTHON, ROOT
-from tests.servers import Server
+from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -42,11 +43,17 @@ def curls(page: Path) -> list[Block]:
 
 
 CURLS = [block for page in PAGES for block in curls(page)]
-PROGRAMS = [block for page in PAGES for block in blocks(page) if block.language == "python"]
+PICTURE = "lighthouse.png"
+PROGRAMS = [
+    block for page in PAGES for block in blocks(page) if block.language == "python" and PICTURE not in block.code
+]
+WITH_PICTURE = [
+    block for page in PAGES for block in blocks(page) if block.language == "python" and PICTURE in block.code
+]
 
 
-def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, cwd=ROOT)
+def run(*command: str, folder: Path = ROOT) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -100,6 +107,17 @@ def test_a_python_example_runs_and_prints_a_line_for_each_branch(storyteller: Se
     assert match
     begun = [line for line in printed.splitlines() if re.match(r"\d+: |branch \d+ has \d+ tokens", line)]
     assert len(begun) == int(match[1])
+
+
+def test_an_example_with_a_picture_prints_a_line_for_each_branch(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server(mmproj="fake", chat_template="chatml").start()
+    (tmp_path / PICTURE).write_bytes(png())
+    [block] = WITH_PICTURE
+    code = block.code.replace(HERE, server.url)
+    printed = run(PYTHON, "-W", "ignore::ResourceWarning", "-c", code, folder=tmp_path)
+    assert [line.partition(":")[0] for line in printed.splitlines() if line[:2] in ("0:", "1:", "2:", "3:")] == [
+        *"0123"
+    ]
 
 
 def test_a_branch_had_again_by_its_seed_begins_with_the_same_words(storyteller: Server) -> None:

@@ -20,8 +20,15 @@ from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.kobold.answers import Features, KoboldError
 from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
 from tests.media import b64, png, wav
+from tests.needs import need
 from tests.official import anthropic_over, openai_over
 from tests.shapes import read
+
+try:
+    import httpx
+    import ollama
+except ImportError:
+    ollama = None
 
 ONE, TWO, SOUND = b64(png(seed=1)), b64(png(seed=2)), b64(wav(0.01))
 URL = f"data:image/png;base64,{ONE}"
@@ -83,6 +90,21 @@ def test_an_ollama_messages_pictures_stand_at_its_marks_or_before_its_text(
     prompt, files = sent(engine)
     assert shown in prompt
     assert files == media
+
+
+def test_ollamas_own_client_sends_pictures(engine: ScriptedClient, app: Application) -> None:
+    need(ollama, "the package ollama")
+    client = ollama.Client(host="http://localhost", transport=httpx.WSGITransport(app=app))
+    picture = ollama.Image(value=png(seed=1))
+    said = client.chat("storyteller", [ollama.Message(role="user", content="Which?", images=[picture])])
+    assert said.message.content
+    prompt, files = sent(engine)
+    assert "{0}Which?" in prompt
+    assert files == (ONE,)
+    engine.sent.clear()
+    assert client.generate("storyteller", "Which?", images=[png(seed=2)]).context is None
+    assert sent(engine)[1] == (TWO,)
+    assert "vision" in client.show("storyteller").capabilities
 
 
 def test_ollamas_completion_has_its_pictures_in_the_users_message(engine: ScriptedClient, http: FlaskClient) -> None:
@@ -147,7 +169,7 @@ def test_kobolds_files_stand_between_memory_and_prompt(engine: ScriptedClient, h
     body = {"memory": "A tale. ", "prompt": "Once", "images": [ONE, TWO], "audio": [SOUND]}
     assert post(http, path, **body).status_code == 200
     assert sent(engine) == ("A tale. {0}{1}{2}Once", (ONE, TWO, SOUND))
-    assert engine.sent[0].media_field == "images"
+    assert engine.sent[0].media_field == "images, audio"
 
 
 def test_kobolds_prompt_may_be_a_sound_alone(engine: ScriptedClient, http: FlaskClient) -> None:

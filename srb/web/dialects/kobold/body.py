@@ -99,7 +99,7 @@ class KoboldBody(CompletionBody):
         files = [*self.images, *self.audio]
         if not files:
             return self.model_copy(update={"prompt": [prompt]})
-        field = "images" if self.images else "audio"
+        field = ", ".join(name for name in ("images", "audio") if getattr(self, name))
         check_reads_media(model, field)
         if any(isinstance(part, int) for part in prompt):
             raise bad_field(

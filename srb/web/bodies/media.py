@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from srb.protocol import MEDIA_MARK
+from pydantic import BeforeValidator, WithJsonSchema
+
+from srb.errors import NotSupported
+from srb.protocol import MEDIA_MARK, ModelInfo
 from srb.web.bodies.fields import EMPTY_PROMPT, Prompt, short_json
 
 MAX_FILES = 64  # in one body
-_IMAGE_MARK = re.compile(r"\[img-(\d+)\]")  # of the older llama-server
+IMAGE_MARK = re.compile(r"\[img-(\d+)\]")  # of the older llama-server
 
+BASE64_SCHEMA = {
+    "type": "array",
+    "maxItems": MAX_FILES,
+    "items": {"type": "string", "contentEncoding": "base64"},
+}
 IMAGE_DATA_SCHEMA = {
     "type": "array",
     "maxItems": MAX_FILES,
@@ -66,7 +74,7 @@ def _image_parts(part: str | int, places: dict[int, int]) -> list[str | int]:
     if isinstance(part, int):
         return [part]
     pieces: list[str | int] = []
-    for place, piece in enumerate(_IMAGE_MARK.split(part)):
+    for place, piece in enumerate(IMAGE_MARK.split(part)):
         if place % 2 == 0:
             pieces += [piece] if piece else []
         elif int(piece) in places:
@@ -74,6 +82,23 @@ def _image_parts(part: str | int, places: dict[int, int]) -> list[str | int]:
         else:
             raise ValueError(f"has no entry with the id {piece}, and the prompt has [img-{piece}]")
     return pieces
+
+
+def check_reads_media(model: ModelInfo, field: str) -> None:
+    """Raise NotSupported, which names `field`, if the model reads text only."""
+    if not (model.sees or model.hears):
+        raise NotSupported(
+            f"Field '{field}': this server reads text only; start it with --mmproj FILE, the model's projector, for "
+            "pictures and sounds",
+            param=field,
+        )
+
+
+def check_base64(value: Any) -> list[str]:
+    """Return a list of files as base64. Raise ValueError for anything else."""
+    if not isinstance(value, list) or len(value) > MAX_FILES or not all(isinstance(file, str) for file in value):
+        raise ValueError(f"must be a list of at most {MAX_FILES} base64 strings")
+    return value
 
 
 def own_media(prompt: Prompt, media: Sequence[str]) -> tuple[Prompt, tuple[str, ...]]:
@@ -87,3 +112,6 @@ def own_media(prompt: Prompt, media: Sequence[str]) -> tuple[Prompt, tuple[str, 
 def shown(prompt: Prompt) -> Prompt:
     """Return a prompt whose media are the text of their mark, as answers show it."""
     return tuple(MEDIA_MARK if isinstance(part, int) and part < 0 else part for part in prompt) or EMPTY_PROMPT
+
+
+Base64Files = Annotated[list[str], BeforeValidator(check_base64), WithJsonSchema(BASE64_SCHEMA)]

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Self
 import orjson
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from srb.errors import NotSupported, bad_field
+from srb.errors import bad_field
+from srb.protocol import ModelInfo
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import INT32_MAX, Integer, Real, between, schema_text
+from srb.web.bodies.fields import INT32_MAX, Integer, Prompt, Real, between, schema_text
+from srb.web.bodies.media import Base64Files, check_reads_media
 from srb.web.dialects.llamacpp.body import Body, Tokens
 
 LEAST_CONTEXT = 8
@@ -54,8 +56,8 @@ class KoboldBody(CompletionBody):
     custom_token_bans: Annotated[str, AfterValidator(_check_bans)] = ""
     singleline: bool = False
     genkey: Annotated[str, Field(max_length=200)] = ""
-    images: list[Any] = Field(default_factory=list)
-    audio: list[Any] = Field(default_factory=list)
+    images: Base64Files = Field(default_factory=list)
+    audio: Base64Files = Field(default_factory=list)
 
     # Without effect: llama.cpp lacks these samplers.
     tfs: Real | None = None
@@ -73,13 +75,10 @@ class KoboldBody(CompletionBody):
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
-        """Validate a body; raise InvalidRequest, or NotSupported for pictures and sound."""
+        """Validate a body; raise InvalidRequest, which names the first field at fault."""
         if body.get("dry_sequence_breakers") == []:
             body = {name: value for name, value in body.items() if name != "dry_sequence_breakers"}
         parsed = super().parse(body)
-        for name in ("images", "audio"):
-            if getattr(parsed, name):
-                raise NotSupported(f"Field '{name}': only text is supported", param=name)
         if len(parsed.prompt) != 1 or not all(isinstance(part, str) for part in parsed.prompt[0]):
             raise bad_field("prompt", "must be one text")
         if parsed.explore is not None:
@@ -90,6 +89,25 @@ class KoboldBody(CompletionBody):
     def text(self) -> str:
         """The prompt, without the memory."""
         return "".join(map(str, self.prompt[0]))
+
+    def with_prompt(self, prompt: Prompt, model: ModelInfo) -> Self:
+        """Return the body with memory and prompt as `fitted` returns them, and its files between the two.
+
+        Raise NotSupported if the model reads no files, InvalidRequest if the prompt was cut: what a file adds to a prompt
+        is known to the engine alone, so there is no telling how much text has room beside it.
+        """
+        files = [*self.images, *self.audio]
+        if not files:
+            return self.model_copy(update={"prompt": [prompt]})
+        field = ", ".join(name for name in ("images", "audio") if getattr(self, name))
+        check_reads_media(model, field)
+        if any(isinstance(part, int) for part in prompt):
+            raise bad_field(
+                "prompt", "is too long for max_context_length and max_length, and is not cut beside pictures and sounds"
+            )
+        places = tuple(-1 - place for place in range(len(files)))
+        parts: Prompt = (self.memory, *places, self.text)
+        return self.with_media([tuple(part for part in parts if part != "")], files, field)
 
     @property
     def wanted_probs(self) -> int:

@@ -66,7 +66,7 @@ def _command(asked: KoboldBody) -> Generate:
     n_ctx = min(asked.max_context_length or model.n_ctx_seq, model.n_ctx_seq)
     limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
     prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)
-    asked = asked.model_copy(update={"prompt": [prompt], "n_predict": limit})
+    asked = asked.with_prompt(prompt, model).model_copy(update={"n_predict": limit})
     [command] = asked.commands(settings, n=1, max_tokens=limit)
     return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey))
 

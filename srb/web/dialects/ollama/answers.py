@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from srb.protocol import TokenProbs
 from srb.web.answers import JSONObject, shape
 
-Capability = Literal["completion", "tools", "insert", "thinking", "embedding"]
+Capability = Literal["completion", "tools", "insert", "thinking", "vision", "embedding"]
 DoneReason = Literal["stop", "length", "error", "load", "unload"]
 
 

@@ -13,6 +13,15 @@ from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import Integer, between, schema_text, short_json
+from srb.web.bodies.media import (
+    BASE64_SCHEMA,
+    IMAGE_MARK,
+    Base64Files,
+    check_base64,
+    check_reads_media,
+    image_prompts,
+)
+from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import BranchFields
 from srb.web.calls.engine_client import EngineClient
 from srb.web.chat.reply_parser import ReplyParser
@@ -40,6 +49,7 @@ MESSAGES_SCHEMA = {
             "thinking": {"type": "string"},
             "tool_calls": {"type": "array", "items": {"type": "object"}},
             "tool_name": {"type": "string"},
+            "images": BASE64_SCHEMA,
         },
         "required": ["role"],
     },
@@ -128,11 +138,6 @@ class _Generating(ModelBody):
         return Asked(asked.commands, lambda: asked.parser(stream=self.stream))
 
 
-def _refuse_images(images: Any) -> None:
-    if images:
-        raise NotSupported("Field 'images': pictures are not supported, only text", param="images")
-
-
 class OllamaGenerateBody(_Generating):
     """The body of `POST /api/generate`."""
 
@@ -142,11 +147,14 @@ class OllamaGenerateBody(_Generating):
     template: str = ""
     raw: bool = False
     context: Tokens | None = None
-    images: list[Any] = Field(default_factory=list)
+    images: Base64Files = Field(default_factory=list)
 
     def request(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
         """Return the commands and parsers; raise InvalidRequest or NotSupported."""
-        _refuse_images(self.images)
+        if self.images:
+            check_reads_media(model, "images")
+            if self.suffix:
+                raise bad_field("images", "cannot be used together with suffix")
         if self.raw and (self.template or self.system or self.context):
             raise InvalidRequest("raw mode does not support template, system, or context", param="raw")
         if self.template:
@@ -158,10 +166,15 @@ class OllamaGenerateBody(_Generating):
         if self.suffix:
             return self._infill(client, settings, model)
         if self.raw:
-            return self._plain((self.prompt,), settings)
+            return self._seen(settings) if self.images else self._plain((self.prompt,), settings)
         messages = [{"role": "system", "content": self.system}] if self.system else []
-        asked = self.chat({"messages": [*messages, {"role": "user", "content": self.prompt}]}, settings, model)
+        content = _with_images(self.prompt, self.images)
+        with renamed({"messages": "images" if self.images else "prompt"}):
+            asked = self.chat({"messages": [*messages, {"role": "user", "content": content}]}, settings, model)
         [command] = asked.commands
+        if self.images:  # no token stands for a picture, so the answer has no context
+            prompt = (*(self.context or ()), *command.prompt)
+            return replace(asked, commands=[replace(command, prompt=prompt, media_field="images")])
         has_bos = not self.context
         tokens = client.tokenize(command.prompt, add_special=has_bos)
         context = (*(self.context or ()), *tokens)
@@ -176,9 +189,40 @@ class OllamaGenerateBody(_Generating):
         return self._plain(infill_prompt(client, model, settings, around, max_tokens), settings)
 
     def _plain(self, prompt: tuple[str | int, ...], settings: Settings) -> Asked:
-        body = CompletionBody.parse({**self.fields(), "prompt": list(prompt)})
-        commands = body.commands(settings, n=1, max_tokens=settings.n_predict)
-        return Asked(commands, lambda: ReplyParser(reasoning=False))
+        return _unparsed(CompletionBody.parse({**self.fields(), "prompt": list(prompt)}), settings)
+
+    def _seen(self, settings: Settings) -> Asked:
+        """Return what a raw prompt with pictures asks for: they stand at its `[img-0]`, or before a prompt without one."""
+        marks = "" if IMAGE_MARK.search(self.prompt) else "".join(f"[img-{place}]" for place in range(len(self.images)))
+        data = [{"id": place, "data": image} for place, image in enumerate(self.images)]
+        try:
+            prompts, media = image_prompts([(marks + self.prompt,)], data)
+        except ValueError as error:
+            raise bad_field("images", str(error)) from None
+        body = CompletionBody.parse({**self.fields(), "prompt": ""})
+        return _unparsed(body.with_media(prompts, media, "images"), settings)
+
+
+def _unparsed(body: CompletionBody, settings: Settings) -> Asked:
+    commands = body.commands(settings, n=1, max_tokens=settings.n_predict)
+    return Asked(commands, lambda: ReplyParser(reasoning=False))
+
+
+def _with_images(content: Any, images: Any) -> Any:
+    """Return a message's content with its pictures as parts: at the text's `[img]`, and before it those that are left."""
+    if not images:
+        return content
+    parts = [{"type": "image_url", "image_url": {"url": f"data:image/*;base64,{image}"}} for image in images]
+    if not isinstance(content, str):
+        return [*parts, *(content or ())]
+    first, *after = content.split("[img]", len(parts))
+    before = parts[len(after) :]
+    placed = [piece for part, text in zip(parts, after, strict=False) for piece in (part, _text(text))]
+    return [part for part in (*before, _text(first), *placed) if part.get("text") != ""]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _check_messages(value: list[Any]) -> list[Any]:
@@ -187,6 +231,10 @@ def _check_messages(value: list[Any]) -> list[Any]:
             raise ValueError(f"message {place} must be an object, but got {short_json(message)}")
         if not isinstance(message.get("tool_calls") or [], list):
             raise ValueError(f"message {place}: 'tool_calls' must be a list")
+        try:
+            check_base64(message.get("images") or [])
+        except ValueError as error:
+            raise ValueError(f"message {place}: 'images' {error}") from None
     return value
 
 
@@ -202,8 +250,6 @@ class OllamaChatBody(_Generating):
         """Return the commands and parsers; raise InvalidRequest or NotSupported."""
         if self.format and self.tools:
             raise bad_field("format", "cannot be used together with tools")
-        for message in self.messages:
-            _refuse_images(message.get("images"))
         return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings, model)
 
 
@@ -217,6 +263,8 @@ def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     renamed = []
     for message in messages:
         kept = {name: value for name, value in message.items() if name not in ("images", "thinking", "tool_name")}
+        if message.get("images"):
+            kept["content"] = _with_images(message.get("content"), message["images"])
         if message.get("thinking"):
             kept["reasoning_content"] = message["thinking"]
         calls = []

@@ -88,6 +88,8 @@ def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
         found.append("insert")
     if any(word in source for word in THINKING):
         found.append("thinking")
+    if model.sees:
+        found.append("vision")
     if model.embedding:
         found.append("embedding")
     return found

@@ -34,7 +34,7 @@ def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
     body, model = OllamaGenerateBody.parse(read_body(request)), web().client.check_ready()
     check_name(body.model, web().settings, model)
-    if not body.prompt and not body.suffix:
+    if not (body.prompt or body.suffix or body.images):
         return _loaded(body, GenerateForm())
     return _answer(body, GenerateForm(), body.request(web().client, web().settings, model))
 

@@ -15,6 +15,7 @@ from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
+from srb.web.bodies.media import check_reads_media
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
@@ -261,13 +262,11 @@ class ChatBody(CompletionBody):
         schema = None if self._must_call else self.response_format or self.json_schema
         filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
         if marked.sources:
-            if not (model.sees or model.hears):
-                raise NotSupported(
-                    "Field 'messages': this server reads text only; start it with --mmproj FILE, the model's projector, "
-                    "for pictures and sounds",
-                    param="messages",
-                )
+            check_reads_media(model, "messages")
             parts, media = marked.prompt(prompt.text, lambda source: _data(source, settings))
+            if len(media) < len(marked.sources):
+                raise bad_field("messages", f"the chat template has no place for {len(marked.sources) - len(media)} of "
+                                f"{len(marked.sources)} pictures and sounds")  # fmt: skip
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)

@@ -1,0 +1,89 @@
+"""Pictures through each dialect, with a real model and projector; a damaged one is refused with its field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests.media import b64, png
+from tests.processes import DEADLINE
+from tests.servers import Server
+from tools.random_gguf import write_llama, write_projector
+
+pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
+
+pytestmark = pytest.mark.e2e
+
+NAME = "seer"
+PICTURE, DAMAGED = b64(png(40, 30, seed=1)), b64(png(40, 30, seed=1)[:60])
+
+
+def _ollama(data: str) -> tuple[str, dict[str, Any]]:
+    message = {"role": "user", "content": "saw", "images": [data]}
+    return "/api/chat", {"model": NAME, "stream": False, "messages": [message], "options": {"num_predict": 4}}
+
+
+def _ollama_generate(data: str) -> tuple[str, dict[str, Any]]:
+    options = {"num_predict": 4}
+    return "/api/generate", {"model": NAME, "stream": False, "prompt": "saw", "images": [data], "options": options}
+
+
+def _ollama_raw(data: str) -> tuple[str, dict[str, Any]]:
+    path, body = _ollama_generate(data)
+    return path, {**body, "raw": True, "prompt": "the king saw [img-0]"}
+
+
+def _kobold(data: str) -> tuple[str, dict[str, Any]]:
+    return "/api/v1/generate", {"memory": "the old king ", "prompt": "saw", "images": [data], "max_length": 4}
+
+
+def _messages(data: str) -> tuple[str, dict[str, Any]]:
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    return "/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [block]}]}
+
+
+def _responses(data: str) -> tuple[str, dict[str, Any]]:
+    part = {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
+    return "/v1/responses", {"max_output_tokens": 16, "input": [{"role": "user", "content": [part]}]}
+
+
+FORMS = [
+    (_ollama, "messages"),
+    (_ollama_generate, "images"),
+    (_ollama_raw, "images"),
+    (_kobold, "images"),
+    (_messages, "messages"),
+    (_responses, "input"),
+]
+
+
+@pytest.fixture(scope="module")
+def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("seer")
+    model, projector = write_llama(folder / "model.gguf"), write_projector(folder / "mmproj.gguf")
+    settings = {"model": model, "mmproj": projector, "n_ctx": 4096, "alias": NAME, "chat_template": "chatml"}
+    with Server(folder, **settings).start() as server:
+        yield server
+
+
+def post(server: Server, path: str, body: dict[str, Any]) -> requests.Response:
+    return requests.post(server.url + path, json=body, timeout=DEADLINE)
+
+
+@pytest.mark.parametrize(("form", "field"), FORMS)
+def test_a_picture_is_read_and_a_damaged_one_is_400_with_its_field(seer: Server, form: Any, field: str) -> None:
+    answer = post(seer, *form(PICTURE))
+    assert answer.status_code == 200, answer.text
+    path, body = form(DAMAGED)
+    streamed = path.replace("/api/v1/generate", "/api/extra/generate/stream"), {**body, "stream": True}
+    for refused in (post(seer, path, body), post(seer, *streamed)):
+        assert refused.status_code == 400, refused.text
+        assert f"Field '{field}'" in refused.text
+
+
+def test_ollama_and_koboldcpp_say_that_the_model_sees(seer: Server) -> None:
+    assert "vision" in post(seer, "/api/show", {"model": NAME}).json()["capabilities"]
+    assert requests.get(f"{seer.url}/api/extra/version", timeout=DEADLINE).json()["vision"] is True

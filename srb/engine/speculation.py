@@ -147,11 +147,11 @@ class Speculation:
             most = min(most, branch.spec.max_tokens - branch.length - 1)
         if most <= 0:
             return None
-        if branch.draft is None or branch.draft.start != branch.start:
+        if branch.draft is None:
             prefix = branch.request.prefix
             if prefix.index is None:
                 prefix.index = prompt_index(prefix.tokens)
-            branch.draft = Draft(branch.start, prefix.tokens, prefix.index)
+            branch.draft = Draft(prefix.tokens, prefix.index)
         tokens = branch.draft.propose(branch.tokens, most)
         return (tokens, branch.draft.chance) if tokens else None
 

@@ -13,6 +13,7 @@ from srb.engine.lookup import Lookup, prompt_index
 from srb.engine.model import DecodeStatus
 from srb.engine.speculation import StepTimes
 from srb.engine.tokens import Tokens, tokens_of
+from srb.protocol import ContextShift
 from tests.engine_helpers import Driver
 
 PROMPT = "the old king said the young fox"
@@ -85,6 +86,21 @@ def test_a_text_that_repeats_itself_takes_fewer_decodes() -> None:
     driver.submit(PROMPT, max_tokens=200, logit_bias=bias)
     driver.run()
     assert driver.engine.stats()["n_decode_total"] < 60
+
+
+def test_context_shifts_of_a_text_that_repeats_itself_begin_its_drafts_anew() -> None:
+    """From the second shift on, the prompt that is left is as long as after the shift before."""
+    model = FakeModel(n_ctx_seq=40)
+    bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)
+    driver = Driver(model, max_draft=4)
+    outcome = driver.outcomes[driver.submit(PROMPT, max_tokens=150, logit_bias=bias, shift=ContextShift(0, 0))]
+    for _ in range(300):
+        driver.step()
+        if outcome.terminal:
+            break
+    assert outcome.tokens[0] == [9] * 150
+    assert driver.engine.stats()["context_shifts_total"] > 4
+    assert driver.engine.stats()["spec_decode_num_accepted_tokens_total"] > 0
 
 
 @pytest.mark.parametrize("options", [{"has_states": True}, {"supports_partial_reuse": False}])

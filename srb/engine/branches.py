@@ -188,8 +188,9 @@ class Branches:
         """Drop the cells of drafted tokens that were not drawn."""
         if branch.num_ahead:
             assert branch.lease is not None
+            end = branch.start + branch.num_computed
+            self._tree.shorten(branch.lease, end + branch.num_ahead, end)
             branch.num_ahead = 0
-            self._model.truncate(branch.lease.seq_id, branch.start + branch.num_computed)
 
     def return_lease(self, branch: Branch, keep: bool) -> None:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""

@@ -14,7 +14,7 @@ from srb.engine.model import DecodeStatus
 from srb.engine.speculation import StepTimes
 from srb.engine.tokens import Tokens, tokens_of
 from srb.protocol import ContextShift
-from tests.engine_helpers import Driver
+from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king said the young fox"
 
@@ -86,6 +86,37 @@ def test_a_text_that_repeats_itself_takes_fewer_decodes() -> None:
     driver.submit(PROMPT, max_tokens=200, logit_bias=bias)
     driver.run()
     assert driver.engine.stats()["n_decode_total"] < 60
+
+
+def test_a_stop_that_is_found_during_the_next_decode_leaves_no_draft_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = solo(PROMPT, seed=1, max_tokens=12, ignore_eos=True).tokens[0]
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: [5] * most)
+    for length in range(2, 9):
+        driver = Driver(FakeModel(n_ctx=1000, decodes_ahead=True), max_draft=4)
+        stop = driver.model.piece(expected[length - 1]).decode()
+        outcome = driver.outcomes[driver.submit(PROMPT, seed=1, max_tokens=12, ignore_eos=True, stop=(stop,))]
+        driver.run()
+        text = [*driver.engine.tokenize([PROMPT], True, True), *expected[: outcome.ends[0].length]]
+        again = driver.outcomes[driver.submit(text, seed=7, max_tokens=12)]
+        driver.run()
+        assert again.texts == solo(text, seed=7, max_tokens=12).texts
+
+
+def test_drafts_count_as_cells_until_they_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch that ends may restore a text; there has to be room for it beside the drafts of the others."""
+    counted: list[bool] = []
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: [5] * most)
+    driver = Driver(FakeModel(n_ctx=1000), max_draft=4)
+    end = driver.engine._branches.end
+
+    def checked(*args: Any, **options: Any) -> None:
+        counted.append(driver.model.used_cells <= driver.engine.stats()["kv_cells_used"])
+        end(*args, **options)
+
+    monkeypatch.setattr(driver.engine._branches, "end", checked)
+    driver.submit(PROMPT, n=6, max_tokens=30, ignore_eos=True, stop=(" fox", " the", " and", ".", " king"))
+    driver.run()
+    assert counted == [True] * 6
 
 
 def test_context_shifts_of_a_text_that_repeats_itself_begin_its_drafts_anew() -> None:

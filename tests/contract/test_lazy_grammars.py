@@ -208,6 +208,14 @@ def test_reasoning_ends_after_its_budget_with_the_message(llama: LlamaModel, ins
     assert write(llama, sampler, "x" * (budget + len(forced) + 3)) == "x" * budget + forced + "xxx"
 
 
+def test_a_grammar_from_the_first_token_is_cut_by_no_budget(llama: LlamaModel) -> None:
+    """llama.cpp ends the process when a grammar has to accept a token that it forbids."""
+    params = SamplingParams(
+        grammar='root ::= "{" "x"{9} "}"', reasoning_tags=("", "</think>"), reasoning_budget_tokens=2
+    )
+    assert write(llama, llama.new_sampler(params, 1, []), "{" + "x" * 9 + "}") == "{" + "x" * 9 + "}"
+
+
 def test_reasoning_within_its_budget_is_left_alone_and_characters_stay_whole(llama: LlamaModel) -> None:
     params = SamplingParams(reasoning_tags=("", "</think>"), reasoning_budget_tokens=10)
     assert write(llama, llama.new_sampler(params, 1, []), "a</think>" + "b" * 20) == "a</think>" + "b" * 20

@@ -237,6 +237,7 @@ class Branches:
         self.return_lease(branch, keep=branch.request.cache_prompt)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
+        branch.draft = None  # it may rest for long
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
         logprob_sum = branch.path.of_text if branch.path is not None else branch.logprob_sum

@@ -119,6 +119,26 @@ def test_drafts_count_as_cells_until_they_are_dropped(monkeypatch: pytest.Monkey
     assert counted == [True] * 6
 
 
+def test_a_request_that_rests_keeps_no_index_of_its_text() -> None:
+    model = FakeModel(n_ctx=1000)
+    bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)
+    driver = Driver(model, max_draft=4)
+    request_id = driver.submit(PROMPT, n=2, max_tokens=30, logit_bias=bias, linger=60.0)
+    driver.step()
+    request = driver.request(request_id)
+    driver.step()
+    assert request.prefix.index is not None
+    while driver.engine.has_work:
+        driver.step()
+    assert driver.resting == [request]
+    assert request.prefix.index is None
+    assert [branch.draft for branch in request.branches] == [None, None]
+    driver.change(request_id, 0, more=20)
+    while driver.engine.has_work:
+        driver.step()
+    assert driver.result(request_id).tokens[0] == [9] * 50
+
+
 def test_context_shifts_of_a_text_that_repeats_itself_begin_its_drafts_anew() -> None:
     """From the second shift on, the prompt that is left is as long as after the shift before."""
     model = FakeModel(n_ctx_seq=40)

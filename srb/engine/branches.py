@@ -188,8 +188,9 @@ class Branches:
         """Drop the cells of drafted tokens that were not drawn."""
         if branch.num_ahead:
             assert branch.lease is not None
+            end = branch.start + branch.num_computed
+            self._tree.shorten(branch.lease, end + branch.num_ahead, end)
             branch.num_ahead = 0
-            self._model.truncate(branch.lease.seq_id, branch.start + branch.num_computed)
 
     def return_lease(self, branch: Branch, keep: bool) -> None:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
@@ -236,6 +237,7 @@ class Branches:
         self.return_lease(branch, keep=branch.request.cache_prompt)
         self._note_end(branch)
         branch.move(BranchState.ENDED)
+        branch.draft = None  # it may rest for long
         length, truncated = branch.length, truncated or branch.num_shifted > 0
         self.counters.n_tokens_max = max(self.counters.n_tokens_max, branch.end)
         logprob_sum = branch.path.of_text if branch.path is not None else branch.logprob_sum

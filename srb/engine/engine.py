@@ -465,7 +465,7 @@ class Engine:
         for chunks in groups:
             alive = [chunk for chunk in chunks if self._is_alive(chunk)]
             # Branches that ended in the previous decode may occupy cells that were planned for this one.
-            self._residency.make_room(sum(chunk.count for chunk in alive), 0)
+            self._residency.make_room(sum(chunk.num_tokens for chunk in alive), 0)
             self._compute(alive, events)
 
     def _compute(self, chunks: list[Chunk], events: list[Event], parked: int = 0) -> None:
@@ -568,8 +568,8 @@ class Engine:
             if chunk.completes:
                 done.append((span, row, chunk.draft))
             if isinstance(span, Branch):
-                span.num_computed += chunk.count
-                branch_tokens += chunk.count
+                span.num_computed, span.num_ahead = span.num_computed + chunk.count, len(chunk.draft)
+                branch_tokens += chunk.num_tokens
                 if self._keeps_states:
                     self._branches.note_computed(span, chunk.count)
             else:

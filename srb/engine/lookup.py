@@ -60,8 +60,7 @@ class Lookup:
 class Draft:
     """One branch's drafts, and how often they were right."""
 
-    def __init__(self, start: int, prompt: Tokens, index: Index) -> None:
-        self.start = start  # the branch's; a context shift changes it, and the text
+    def __init__(self, prompt: Tokens, index: Index) -> None:
         self.chance = _FIRST_CHANCE  # that a drafted token is right if those before it are
         self._lookup = Lookup(prompt, index)
         self._tokens: Sequence[int] = ()

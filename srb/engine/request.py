@@ -395,7 +395,7 @@ class Request:
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         shift = Shift(n_keep, tokens_of(tokens[n_keep : n_keep + n_discard]), branch.start)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
-        self.prefix.logits = self.prefix.index = None
+        self.prefix.logits = self.prefix.index = branch.draft = None
         branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), tokens_of(())
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
@@ -409,7 +409,7 @@ class Request:
         tokens, place = self.prefix.tokens, shift.place
         tokens = tokens[:place] + shift.discarded + tokens[place:]
         self.prefix.tokens, branch.tokens = tokens[: shift.start], tokens[shift.start :]
-        self.prefix.logits = self.prefix.index = None
+        self.prefix.logits = self.prefix.index = branch.draft = None
         branch.num_shifted -= len(branch.tokens)
         branch.start = shift.start
 

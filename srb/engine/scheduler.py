@@ -38,6 +38,11 @@ class Chunk:
         return self.count == self.span.pending
 
     @property
+    def num_tokens(self) -> int:
+        """Number of tokens that are computed, those of the draft included."""
+        return self.count + len(self.draft)
+
+    @property
     def media(self) -> MediaRun | None:
         """The run of media that the tokens belong to: either all or none of them do."""
         span = self.span

@@ -147,17 +147,16 @@ class Speculation:
             most = min(most, branch.spec.max_tokens - branch.length - 1)
         if most <= 0:
             return None
-        if branch.draft is None or branch.draft.start != branch.start:
+        if branch.draft is None:
             prefix = branch.request.prefix
             if prefix.index is None:
                 prefix.index = prompt_index(prefix.tokens)
-            branch.draft = Draft(branch.start, prefix.tokens, prefix.index)
+            branch.draft = Draft(prefix.tokens, prefix.index)
         tokens = branch.draft.propose(branch.tokens, most)
         return (tokens, branch.draft.chance) if tokens else None
 
     def draw(self, branch: Branch, draft: Sequence[int], row: int, events: list[Event]) -> None:
         """Sample a branch's next token from its newest one's `row`, and the next from each row that was drafted rightly."""
-        branch.num_ahead = len(draft)
         self._branches.sample(branch, row, events)
         self.counters.spec_decode_num_drafts_total += 1
         self.counters.spec_decode_num_draft_tokens_total += len(draft)
@@ -167,7 +166,6 @@ class Speculation:
             self._branches.read_newest(branch, events)  # it may end the branch
             if branch.lease is None:
                 break
-            self._residency.record_branch(1)
             branch.num_computed += 1
             branch.num_ahead -= 1
             self.counters.spec_decode_num_accepted_tokens_total += 1

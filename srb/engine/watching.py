@@ -1,7 +1,8 @@
 """Watch: where a reply's text stands, for a grammar that begins at a trigger and for a reasoning budget.
 
 Grammar: it waits until the text has one of its triggers, and then constrains the text from the trigger on. Triggers in
-reasoning are skipped. Budget: when the reasoning has as many tokens as it may have, a message and its end tag are forced.
+reasoning are skipped. Budget: when the reasoning has as many tokens as it may have, a message and its end tag are forced,
+unless a grammar holds from the first token.
 
 A watch keeps the end of the text, as long as the longest thing that it waits for, so a token costs the same everywhere.
 """
@@ -155,6 +156,9 @@ def _is_whole(text: bytes) -> bool:
 
 
 def watch_of(params: SamplingParams, model: Model) -> Watch | None:
-    """Return the watch that a branch with these parameters needs, if any."""
-    has_budget = params.reasoning_budget_tokens >= 0 and params.reasoning_tags
+    """Return the watch that a branch with these parameters needs, if any.
+
+    A grammar that holds from the first token decides alone where its text ends; a budget has no say in it.
+    """
+    has_budget = params.reasoning_budget_tokens >= 0 and params.reasoning_tags and not params.grammar
     return Watch(params, model) if params.grammar_triggers or has_budget else None

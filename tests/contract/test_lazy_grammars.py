@@ -208,6 +208,29 @@ def test_reasoning_ends_after_its_budget_with_the_message(llama: LlamaModel, ins
     assert write(llama, sampler, "x" * (budget + len(forced) + 3)) == "x" * budget + forced + "xxx"
 
 
+def test_tools_whose_properties_are_numbers_keep_their_own_rules(llama: LlamaModel) -> None:
+    """A property's name is that of a rule in the grammar of its schema."""
+
+    def schema(*words: str) -> str:
+        inner = {"type": "object", "properties": {"is": {"enum": words}}, "required": ["is"]}
+        return orjson.dumps({"type": "object", "properties": {"1": inner}, "required": ["1"]}).decode()
+
+    grammars = [llama.grammar_of(schema(*words)) for words in (("a", "b"), ("c", "d"))]
+    text = with_rules('root ::= "0" schema-0 | "1" schema-1', grammars)
+    rules = re.findall(r"^(\S+) ::=", text, re.MULTILINE)
+    assert len(rules) == len(set(rules))
+    sampler = llama.new_sampler(SamplingParams(grammar=text), 1, [])
+    assert write(llama, sampler, '0{"1":{"is":"a"}}') == '0{"1":{"is":"a"}}'
+
+
+def test_a_grammar_from_the_first_token_is_cut_by_no_budget(llama: LlamaModel) -> None:
+    """llama.cpp ends the process when a grammar has to accept a token that it forbids."""
+    params = SamplingParams(
+        grammar='root ::= "{" "x"{9} "}"', reasoning_tags=("", "</think>"), reasoning_budget_tokens=2
+    )
+    assert write(llama, llama.new_sampler(params, 1, []), "{" + "x" * 9 + "}") == "{" + "x" * 9 + "}"
+
+
 def test_reasoning_within_its_budget_is_left_alone_and_characters_stay_whole(llama: LlamaModel) -> None:
     params = SamplingParams(reasoning_tags=("", "</think>"), reasoning_budget_tokens=10)
     assert write(llama, llama.new_sampler(params, 1, []), "a</think>" + "b" * 20) == "a</think>" + "b" * 20

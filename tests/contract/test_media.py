@@ -152,6 +152,14 @@ def test_a_picture_that_was_parked_is_restored_and_not_computed_again(model: Lla
     assert reader.cached == reader.num_prompt
 
 
+def test_pieces_of_media_are_not_kept(model: LlamaModel) -> None:
+    """Each picture has tokens of its own, and a server sees many."""
+    reader = Reader(model)
+    reader.read("See ", -1, " and ", -2, " there.")
+    assert model.piece(-123456) == model.piece(-123456, special=True) == b""
+    assert all(token >= 0 for token in model._pieces)
+
+
 def test_texts_about_other_pictures_are_others(model: LlamaModel) -> None:
     reader = Reader(model)
     texts = [reader.read("the old king saw", -1 - which, " and said", count=12)[0] for which in range(4)]

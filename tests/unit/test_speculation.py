@@ -13,7 +13,8 @@ from srb.engine.lookup import Lookup, prompt_index
 from srb.engine.model import DecodeStatus
 from srb.engine.speculation import StepTimes
 from srb.engine.tokens import Tokens, tokens_of
-from tests.engine_helpers import Driver
+from srb.protocol import ContextShift
+from tests.engine_helpers import Driver, solo
 
 PROMPT = "the old king said the young fox"
 
@@ -85,6 +86,72 @@ def test_a_text_that_repeats_itself_takes_fewer_decodes() -> None:
     driver.submit(PROMPT, max_tokens=200, logit_bias=bias)
     driver.run()
     assert driver.engine.stats()["n_decode_total"] < 60
+
+
+def test_a_stop_that_is_found_during_the_next_decode_leaves_no_draft_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = solo(PROMPT, seed=1, max_tokens=12, ignore_eos=True).tokens[0]
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: [5] * most)
+    for length in range(2, 9):
+        driver = Driver(FakeModel(n_ctx=1000, decodes_ahead=True), max_draft=4)
+        stop = driver.model.piece(expected[length - 1]).decode()
+        outcome = driver.outcomes[driver.submit(PROMPT, seed=1, max_tokens=12, ignore_eos=True, stop=(stop,))]
+        driver.run()
+        text = [*driver.engine.tokenize([PROMPT], True, True), *expected[: outcome.ends[0].length]]
+        again = driver.outcomes[driver.submit(text, seed=7, max_tokens=12)]
+        driver.run()
+        assert again.texts == solo(text, seed=7, max_tokens=12).texts
+
+
+def test_drafts_count_as_cells_until_they_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch that ends may restore a text; there has to be room for it beside the drafts of the others."""
+    counted: list[bool] = []
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: [5] * most)
+    driver = Driver(FakeModel(n_ctx=1000), max_draft=4)
+    end = driver.engine._branches.end
+
+    def checked(*args: Any, **options: Any) -> None:
+        counted.append(driver.model.used_cells <= driver.engine.stats()["kv_cells_used"])
+        end(*args, **options)
+
+    monkeypatch.setattr(driver.engine._branches, "end", checked)
+    driver.submit(PROMPT, n=6, max_tokens=30, ignore_eos=True, stop=(" fox", " the", " and", ".", " king"))
+    driver.run()
+    assert counted == [True] * 6
+
+
+def test_a_request_that_rests_keeps_no_index_of_its_text() -> None:
+    model = FakeModel(n_ctx=1000)
+    bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)
+    driver = Driver(model, max_draft=4)
+    request_id = driver.submit(PROMPT, n=2, max_tokens=30, logit_bias=bias, linger=60.0)
+    driver.step()
+    request = driver.request(request_id)
+    driver.step()
+    assert request.prefix.index is not None
+    while driver.engine.has_work:
+        driver.step()
+    assert driver.resting == [request]
+    assert request.prefix.index is None
+    assert [branch.draft for branch in request.branches] == [None, None]
+    driver.change(request_id, 0, more=20)
+    while driver.engine.has_work:
+        driver.step()
+    assert driver.result(request_id).tokens[0] == [9] * 50
+
+
+def test_context_shifts_of_a_text_that_repeats_itself_begin_its_drafts_anew() -> None:
+    """From the second shift on, the prompt that is left is as long as after the shift before."""
+    model = FakeModel(n_ctx_seq=40)
+    bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)
+    driver = Driver(model, max_draft=4)
+    outcome = driver.outcomes[driver.submit(PROMPT, max_tokens=150, logit_bias=bias, shift=ContextShift(0, 0))]
+    for _ in range(300):
+        driver.step()
+        if outcome.terminal:
+            break
+    assert outcome.tokens[0] == [9] * 150
+    assert driver.engine.stats()["context_shifts_total"] > 4
+    assert driver.engine.stats()["spec_decode_num_accepted_tokens_total"] > 0
 
 
 @pytest.mark.parametrize("options", [{"has_states": True}, {"supports_partial_reuse": False}])

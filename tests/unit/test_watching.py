@@ -108,6 +108,8 @@ def test_without_triggers_and_budget_nothing_is_watched() -> None:
     assert watch_of(SamplingParams(), model) is None
     assert watch_of(SamplingParams(grammar='root ::= "x"'), model) is None
     assert watch_of(SamplingParams(reasoning_tags=THINK), model) is None
+    eager = SamplingParams(grammar='root ::= "x"', reasoning_tags=("", "</think>"), reasoning_budget_tokens=2)
+    assert watch_of(eager, model) is None
 
 
 def test_a_copy_and_a_state_that_is_set_again_go_on_alike() -> None:

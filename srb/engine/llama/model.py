@@ -243,6 +243,8 @@ class LlamaModel:
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """Return a token's bytes; control tokens have none, or with `special` their text."""
+        if is_media(token):
+            return b""
         if special:
             return self._read_piece(token, special=True)
         piece = self._pieces.get(token)
@@ -495,8 +497,6 @@ class LlamaModel:
             raise AssertionError(f"row {row} of the last decode has no logits")
 
     def _read_piece(self, token: int, special: bool) -> bytes:
-        if is_media(token):
-            return b""
         room = 32
         while True:
             buffer = ctypes.create_string_buffer(room)

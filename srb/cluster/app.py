@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ray import serve
 
 from srb.cluster.arguments import Arguments
@@ -11,8 +13,9 @@ APP = "srb"
 DEPLOYMENT = "engine"
 
 
-def build(arguments: Arguments) -> serve.Application:
-    """Return the application; Serve calls it with the `args` of a config file."""
+def build(given: Arguments | dict[str, Any]) -> serve.Application:
+    """Return the application; Serve calls it with the `args` of a config file. Raise ValidationError."""
+    arguments = Arguments.model_validate(given)
     deployment = serve.deployment(
         name=DEPLOYMENT,
         **arguments.number,

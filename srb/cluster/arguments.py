@@ -34,11 +34,11 @@ class Arguments(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Arguments:
         if self.max_replicas and self.max_replicas < self.replicas:
-            raise ValueError(f"max_replicas ({self.max_replicas}) is less than replicas ({self.replicas}); 0 turns scaling off")
+            problem = f"max_replicas ({self.max_replicas}) is less than replicas ({self.replicas})"
+            raise ValueError(f"{problem}; 0 turns scaling off")
         if self.settings.get("rpc") and max(self.replicas, self.max_replicas) > 1:
-            raise ValueError(
-                "rpc: a node serves one engine at a time, so only one replica can use it; leave out replicas and max_replicas"
-            )
+            problem = "rpc: a node serves one engine at a time, so only one replica can use it"
+            raise ValueError(f"{problem}; leave out replicas and max_replicas")
         return self
 
     @property

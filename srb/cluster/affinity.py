@@ -125,9 +125,7 @@ class Affinity:
         if self._open.get(replica):
             self._open[replica] -= 1
 
-    def choose(
-        self, marks: Sequence[Mark], exclude: Collection[str] = (), openings: Sequence[Mark] = ()
-    ) -> str | None:
+    def choose(self, marks: Sequence[Mark], exclude: Collection[str] = (), openings: Sequence[Mark] = ()) -> str | None:
         """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`.
 
         `openings` are those of short texts that it may continue; they are looked for and not remembered.

@@ -193,7 +193,8 @@ class Relay:
         """Whether a request has more branches than a replica has sequences, and there are others that help."""
         if not isinstance(command, Generate) or len(self._members.ready) < 2:
             return False
-        return len(command.branches) > self._members.capacity(member.name) and can_divide(command)
+        # A replica that has just gone has no sequences; its channel's end gives the request to another.
+        return 0 < self._members.capacity(member.name) < len(command.branches) and can_divide(command)
 
     def _forward(self, command: Command, request: _Open, member: Member) -> None:
         assert request.payload is not None

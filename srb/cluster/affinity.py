@@ -2,7 +2,8 @@
 
 Three things decide, in this order:
 
-- the memory of texts: a text goes to the replica that computed its longest remembered beginning;
+- the memory of texts: a text goes to the replica that computed its longest remembered beginning, or else the short text
+  that it continues;
 - rendezvous hashing of its first characters, for new texts and for bridges that do not remember them: each replica has a
   rank for each text, so a replica that joins or leaves moves its own share and nothing else (Thaler and Ravishankar, 1998);
 - a bound on the load: a replica that has more than FACTOR times the mean hands on to the next in rank (consistent hashing
@@ -25,6 +26,7 @@ FACTOR = 1.25  # of the mean load
 CROWD = 1.5  # of the mean of the open requests, and SPARE more: then nothing else counts
 SPARE = 4  # open requests that any replica may have, whatever the mean: so few do not slow each other down
 FIRST_MARK = 64  # bytes: the beginning that new texts are placed by
+_SHORTEST = 8  # bytes: of a text that is known again by what continues it; shorter ones begin too many others
 _MOST_BYTES = 256 * 1024  # of a text; a longer beginning is not told from this one
 _MEMORY = 200_000  # beginnings
 _WINDOW = 64  # latest requests for each replica, of which none should have more than its share
@@ -35,7 +37,7 @@ Mark = bytes  # the hash of a beginning
 def text_marks(prompt: Sequence[str | int]) -> list[Mark]:
     """Return the hashes of a prompt's beginnings, shortest first: 64 bytes apart at first, later an eighth of the length.
 
-    A text shorter than FIRST_MARK has one mark, of the whole.
+    A text shorter than FIRST_MARK has one mark, of the whole; `opening_marks` finds it in what continues it.
     """
     text = b"".join(_bytes(prompt))
     marks = []
@@ -46,7 +48,13 @@ def text_marks(prompt: Sequence[str | int]) -> list[Mark]:
         running.update(text[hashed:end])
         hashed = end
         marks.append(running.digest())
-    return marks or [blake2b(text, digest_size=16).digest()]
+    return marks or [_hash(text)]
+
+
+def opening_marks(prompt: Sequence[str | int]) -> list[Mark]:
+    """Return the marks of the texts shorter than FIRST_MARK that a prompt may continue, shortest first."""
+    text = b"".join(_bytes(prompt, FIRST_MARK))
+    return [_hash(text[:end]) for end in range(_SHORTEST, min(FIRST_MARK, len(text)))]
 
 
 def name_marks(*words: str) -> list[Mark]:
@@ -67,13 +75,17 @@ def with_media(prompt: Sequence[str | int], media: Sequence[str]) -> list[str | 
     return [hashes[-1 - part] if isinstance(part, int) and part < 0 else part for part in prompt]
 
 
-def _bytes(prompt: Sequence[str | int]) -> Iterator[bytes]:
+def _hash(text: bytes) -> Mark:
+    return blake2b(text, digest_size=16).digest()
+
+
+def _bytes(prompt: Sequence[str | int], most: int = _MOST_BYTES) -> Iterator[bytes]:
     length = 0
     for part in prompt:
         data = part.encode(errors="surrogatepass") if isinstance(part, str) else b"\xff%d" % part
         yield data
         length += len(data)
-        if length > _MOST_BYTES:
+        if length > most:
             return
 
 
@@ -113,12 +125,15 @@ class Affinity:
         if self._open.get(replica):
             self._open[replica] -= 1
 
-    def choose(self, marks: Sequence[Mark], exclude: Collection[str] = ()) -> str | None:
-        """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`."""
+    def choose(self, marks: Sequence[Mark], exclude: Collection[str] = (), openings: Sequence[Mark] = ()) -> str | None:
+        """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`.
+
+        `openings` are those of short texts that it may continue; they are looked for and not remembered.
+        """
         usable = [name for name in self._open if name not in exclude]
         if not usable:
             return None
-        chosen = next(filter(self._may_have, self._knowing(marks, usable)), None)
+        chosen = next(filter(self._may_have, self._knowing((*openings, *marks), usable)), None)
         if chosen is None:
             ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
             chosen = next(filter(self._may_have, ranked), None) or self.least_loaded(exclude)

@@ -168,7 +168,7 @@ class Divided:
         for joins in list(self._joins.values()):
             if name in joins[0].waiting:
                 events += self._answered(joins[0], name, Failed("", EngineRestarted.code, message))
-        for request_id in list(self._begun):
+        for request_id in [*self._begun, *(self._joins.keys() - self._begun.keys())]:
             events += self._of_part(name, request_id, Failed(request_id, EngineRestarted.code, message))
         return events
 

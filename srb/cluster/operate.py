@@ -9,7 +9,8 @@ import ray
 from ray import serve
 from ray.serve.schema import ApplicationStatusOverview
 
-from srb.cluster.app import APP, DEPLOYMENT, Arguments, build
+from srb.cluster.app import APP, DEPLOYMENT, build
+from srb.cluster.arguments import Arguments
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Member
 from srb.cluster.ray_client import connect

@@ -16,7 +16,7 @@ from typing import Any
 from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, why_not_found
-from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
+from srb.cluster.routing import Way, choose, may_move, merge, way_of
 from srb.cluster.split import can_divide, is_part
 from srb.errors import EngineRestarted, ProtocolError, SRBError
 from srb.framing import frame, read_frame
@@ -176,7 +176,7 @@ class Relay:
         """Give a request to a replica that has not had it yet; refuse it if there is none."""
         affinity = self._members.affinity
         if way_of(command) is Way.TEXT:
-            name = affinity.choose(marks_of(command), request.tried)
+            name = choose(affinity, command, request.tried)
         else:
             name = affinity.least_loaded(request.tried)
         member = self._members.get(name) if name is not None else None
@@ -193,7 +193,8 @@ class Relay:
         """Whether a request has more branches than a replica has sequences, and there are others that help."""
         if not isinstance(command, Generate) or len(self._members.ready) < 2:
             return False
-        return len(command.branches) > self._members.capacity(member.name) and can_divide(command)
+        # A replica that has just gone has no sequences; its channel's end gives the request to another.
+        return 0 < self._members.capacity(member.name) < len(command.branches) and can_divide(command)
 
     def _forward(self, command: Command, request: _Open, member: Member) -> None:
         assert request.payload is not None

@@ -5,11 +5,11 @@ Pure: no I/O and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from srb.cluster.affinity import Mark, name_marks, text_marks, with_media
+from srb.cluster.affinity import Affinity, Mark, name_marks, opening_marks, text_marks, with_media
 from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
 from srb.errors import NotSupported, SRBError
@@ -75,7 +75,19 @@ def marks_of(command: Generate | StateAction) -> list[Mark]:
         return name_marks("session", command.owner, command.session)
     if command.state:
         return name_marks("state", command.state)
-    return text_marks(with_media(command.prompt, command.media) if command.media else command.prompt)
+    return text_marks(_text_of(command))
+
+
+def _text_of(command: Generate) -> Sequence[str | int]:
+    return with_media(command.prompt, command.media) if command.media else command.prompt
+
+
+def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collection[str] = ()) -> str | None:
+    """Return the replica for a command whose way is TEXT, beside `exclude`; None if there is none."""
+    if isinstance(command, StateAction) or command.session or command.state:
+        return affinity.choose(marks_of(command), exclude)
+    text = _text_of(command)
+    return affinity.choose(text_marks(text), exclude, opening_marks(text))
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:

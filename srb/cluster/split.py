@@ -67,6 +67,7 @@ def divide(command: Generate, capacities: Mapping[str, int]) -> dict[str, Genera
         name = turn.pop(0)
         places[name].append(place)
         free[name] -= 1
+    places = {name: own for name, own in places.items() if own}  # a replica that has just gone has no sequences
     lead = next(iter(places))
     base = command.base or command.branches[0]
     parts = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import ValidationError
 
+from srb.cluster.arguments import Arguments
 from srb.errors import ConfigError
 from srb.settings import Settings
 
@@ -83,17 +84,15 @@ def engine_settings(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in settings.model_dump(exclude_unset=True).items() if name in own}
 
 
-def _arguments(asked: argparse.Namespace, settings: Settings) -> Any:
-    if settings.rpc and asked.replicas > 1:
-        raise ConfigError("rpc: a node serves one engine at a time, so only one replica can use it; set --replicas 1")
-    from srb.cluster.app import Arguments
-
+def _arguments(asked: argparse.Namespace, settings: Settings) -> Arguments:
+    """Return the application's Arguments. Raise ConfigError, which names the option."""
     given = {name: getattr(asked, name) for name in Arguments.model_fields if name != "settings"}
     try:
         return Arguments(**given, settings=engine_settings(settings))
     except ValidationError as error:
         [first, *_] = error.errors()
-        raise ConfigError(f"{'.'.join(map(str, first['loc'])) or 'options'}: {first['msg']}") from None
+        option = "".join(f"--{name}: ".replace("_", "-") for name in first["loc"][:1])
+        raise ConfigError(option + first["msg"].removeprefix("Value error, ")) from None
 
 
 _HEADINGS = ("replica", "node", "gpu", "state", "model", "requests", "branches", "cells", "hits", "tokens/s")

@@ -153,11 +153,12 @@ def test_without_a_cluster_there_are_no_figures_of_replicas(make_server: MakeSer
 CONFIG = """
 import sys, yaml
 from ray.serve.schema import ServeDeploySchema
-from srb.cluster.app import Arguments
+from srb.cluster.app import build
 from srb.settings import Settings
 [application] = ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1]))).applications
 assert application.import_path == "srb.cluster.app:build"
-Settings.load(flags=Arguments(**application.args).settings, environ={})
+build(application.args)
+Settings.load(flags=application.args["settings"], environ={})
 """
 
 

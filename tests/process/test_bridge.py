@@ -376,6 +376,26 @@ def test_more_branches_than_an_engine_has_are_divided_and_one_stream(
     alone.close()
 
 
+def test_a_request_whose_replica_has_just_gone_is_not_divided(bridged: Bridged, loop: Loop) -> None:
+    worker = bridged.worker().ready()
+    member = bridged.bridge.members.get("a")
+    assert member is not None
+
+    async def swap(link: Any) -> Any:
+        member.link, before = link, member.link
+        return before
+
+    link = loop.run(swap(None))
+    try:
+        worker.send(placed("a", "alone"))
+        worker.next(Accepted)
+        assert not bridged.bridge.members.homes["alone"].is_divided
+    finally:
+        loop.run(swap(link))
+    worker.send(Cancel("alone"))
+    worker.next(Done)
+
+
 def test_branches_that_look_at_each_other_stay_on_one_replica(bridged: Bridged) -> None:
     worker = bridged.worker().ready()
     worker.send(many("together", distinct_first=True))

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.cluster import affinity
-from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, text_marks, with_media
+from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, opening_marks, text_marks, with_media
+from srb.cluster.routing import choose
+from srb.protocol import BranchSpec, Generate
 
 REPLICAS = ("a", "b", "c")
 WORDS = ("river", "lamp", "winter", "keeper", "harbour", "letter", "stone", "quiet", "garden", "bell")
@@ -30,10 +32,13 @@ def words(chance: random.Random, number: int) -> str:
 class Evening:
     """Stories that go on turn by turn, through one or more bridges, with some requests open at any time."""
 
-    def __init__(self, bridges: int = 1, open_requests: int = 24, preface: str = "", seed: int = 1) -> None:
+    def __init__(
+        self, bridges: int = 1, open_requests: int = 24, preface: str = "", seed: int = 1, opening: int = 20
+    ) -> None:
         self.chance = random.Random(seed)
         self.bridges = [of(*REPLICAS) for _ in range(bridges)]
         self.preface = preface
+        self._opening = opening  # words
         self._most_open = open_requests
         self._open: deque[tuple[Affinity, str]] = deque()
         self._texts: dict[int, str] = {}
@@ -54,8 +59,9 @@ class Evening:
         bridge = self.chance.choice(self.bridges)
         begun = story in self._texts
         if not begun:
-            self._texts[story] = self.preface + f"{story} " + words(self.chance, 20)
-        chosen = bridge.choose(text_marks((self._texts[story],)))
+            self._texts[story] = self.preface + f"{story} " + words(self.chance, self._opening)
+        command = Generate(str(story), (self._texts[story],), (BranchSpec(1),))
+        chosen = choose(bridge, command)
         assert chosen is not None
         self.continued += begun
         self.hits += begun and story in self._has[chosen]
@@ -79,6 +85,23 @@ def test_turns_find_their_story_and_the_load_is_even(bridges: int, popular: int,
     assert evening.hits >= 0.95 * evening.continued, f"{evening.hits} of {evening.continued}"
     mean = evening.loads.total() / len(REPLICAS)
     assert max(evening.loads.values()) <= 1.3 * mean, evening.loads
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("popular", [1, 10])
+def test_a_short_opening_is_found_by_what_continues_it(popular: int, seed: int) -> None:
+    evening = Evening(seed=seed, opening=2).run(200, 5, popular)
+    assert evening.hits >= 0.95 * evening.continued, f"{evening.hits} of {evening.continued}"
+    assert max(evening.loads.values()) <= 1.3 * evening.loads.total() / len(REPLICAS), evening.loads
+
+
+@given(st.text(min_size=1, max_size=FIRST_MARK), st.text(min_size=1, max_size=200))
+def test_the_openings_of_a_text_are_the_short_texts_that_it_continues(opening: str, more: str) -> None:
+    data = len(opening.encode())
+    found = text_marks((opening,))[0] in opening_marks((opening, more))
+    assert found == (8 <= data < FIRST_MARK)
+    assert len(opening_marks((opening, more * 100_000))) < FIRST_MARK
+    assert text_marks((opening,))[-1] not in opening_marks((opening,))
 
 
 @pytest.mark.parametrize("bridges", [1, 3])

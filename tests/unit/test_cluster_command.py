@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from srb.cluster.arguments import Arguments
 from srb.cluster.registry import Entry, Registry
 from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
 from srb.errors import ConfigError, EngineLoading, NotSupported, Unavailable
@@ -155,14 +156,63 @@ def test_a_replica_that_is_silent_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(talk())
 
 
-def test_rpc_nodes_are_for_one_replica(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> list[Arguments]:
+    """The arguments that `srb cluster deploy` deploys, in the place of Ray."""
+    made: list[Arguments] = []
     operate = ModuleType("operate")
-    operate.deploy = None  # type: ignore[attr-defined]
+    operate.deploy = lambda address, arguments: made.append(arguments)  # type: ignore[attr-defined]
+    operate.look = lambda address: ("RUNNING", [])  # type: ignore[attr-defined]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "srb.cluster.operate", operate)
+    return made
+
+
+def deploy(*options: str) -> int:
+    """Run `srb cluster deploy`; return its exit status."""
     with pytest.raises(SystemExit) as ended:
-        cli.main(["cluster", "deploy", "--replicas", "2", "--rpc", "10.0.0.2:50052"])
-    assert ended.value.code == 2
+        cli.main(["cluster", "deploy", *options])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--replicas 0", "--replicas: Input should be greater than or equal to 1"),
+        ("--replicas 4 --max-replicas 2", "max_replicas (2) is less than replicas (4); 0 turns scaling off"),
+        ("--max-replicas -1", "--max-replicas: Input should be greater than or equal to 0"),
+        ("--max-replicas 4 --target-branches 0", "--target-branches: Input should be greater than 0"),
+        ("--max-replicas 4 --target-branches nan", "--target-branches: Input should be a finite number"),
+        ("--max-replicas 4 --scale-up-seconds -1", "--scale-up-seconds: Input should be greater than or equal to 0"),
+        ("--scale-down-seconds inf", "--scale-down-seconds: Input should be a finite number"),
+        ("--max-replicas many", "argument --max-replicas: invalid int value: 'many'"),
+        ("--door-port 70000", "--door-port: Input should be less than or equal to 65535"),
+    ],
+)
+def test_bad_options_are_one_line_that_names_the_option(
+    options: str, said: str, deployed: list[Arguments], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy(*options.split()) == 2
+    assert capsys.readouterr().err == f"srb: {said}\n"
+    assert not deployed
+
+
+def test_the_options_of_autoscaling_reach_serve(deployed: list[Arguments]) -> None:
+    assert deploy("--replicas", "2", "--max-replicas", "6", "--target-branches", "8", "--scale-up-seconds", "5") == 0
+    config = deployed[0].number["autoscaling_config"]
+    assert (config["min_replicas"], config["max_replicas"], config["upscale_delay_s"]) == (2, 6, 5)
+    assert config["policy"]["policy_kwargs"] == {"target": 8}
+    assert deploy("--replicas", "3") == 0
+    assert deployed[1].number == {"num_replicas": 3}
+
+
+@pytest.mark.parametrize("option", ["--replicas", "--max-replicas"])
+def test_rpc_nodes_are_for_one_replica(
+    option: str, deployed: list[Arguments], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy(option, "2", "--rpc", "10.0.0.2:50052") == 2
     assert capsys.readouterr().err == (
-        "srb: rpc: a node serves one engine at a time, so only one replica can use it; set --replicas 1\n"
+        "srb: rpc: a node serves one engine at a time, so only one replica can use it; leave out replicas and max_replicas\n"
     )
+    assert not deployed

@@ -551,6 +551,25 @@ def test_a_restore_takes_the_text_that_another_engine_saved_later(shared: tuple[
     assert restored.value["tokens"] == len(FakeModel().tokenize(longer, True, True))
 
 
+def test_a_state_that_another_engine_has_removed_is_not_held(tmp_path: Path) -> None:
+    one, other = (StateFolder(tmp_path / "states", "model-a", max_bytes=10**6) for _ in range(2))
+    engine = engine_with(one)
+    run(engine, PROMPT, "x")
+    wait_until_written(one)
+    prompt = tokens_of(FakeModel().tokenize(PROMPT, True, True))
+    assert one.holds("x", prompt, ())
+    next((tmp_path / "states").glob("x*")).unlink()  # as the other engine makes room
+    run(engine_with(other), "a fox", "y")
+    wait_until_written(other)
+    run(engine, "a hen", "z")
+    wait_until_written(one)
+    assert not one.holds("x", prompt, ())
+    run(engine, PROMPT, "x")
+    one.close()
+    other.close()
+    assert "x.srbstate" in names(tmp_path), "it is written again"
+
+
 def test_an_earlier_save_that_ends_later_replaces_nothing(shared: tuple[StateFolder, StateFolder], gate: Gate) -> None:
     """The slower engine is told of no error: its text was saved, and then replaced."""
     told: queue.SimpleQueue[SRBError | None] = queue.SimpleQueue()

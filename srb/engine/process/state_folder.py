@@ -242,6 +242,9 @@ class StateFolder:
             found = scan(self._folder)
             with self._changed:
                 self._files = found
+                for gone in self._texts.keys() - found.keys() - self._waiting.keys() - {name}:
+                    del self._texts[gone]  # another engine has removed the file: its text is not held
+                    self._known.pop(gone, None)
         with self._changed:
             excess = size + sum(file.size for other, file in self._files.items() if other != name) - self._max_bytes
             leaving: list[str] = []

@@ -1,0 +1,57 @@
+"""The parts of divided requests while replicas come and go, with replicas that only remember what was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from srb.cluster.divided import Divided
+from srb.cluster.members import Member, Members
+from srb.cluster.registry import Entry
+from srb.cluster.split import divide
+from srb.errors import EngineRestarted
+from srb.protocol import Attach, Attached, BranchEnded, BranchSpec, Done, Generate
+
+WHOLE = Generate("whole", ("Once",), tuple(BranchSpec(seed) for seed in range(6)))
+
+
+def members(*names: str) -> Members:
+    known = Members(lambda: None)
+    for name in names:
+        entry = Entry(host="h", port=1, token="t", node="n", gpus=[], state="running", alias="m", pid=1)
+        known._members[name] = Member(name, entry)
+    return known
+
+
+def part(*places: int) -> dict[str, Any]:
+    branches = [
+        {
+            "index": index, "place": place, "seed": place, "state": "running", "length": 1, "max_tokens": 9, "text": "a",
+            "tokens": [1],
+        }
+        for index, place in enumerate(places)
+    ]  # fmt: skip
+    return {"id": "whole", "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches}
+
+
+def test_a_part_that_is_lost_while_a_reader_joins_ends_for_that_reader() -> None:
+    divided = Divided(members("a", "b"), lambda member, payload: None)
+    assert divided.attach(Attach("reader", "whole"), ["a", "b"]) == []
+    assert divided.take("a", [Attached("reader", "whole", part(0, 2))]) == []
+    assert divided.lose("a") == []
+    attached, *ends = divided.take("b", [Attached("reader", "whole", part(1))])
+    assert isinstance(attached, Attached)
+    assert [(end.index, end.code) for end in ends if isinstance(end, BranchEnded)] == [
+        (0, EngineRestarted.code),
+        (2, EngineRestarted.code),
+    ]
+    *_, done = divided.take("b", [BranchEnded("whole", 0, "limit", 1), Done("whole", 1, 0, 1, 0.0, 0.0)])  # type: ignore[arg-type]
+    assert isinstance(done, Done)
+
+
+def test_a_replica_that_has_just_gone_gets_no_part_without_branches() -> None:
+    parts = divide(WHOLE, {"gone": 0, "a": 4, "b": 4})
+    assert {name: [spec.place for spec in each.branches] for name, each in parts.items()} == {
+        "a": [0, 2, 4],
+        "b": [1, 3, 5],
+    }
+    assert divide(WHOLE, {"gone": 0, "gone too": 0}).keys() == {"gone", "gone too"}

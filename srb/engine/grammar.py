@@ -55,9 +55,7 @@ def _times(braces: str | None) -> int:
     return max(counts, default=1) or 1
 
 
-_NAME = re.compile(
-    r"""(?P<skip>\#[^\n]*|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{[^}]*\})|(?P<name>[A-Za-z0-9-]+)"""
-)
+_NAME = re.compile(r"""(?P<skip>\#[^\n]*|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{[^}]*\})|(?P<name>[A-Za-z0-9-]+)""")
 
 
 def with_rules(grammar: str, parts: Sequence[str]) -> str:

@@ -14,12 +14,13 @@ MAX_PIXELS = 40_000_000  # 120 MB as RGB
 MAX_SIDE = 32_768
 MAX_SECONDS = 1800  # of sound; 115 MB as samples at 16 kHz
 MAX_MP3_BYTES = 6 * 2**20  # at the lowest bit rate 64 bytes of samples each
+MAX_TAGS = 16
 MAX_SCANS = 100  # of a JPEG; each visits all of its pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers before a frame's size
-_WAV_FORMATS = {1, 3, 6, 7, 0xFFFE}  # samples of a fixed size
+_WAV_FORMATS = {1, 3, 6, 7}  # samples of a fixed size
 
 
 class MediaKind(StrEnum):
@@ -51,10 +52,12 @@ def _inspect(data: bytes) -> MediaKind:
     elif data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         _check_wav(data)
         return MediaKind.AUDIO
-    elif data.startswith(b"fLaC"):
-        packed = int.from_bytes(data[18:26], "big")  # of the first block: 20 bits rate, 3 + 5 bits, 36 bits samples
+    elif data.startswith(b"fLaC", at := _after_tags(data)):
+        packed = int.from_bytes(data[at + 18 : at + 26], "big")  # 20 bits rate, 3 + 5 bits, 36 bits samples
         _check_seconds(packed & (2**36 - 1), packed >> 44)
         return MediaKind.AUDIO
+    elif data.startswith(b"OggS", at):
+        raise ValueError("is a sound in Ogg, which is not supported")
     elif data.startswith(b"ID3") or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0):
         if len(data) > MAX_MP3_BYTES:
             raise ValueError(f"has {len(data)} bytes of MP3; at most {MAX_MP3_BYTES} are taken")
@@ -62,6 +65,17 @@ def _inspect(data: bytes) -> MediaKind:
     else:
         raise ValueError("should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
     return MediaKind.IMAGE
+
+
+def _after_tags(data: bytes) -> int:
+    """Return where a sound begins after its ID3 tags, which the decoder of FLAC skips, too. Raise ValueError for many."""
+    at = 0
+    for _ in range(MAX_TAGS):
+        if not data.startswith(b"ID3", at) or len(data) < at + 10:
+            return at
+        size = sum((byte & 0x7F) << shift for byte, shift in zip(data[at + 6 : at + 10], (21, 14, 7, 0), strict=True))
+        at += 10 + size + (10 if data[at + 5] & 0x10 else 0)
+    raise ValueError(f"has more than {MAX_TAGS} ID3 tags")
 
 
 def _check_size(width: int, height: int) -> None:
@@ -139,6 +153,8 @@ def _check_wav(data: bytes) -> None:
         at += 8
         if name == b"fmt ":
             form, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", data, at)
+            if form == 0xFFFE:  # the true form follows
+                (form,) = struct.unpack_from("<H", data, at + 24)
             if form not in _WAV_FORMATS or frame * 8 != channels * bits or not frame:
                 raise ValueError("is a WAV of a form that is not supported; plain samples (PCM or float) are")
         elif name == b"data":

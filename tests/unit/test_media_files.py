@@ -17,13 +17,16 @@ GIF = b"GIF89a" + struct.pack("<HH", 3, 5) + b"\0\0\0"
 FLAC = b"fLaC\x80\x00\x00\x22" + bytes(10) + (16000 << 44 | 15 << 36 | 16000).to_bytes(8, "big") + bytes(16)
 
 
+TAG = b"ID3\x04\0\0\0\0\0\x01a"
+
+
 @pytest.mark.parametrize("data", [png(), png(1, 1), png(300, 200), bmp(), JPEG, GIF])
 def test_pictures_are_known_by_their_first_bytes(data: bytes) -> None:
     assert kind_of(data) == "image"
 
 
 @pytest.mark.parametrize(
-    "data", [wav(), wav(0.1, 44100), FLAC, b"ID3\x04" + bytes(100), b"\xff\xfb\x90\x00" + bytes(99)]
+    "data", [wav(), wav(0.1, 44100), FLAC, TAG + FLAC, b"ID3\x04" + bytes(100), b"\xff\xfb\x90\x00" + bytes(99)]
 )
 def test_sounds_are_known_by_their_first_bytes(data: bytes) -> None:
     assert kind_of(data) == "audio"
@@ -86,3 +89,24 @@ def test_a_sound_that_is_too_long_is_refused_by_its_header() -> None:
         kind_of(wav(0.5, rate=16000).replace(struct.pack("<II", 16000, 32000), struct.pack("<II", 1, 2)))
     with pytest.raises(ValueError, match="bytes of MP3"):
         kind_of(b"ID3" + bytes(7 * 2**20))
+    for tags in (b"ID3\x04" + bytes(6), b"ID3\x04" + bytes(5) + b"\x03abc", b"ID3\x04\0\x10" + bytes(14), 3 * TAG):
+        with pytest.raises(ValueError, match=f"at most {MAX_SECONDS} are taken"):
+            kind_of(tags + longest)
+    with pytest.raises(ValueError, match="more than 16 ID3 tags"):
+        kind_of(17 * TAG + longest)
+    with pytest.raises(ValueError, match="Ogg"):
+        kind_of(TAG + b"OggS" + bytes(100))
+
+
+def test_a_wav_whose_true_form_has_samples_of_no_fixed_size_is_refused() -> None:
+    """Of such forms the decoder believes the announced number of samples."""
+
+    def extensible(form: int) -> bytes:
+        rest = struct.pack("<HHIH", 22, 16, 4, form) + b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
+        fmt = struct.pack("<HHIIHH", 0xFFFE, 1, 16000, 32000, 2, 16) + rest
+        data = b"WAVE" + b"fmt " + struct.pack("<I", len(fmt)) + fmt + b"fact" + struct.pack("<II", 4, 2**32 - 1)
+        return b"RIFF" + struct.pack("<I", len(data) + 3208) + data + b"data" + struct.pack("<I", 3200) + bytes(3200)
+
+    assert kind_of(extensible(1)) == "audio"
+    with pytest.raises(ValueError, match="form that is not supported"):
+        kind_of(extensible(2))

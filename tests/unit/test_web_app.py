@@ -277,3 +277,23 @@ def test_making_the_application_connects_to_nothing(tmp_path: Any) -> None:
     settings = Settings(runtime_dir=str(tmp_path))
     app = create_app(settings)
     assert app.extensions["srb"].client._keeper is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+        ("/v1/responses", {"input": "Hi"}),
+        ("/api/generate", {"model": "storyteller", "prompt": "Hi", "stream": False}),
+        ("/api/chat", {"model": "storyteller", "messages": [{"role": "user", "content": "Hi"}], "stream": False}),
+        ("/api/v1/generate", {"prompt": "Hi"}),
+    ],
+)
+def test_each_replica_adds_its_branches_to_the_most_of_a_request(path: str, body: dict[str, Any]) -> None:
+    settings = Settings(n=1, max_n=2)
+    engine = ScriptedClient(settings)
+    http = create_app(settings, engine).test_client()
+    assert http.post(path, json={**body, "n": 4}).status_code == 400
+    engine.receive([Ready({**MODEL.as_dict(), "replicas": 2})])
+    answer = http.post(path, json={**body, "n": 4})
+    assert answer.status_code == 200, answer.text

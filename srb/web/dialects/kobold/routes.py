@@ -67,7 +67,7 @@ def _command(asked: KoboldBody) -> Generate:
     limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
     prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)
     asked = asked.model_copy(update={"prompt": [prompt], "n_predict": limit})
-    [command] = asked.commands(settings, n=1, max_tokens=limit)
+    [command] = asked.commands(web().request_settings, n=1, max_tokens=limit)
     return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey))
 
 

@@ -36,7 +36,7 @@ def generate() -> Response:
     check_name(body.model, web().settings, model)
     if not body.prompt and not body.suffix:
         return _loaded(body, GenerateForm())
-    return _answer(body, GenerateForm(), body.request(web().client, web().settings, model))
+    return _answer(body, GenerateForm(), body.request(web().client, web().request_settings, model))
 
 
 @routes.post("/api/chat")
@@ -47,7 +47,7 @@ def chat() -> Response:
     check_name(body.model, web().settings, model)
     if not body.messages:
         return _loaded(body, ChatForm())
-    return _answer(body, ChatForm(), body.request(web().settings, model))
+    return _answer(body, ChatForm(), body.request(web().request_settings, model))
 
 
 def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:

@@ -30,7 +30,7 @@ def responses() -> Response:
     given = read_body(request)
     body = ResponsesBody.parse(given)
     settings, model = web().settings, web().client.check_ready()
-    asked = body.request(settings, model)
+    asked = body.request(web().request_settings, model)
     with renamed(NAMES), web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         frame = ResponseFrame(asked, body, given, call, model)
         if not body.stream:

@@ -430,3 +430,8 @@ def test_an_engine_that_is_lost_is_an_error_in_the_stream() -> None:
     with pytest.raises(anthropic.APIStatusError) as lost, ask(anthropic_over(app), stream=True) as stream:
         list(stream)
     assert lost.value.type == "overloaded_error"
+
+
+def test_a_tool_choice_whose_type_is_no_string_is_refused() -> None:
+    answer = post(serve("x"), tools=[TOOL], tool_choice={"type": ["any"]})
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "tool_choice")

@@ -453,3 +453,9 @@ def test_a_stream_that_grows_too_large_ends_with_the_error() -> None:
     last = events(post(app.test_client(), stream=True).text)[-1]
     assert last["type"] == "response.failed"
     assert "max_answer_bytes" in last["response"]["error"]["message"]
+
+
+def test_a_type_that_is_no_string_is_refused() -> None:
+    for item in ({"type": ["message"]}, {"role": "user", "content": [{"type": ["text"]}]}):
+        answer = post(serve("x"), input=[item])
+        assert (answer.status_code, answer.json["error"]["param"]) == (400, "input")

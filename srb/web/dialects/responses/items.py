@@ -48,7 +48,7 @@ def _converted(where: str, item: Any) -> Message | None:
         raise ValueError(f"{where} must be an object, but got {short_json(item)}")
     kept = {name: part for name, part in item.items() if part is not None}
     kind = kept.get("type", "message" if "role" in kept else None)
-    if kind in _ITEMS:
+    if isinstance(kind, str) and kind in _ITEMS:
         return _ITEMS[kind](where, kept)
     if kind == "item_reference":
         raise ValueError(f"{where} refers to an item of an earlier response, but {_NOT_KEPT}")

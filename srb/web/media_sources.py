@@ -11,9 +11,10 @@ import ipaddress
 import re
 import socket
 import ssl
+import string
 from base64 import b64encode
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import gevent
 
@@ -22,6 +23,7 @@ from srb.settings import Settings, split_commas
 
 MAX_BYTES = 20 * 2**20  # of a file that is read or fetched
 MAX_SECONDS = 10.0  # to fetch one
+MAX_CHARACTERS = 64 * 2**20  # of base64, of all media of a chat, unless bodies may be larger
 _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
 
 
@@ -61,6 +63,8 @@ def _file(parts: SplitResult, settings: Settings) -> bytes:
     if not path.is_relative_to(folder):
         raise ValueError("the file is not below media_path")
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("the URL names no regular file")
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -94,6 +98,7 @@ def _get(parts: SplitResult, host: str) -> bytes:
         if parts.scheme == "https":
             connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        target = quote(target, safe=string.punctuation)  # those who write a URL leave letters of their language in it
         connection.request("GET", target, headers={"Accept": "image/*, audio/*", "User-Agent": "srb"})
         answer = connection.getresponse()
         if answer.status != 200:
@@ -106,5 +111,19 @@ def _get(parts: SplitResult, host: str) -> bytes:
 def is_public(address: str) -> bool:
     """Whether an IP address belongs to the public internet."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None)
-    return (mapped or ip).is_global and not ip.is_multicast
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (_ipv4_in(ip) if ip in _NAT64 or ip in _COMPATIBLE else None)
+        if inner is not None:
+            return is_public(str(inner))
+        if ip.is_site_local:
+            return False
+    return ip.is_global and not ip.is_multicast
+
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
+_COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291, 2.5.5.1
+
+
+def _ipv4_in(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address:
+    """Return the IPv4 address that an IPv6 address ends with."""
+    return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)

@@ -47,3 +47,24 @@ def test_reasoning_is_estimated_by_its_part_of_the_characters(keeps_text: bool) 
     assert blocks.reasoning_tokens(of=100) == round(100 * 85 / 200)
     assert [bool(block.text) for block in blocks.all] == [keeps_text] * 2
     assert blocks_of(ReplyParser(), "no thought").reasoning_tokens(of=100) == 0
+
+
+def test_a_call_that_breaks_off_is_a_block_that_is_not_whole() -> None:
+    blocks = Blocks(ReplyParser({"f"}, in_parts=True))
+    blocks.feed(f'{CALL}<tool_call>{{"name": "f", "arguments": {{"a": 1')
+    blocks.end()
+    assert [(block.kind, block.text, block.is_whole) for block in blocks.all] == [
+        ("call", "{}", True),
+        ("call", '{"a": 1', False),
+    ]
+    assert blocks.calls == 1
+
+
+@pytest.mark.parametrize("tools", [{"f"}, set()])
+def test_a_branch_that_goes_on_after_its_end_loses_no_text(tools: set[str]) -> None:
+    blocks = Blocks(ReplyParser(tools))
+    for text in ("<think>a", "b</think>c", "d"):
+        blocks.feed(text)
+        blocks.end()
+    texts = {kind: "".join(block.text for block in blocks.all if block.kind == kind) for kind in ("reasoning", "text")}
+    assert texts == {"reasoning": "ab", "text": "cd"}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srb.web.chat import grammar, reader
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
@@ -130,3 +131,48 @@ def test_every_character_is_part_of_one_piece_and_the_parts_of_a_text_do_not_mat
     assert summary(pieces) == summary(raw(family, text, [len(text) + 1], **options))
     calls = [piece for piece, _ in pieces if isinstance(piece, ToolCall)]
     assert all(isinstance(orjson.loads(call.arguments), dict) for call in calls)
+
+
+# Costs ----------------------------------------------------------------------------------------------------------------
+
+
+class CountingPattern:
+    """A pattern that counts the characters that it has matched."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self.characters = 0
+
+    def match(self, text: str, start: int) -> re.Match[str] | None:
+        found = self._pattern.match(text, start)
+        self.characters += len(found[0]) if found else 0
+        return found
+
+
+def test_a_long_string_is_read_once_however_many_parts_it_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = CountingPattern(reader._CHARACTERS)
+    monkeypatch.setattr(reader, "_CHARACTERS", counting)
+    long = 'x\\"' * 5000
+    text = f'<tool_call>{{"note": "{long}", "name": "f", "arguments": {{}}}}</tool_call>'
+    parser = ReplyParser({"f"}, family=HERMES)
+    pieces = [piece for at in range(0, len(text), 4) for piece in parser.feed(text[at : at + 4])] + parser.end()
+    assert [type(piece) for piece in pieces] == [ToolCall]
+    assert counting.characters < 2 * len(text)
+
+
+@pytest.mark.parametrize("unit", ['<tool_call>{"a": {', '<tool_call>{"a": [', '<|python_tag|>{"a": [{'])
+def test_calls_that_never_close_cost_no_more_than_their_length(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
+    counting = CountingPattern(reader._IN_VALUE)
+    monkeypatch.setattr(reader, "_IN_VALUE", counting)
+    text = unit * 2000
+    parser = ReplyParser({"f"}, family=HERMES)
+    assert "".join(piece.text for piece in (*parser.feed(text), *parser.end())) == text  # type: ignore[union-attr]
+    assert counting.characters < 200 * len(text)
+
+
+def test_a_schema_and_a_rule_have_one_name_each() -> None:
+    rules = grammar.Rules()
+    schemas: list[Any] = [{"type": "string"}, {"type": "number"}, {"type": "string"}]
+    assert [rules.schema(schema) for schema in schemas] == ["schema-0", "schema-1", "schema-0"]
+    assert rules.schemas == ('{"type":"string"}', '{"type":"number"}')
+    assert rules.add("text", '"a"') == rules.add("other", '"a"') != rules.add("text", '"b"')

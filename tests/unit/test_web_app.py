@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
-from srb.protocol import Ready, Rejected
+from srb.protocol import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Generate, Ready, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import MODEL, ScriptedClient
@@ -277,3 +279,52 @@ def test_making_the_application_connects_to_nothing(tmp_path: Any) -> None:
     settings = Settings(runtime_dir=str(tmp_path))
     app = create_app(settings)
     assert app.extensions["srb"].client._keeper is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+        ("/v1/responses", {"input": "Hi"}),
+        ("/api/generate", {"model": "storyteller", "prompt": "Hi", "stream": False}),
+        ("/api/chat", {"model": "storyteller", "messages": [{"role": "user", "content": "Hi"}], "stream": False}),
+        ("/api/v1/generate", {"prompt": "Hi"}),
+    ],
+)
+def test_each_replica_adds_its_branches_to_the_most_of_a_request(path: str, body: dict[str, Any]) -> None:
+    settings = Settings(n=1, max_n=2)
+    engine = ScriptedClient(settings)
+    http = create_app(settings, engine).test_client()
+    assert http.post(path, json={**body, "n": 4}).status_code == 400
+    engine.receive([Ready({**MODEL.as_dict(), "replicas": 2})])
+    answer = http.post(path, json={**body, "n": 4})
+    assert answer.status_code == 200, answer.text
+
+
+def grows(command: Generate) -> Iterable[list[Event]]:
+    """An engine that adds a branch to every request, with a beginning of its own."""
+    request_id = command.request_id
+    yield [Accepted(request_id, 5), Delta(request_id, 0, "a", [1])]
+    yield [BranchAdded(request_id, 1, 9, origin=0, token=1, text="X", tokens=[1]), Delta(request_id, 1, "Y", [2])]
+    yield [Delta(request_id, 0, "b", [3])]
+    yield [BranchEnded(request_id, index, "eos", 2) for index in range(2)]
+    yield [Done(request_id, 5, 2, 4, 10.0, 30.0)]
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line.removeprefix("data: ")) for line in text.splitlines() if "{" in line]
+
+
+def test_streams_of_every_dialect_tell_a_branch_that_is_added_from_the_first() -> None:
+    settings = Settings()
+    http = create_app(settings, ScriptedClient(settings, grows)).test_client()
+    messages = [{"role": "user", "content": "Hi"}]
+    said = lines_of(http.post("/api/chat", json={"model": "storyteller", "messages": messages}).text)
+    texts = [(line.get("index", 0), line["message"]["content"]) for line in said if line["message"]["content"]]
+    assert texts == [(0, "a"), (1, "X"), (1, "Y"), (0, "b")]
+    tokens = lines_of(http.post("/api/extra/generate/stream", json={"prompt": "Hi"}).text)
+    assert [(line.get("index", 0), line["token"]) for line in tokens if line["token"]] == texts
+    events = lines_of(http.post("/v1/messages", json={"messages": messages, "stream": True}).text)
+    assert "".join(event["delta"]["text"] for event in events if event["type"] == "content_block_delta") == "ab"
+    assert events[-1]["type"] == "message_stop"
+    assert http.post("/v1/messages", json={"messages": messages}).json["content"] == [{"type": "text", "text": "ab"}]

@@ -620,3 +620,11 @@ def test_unknown_fields_and_nulls_are_accepted() -> None:
     http, _ = serve()
     extras = {f"unknown_{i}": i for i in range(90)} | {"n": None, "tools": None, "stop": None, "response_format": None}
     assert post(http, **extras).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_breaks_off_does_not_finish_with_tool_calls(stream: bool) -> None:
+    http, _ = serve(writes('<tool_call>{"name": "weather", "arguments": {"city": "Os'))
+    response = http.post("/v1/chat/completions", json={"messages": [USER], "tools": [TOOL], "stream": stream})
+    choice = chunks(response.text)[-1]["choices"][0] if stream else response.json["choices"][0]
+    assert choice["finish_reason"] == "stop"

@@ -309,6 +309,14 @@ def test_each_end_has_its_stop_reason(ended: BranchEnded, reason: str, sequence:
     assert (stopped["stop_reason"], stopped["stop_sequence"]) == (reason, sequence)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("reason", "stopped"), [("limit", "max_tokens"), ("eos", "end_turn")])
+def test_a_call_that_breaks_off_asks_for_no_tool(reason: str, stopped: str, stream: bool) -> None:
+    http = serve('<tool_call>{"name": "weather", "arguments": {"city": "Os', reason=reason)
+    answer = post(http, tools=[TOOL], stream=stream)
+    assert (events(answer.text)[-2]["delta"] if stream else answer.json)["stop_reason"] == stopped
+
+
 def test_thinking_that_is_omitted_leaves_an_empty_block() -> None:
     http = serve("<think>", "hm</think>", "a")
     asked = {"thinking": {"type": "enabled", "budget_tokens": 9, "display": "omitted"}}
@@ -422,3 +430,8 @@ def test_an_engine_that_is_lost_is_an_error_in_the_stream() -> None:
     with pytest.raises(anthropic.APIStatusError) as lost, ask(anthropic_over(app), stream=True) as stream:
         list(stream)
     assert lost.value.type == "overloaded_error"
+
+
+def test_a_tool_choice_whose_type_is_no_string_is_refused() -> None:
+    answer = post(serve("x"), tools=[TOOL], tool_choice={"type": ["any"]})
+    assert (answer.status_code, answer.json["error"]["param"]) == (400, "tool_choice")

@@ -520,3 +520,11 @@ def test_embeddings_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, embedding=False))
     http, _ = serve()
     assert "--embeddings" in refused(http.post("/api/embed", json=body), 501)
+
+
+def test_a_session_reaches_the_engine() -> None:
+    http, engine = serve()
+    generate(http, session="tale", stream=False)
+    generate(http, session="tale", raw=True, stream=False)
+    chat(http, session="tale", stream=False)
+    assert [command.session for command in engine.sent if isinstance(command, Generate)] == ["tale"] * 3

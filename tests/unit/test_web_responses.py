@@ -292,6 +292,19 @@ def test_a_branch_that_its_limit_ends_makes_the_response_incomplete(stream: bool
     assert [item["status"] for item in response["output"]] == ["incomplete"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("reason", ["limit", "eos"])
+def test_a_call_that_breaks_off_is_incomplete(reason: str, stream: bool) -> None:
+    http = serve(CALL, '<tool_call>{"name": "weather", "arguments": {"city": "Os', reason=reason)
+    answer = post(http, tools=[TOOL], stream=stream)
+    response = events(answer.text)[-1]["response"] if stream else answer.json
+    assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
+    assert [item["type"] for item in response["output"]] == ["function_call"] * 2
+    alone = post(serve('<tool_call>{"name": "weather", "arguments": {"city": "Os'), tools=[TOOL], stream=stream)
+    response = events(alone.text)[-1]["response"] if stream else alone.json
+    assert [branch["finish_reason"] for branch in response["branches"]] == ["stop"]
+
+
 def fails(*failing: int) -> Any:
     def script(command: Generate) -> Iterable[list[Event]]:
         request_id = command.request_id
@@ -368,6 +381,17 @@ def test_a_branch_that_is_added_has_items_of_its_own() -> None:
         assert [branch["seed"] for branch in response["branches"]][1:] == [9]
 
 
+def test_a_branch_that_goes_on_after_its_end_loses_no_text() -> None:
+    def script(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 5), Delta(request_id, 0, "a", [1]), BranchEnded(request_id, 0, "limit", 1)]
+        yield [BranchAdded(request_id, 0, 9, resumed=True), Delta(request_id, 0, "b", [2])]
+        yield [BranchEnded(request_id, 0, "eos", 2), Done(request_id, 5, 2, 2, 10.0, 30.0)]
+
+    response = events(post(application(script)[0].test_client(), stream=True).text)[-1]["response"]
+    assert [item["content"][0]["text"] for item in response["output"]] == ["a", "b"]
+
+
 def test_log_probabilities_are_those_of_the_text() -> None:
     http = serve("<think>", "x</think>", "a", "b", probs=True)
     asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
@@ -429,3 +453,9 @@ def test_a_stream_that_grows_too_large_ends_with_the_error() -> None:
     last = events(post(app.test_client(), stream=True).text)[-1]
     assert last["type"] == "response.failed"
     assert "max_answer_bytes" in last["response"]["error"]["message"]
+
+
+def test_a_type_that_is_no_string_is_refused() -> None:
+    for item in ({"type": ["message"]}, {"role": "user", "content": [{"type": ["text"]}]}):
+        answer = post(serve("x"), input=[item])
+        assert (answer.status_code, answer.json["error"]["param"]) == (400, "input")

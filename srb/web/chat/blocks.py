@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from srb.web.chat.reply_parser import CallArguments, CallBegan, Content, Piece, ReplyParser, ToolCall
+from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Piece, ToolCall
+from srb.web.chat.reply_parser import ReplyParser
 
 Kind = Literal["reasoning", "text", "call"]
 
@@ -19,6 +20,7 @@ class Block:
     place: int  # among the blocks of its reply
     name: str = ""  # of a call
     id: str = ""  # of a call
+    is_whole: bool = True  # but for a call that broke off
     length: int = 0  # characters
     parts: list[str] = field(default_factory=list)
 
@@ -65,7 +67,8 @@ class Blocks:
 
     @property
     def calls(self) -> int:
-        return sum(block.kind == "call" for block in self.all)
+        """The number of calls that are whole."""
+        return sum(block.kind == "call" and block.is_whole for block in self.all)
 
     @property
     def plain(self) -> Block | None:
@@ -102,6 +105,11 @@ class Blocks:
                 continue
             if isinstance(piece, CallArguments):
                 steps += self._more(piece.text)
+                continue
+            if isinstance(piece, CallEnded):
+                assert self._open is not None
+                self._open.is_whole = piece.is_whole
+                steps += self._closed()
                 continue
             kind: Kind = "text" if isinstance(piece, Content) else "reasoning"
             if self._open is None or self._open.kind != kind:

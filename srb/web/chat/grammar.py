@@ -13,7 +13,8 @@ class Rules:
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
-        self._schemas: dict[str, None] = {}
+        self._names: dict[str, str] = {}  # of the rules, by their text
+        self._schemas: dict[str, int] = {}  # their numbers
 
     @property
     def schemas(self) -> tuple[str, ...]:
@@ -22,21 +23,18 @@ class Rules:
 
     def set(self, name: str, rule: str) -> None:
         self._rules[name] = rule
+        self._names.setdefault(rule, name)
 
     def add(self, name: str, rule: str) -> str:
         """Add a rule; return its name, which has a number. An equal rule is added once."""
-        for known, other in self._rules.items():
-            if other == rule:
-                return known
-        name = f"{name}-{len(self._rules)}"
-        self._rules[name] = rule
-        return name
+        if rule not in self._names:
+            self.set(f"{name}-{len(self._rules)}", rule)
+        return self._names[rule]
 
     def schema(self, schema: Mapping[str, Any] | Any) -> str:
         """Return the name of the rule of a JSON schema."""
         text = orjson.dumps(schema).decode()
-        self._schemas[text] = None
-        return f"schema-{list(self._schemas).index(text)}"
+        return f"schema-{self._schemas.setdefault(text, len(self._schemas))}"
 
     def text(self, root: str) -> str:
         """Return the grammar whose first rule is `root`."""

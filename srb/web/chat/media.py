@@ -69,14 +69,26 @@ class MarkedMessages:
         """Return a rendered text with llama-server's mark for every medium."""
         return self._marks.sub(MEDIA_MARK, text) if self.sources else text
 
-    def prompt(self, text: str, load: Callable[[dict[str, str]], str]) -> tuple[tuple[str | int, ...], list[str]]:
-        """Return the prompt of a rendered text, and the base64 of its media, which `load` returns for each source."""
+    def prompt(
+        self, text: str, load: Callable[[dict[str, str]], str], max_files: int, max_characters: int
+    ) -> tuple[tuple[str | int, ...], list[str]]:
+        """Return the prompt of a rendered text, and the base64 of its media, which `load` returns for each source.
+
+        Raise ValueError for more than `max_files`, before any is loaded, and for more than `max_characters` of base64.
+        """
+        pieces = self._marks.split(text)
+        if len(pieces) // 2 > max_files:
+            raise ValueError(f"has {len(pieces) // 2} files; at most {max_files} are taken")
+        left = max_characters
         parts: list[str | int] = []
         media: list[str] = []
-        for place, piece in enumerate(self._marks.split(text)):
+        for place, piece in enumerate(pieces):
             if place % 2:
                 parts.append(-1 - len(media))
                 media.append(load(self.sources[int(piece)]))
+                left -= len(media[-1])
+                if left < 0:
+                    raise ValueError(f"has more than {max_characters} characters of base64 in pictures and sounds")
             elif piece:
                 parts.append(piece)
         return tuple(parts), media

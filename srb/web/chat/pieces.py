@@ -60,5 +60,5 @@ class Markup:
     """Text that is no part of the reply: a marker, or the space around one."""
 
 
-Piece = Content | Reasoning | ToolCall | CallBegan | CallArguments
-AnyPiece = Piece | CallEnded | Markup
+Piece = Content | Reasoning | ToolCall | CallBegan | CallArguments | CallEnded
+AnyPiece = Piece | Markup

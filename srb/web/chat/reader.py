@@ -18,7 +18,7 @@ Steps = Generator[None, None, None]
 MAX_NAME_LENGTH = 4096  # characters of a name, a key or the text between two markers
 MAX_NESTING = 64
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CHARACTERS = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _IN_VALUE = re.compile(r'[^"{}\[\]]+')
 _IN_STRING = re.compile(r'[^"\\]+')
 _SCALAR = re.compile(r"[-+.\w]+")
@@ -165,20 +165,27 @@ class Reader:
         """Skip a JSON string; return its value. Raise NoCall for anything else."""
         if (yield from self.peek()) != '"':
             raise NoCall
-        while not (found := _STRING.match(self._text, self.at)):
+        read = 1  # characters; they are not read again with each part of a long string
+        while True:
+            if found := _CHARACTERS.match(self._text, self.at + read):
+                read = found.end() - self.at
+            if self._text.startswith('"', self.at + read):
+                break
             if self.final:
                 raise NoCall
             yield
-        self.at = found.end()
+        text = self._text[self.at : self.at + read + 1]
+        self.at += len(text)
         try:
-            return str(orjson.loads(found[0]))
+            return str(orjson.loads(text))
         except orjson.JSONDecodeError:
             raise NoCall from None
 
     def value(self, tell: Callable[[str], None] | None = None) -> Generator[None, None, str]:
         """Skip a JSON value and return its text; `tell` gets the parts of an object or list as they come.
 
-        Raise NoCall if it is no JSON.
+        Raise NoCall if it is no JSON, or has more than MAX_NESTING levels that are held back: the text after each marker
+        of a call that is none is read again.
         """
         if (yield from self.peek()) in ("{", "["):
             text = yield from self._nested(tell)
@@ -211,6 +218,8 @@ class Reader:
                 else:
                     depth += 1 if char in "{[" else -1
                     is_end = depth == 0
+                    if depth > MAX_NESTING and tell is None:
+                        raise NoCall
                 self.at += 1
             part = text[begin : self.at]
             if part:

@@ -36,8 +36,9 @@ class ReplyParser:
     calls are not recognized. With `reasoning`, a block of reasoning at the beginning is recognized; with `thinking`, the
     reply begins inside such a block. `has_begun` means that the prompt ends with the reply's beginning.
 
-    A call is one ToolCall when it is complete, and content if it never is. With `in_parts` it is a CallBegan and
-    CallArguments as they come; then a call that breaks off has the arguments that came, and the text after is content.
+    A call is one ToolCall when it is complete, and content if it never is. With `in_parts` it is a CallBegan,
+    CallArguments as they come, and a CallEnded; then a call that breaks off has the arguments that came, and the text
+    after is content. A branch may go on after its end: `feed` goes on where `end` was.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ReplyParser:
         self._in_parts = in_parts
         self._open: list[tuple[AnyPiece, str]] = []  # the pieces of a call that is not complete
         self._is_plain = False
+        self._is_thinking = False  # whether the text so far ends inside reasoning
         self._steps = self._harmony() if family.is_harmony else self._reply()
 
     def __repr__(self) -> str:
@@ -69,14 +71,17 @@ class ReplyParser:
 
     def feed(self, text: str) -> list[Piece]:
         """Add new text; return the pieces that are certain now."""
-        return [piece for piece, _ in self.feed_raw(text) if not isinstance(piece, Markup | CallEnded)]
+        return [piece for piece, _ in self.feed_raw(text) if not isinstance(piece, Markup)]
 
     def end(self) -> list[Piece]:
         """Return the text that was held back, as pieces."""
-        return [piece for piece, _ in self.end_raw() if not isinstance(piece, Markup | CallEnded)]
+        return [piece for piece, _ in self.end_raw() if not isinstance(piece, Markup)]
 
     def feed_raw(self, text: str) -> list[tuple[AnyPiece, str]]:
         """Return the pieces of `feed`, markup included, each with its part of the reply's text."""
+        if self._reader.final:
+            self._reader.final = False
+            self._steps = self._further()
         self._reader.add(text)
         next(self._steps, None)
         return self._taken()
@@ -90,6 +95,8 @@ class ReplyParser:
 
     def _taken(self) -> list[tuple[AnyPiece, str]]:
         pieces, self._reader.pieces = self._reader.pieces, []
+        if pieces and self._family.is_harmony:
+            self._is_thinking = isinstance(pieces[-1][0], Reasoning)
         if self._in_parts:
             return pieces
         whole: list[tuple[AnyPiece, str]] = []
@@ -104,6 +111,15 @@ class ReplyParser:
         return whole
 
     # The states of a reply: each reads as far as it reaches -----------------------------------------------------------
+
+    def _further(self) -> Steps:
+        """Read the text of a branch that goes on after its end."""
+        if self._family.is_harmony:
+            yield from read_harmony(self._reader, self._reasoning, self._is_thinking, has_begun=True)
+            return
+        if self._is_thinking:
+            yield from self._in_reasoning()
+        yield from self._in_content()
 
     def _harmony(self) -> Steps:
         yield from read_harmony(self._reader, self._reasoning, self._thinking, self._has_begun)
@@ -130,6 +146,7 @@ class ReplyParser:
 
     def _in_reasoning(self) -> Steps:
         reader, end = self._reader, self._family.reasoning[1]
+        self._is_thinking = True
         while True:
             ahead = reader.ahead
             before, found, _ = ahead.partition(end)
@@ -139,6 +156,7 @@ class ReplyParser:
             if text:
                 reader.emit(Reasoning(text))
             if found:
+                self._is_thinking = False
                 reader.at += len(before) - len(text) + len(end)
                 reader.drop()
                 yield from reader.space()

@@ -190,6 +190,6 @@ def chat_tool_choice(value: Any) -> str:
     if kind == "tool" and isinstance(value.get("name"), str):
         return f"={value['name']}"
     choices = {"auto": "auto", "any": "required", "none": "none"}
-    if kind not in choices:
+    if not isinstance(kind, str) or kind not in choices:
         raise ValueError('its type must be one of "auto", "any", "none" and "tool" with a "name"')
     return choices[kind]

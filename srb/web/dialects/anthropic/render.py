@@ -79,7 +79,7 @@ class MessageFrame:
 
 def message(frame: MessageFrame, outcome: Outcome) -> MessageAnswer:
     """Return the answer of a call that was not streamed."""
-    (branch,) = outcome.branches
+    branch = outcome.branches[0]  # others may have been added to the request
     assert branch.ended is not None  # the engine ends every branch before the request
     blocks = frame.blocks_of(branch.text)
     return {
@@ -106,6 +106,8 @@ class MessageRenderer(Renderer):
         return self._start(event.cached_tokens) if type(event) is PromptDone else b""
 
     def delta(self, event: Delta) -> bytes:
+        if event.index:
+            return b""  # of a branch that was added to the request
         block = self._blocks.plain
         if block is None:
             return self._start() + self._steps(self._blocks.feed(event.text))
@@ -118,6 +120,8 @@ class MessageRenderer(Renderer):
         return self._plain + orjson.dumps(event.text) + b"}}\n\n"
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
+        if event.index:
+            return b""
         self._ended, self._plain = event, b""
         return self._start() + self._steps(self._blocks.end())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, FinishReason
+from srb.protocol import BranchAdded, BranchEnded, Delta, FinishReason
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import Renderer
@@ -36,6 +36,12 @@ class KoboldRenderer(Renderer):
 
     def delta(self, event: Delta) -> bytes:
         return self._token(event.index, event.text, None) if event.text else b""
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        super().branch_added(event)
+        self._several = len(self._specs) > 1
+        begun = "" if event.resumed else event.text
+        return self._token(event.index, begun, None) if begun else b""
 
     def _branch_ended(self, event: BranchEnded, error: SRBError | None) -> bytes:
         return self._token(event.index, "" if self._trims else event.stopping_word, FINISH_REASONS[event.reason])

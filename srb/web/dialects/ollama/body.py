@@ -98,6 +98,7 @@ class _Generating(ModelBody):
     options: dict[str, Any] = Field(default_factory=dict)
     think: Think | None = None
     n: Integer | None = None  # branches, an extension
+    session: Annotated[str, Field(max_length=200)] | None = None  # as of completions, an extension
     logprobs: bool = False
     top_logprobs: Annotated[Integer, between(0, MAX_TOP)] = 0
 
@@ -116,6 +117,8 @@ class _Generating(ModelBody):
             fields["json_schema"] = {} if self.format == "json" else self.format
         if self.n is not None:
             fields["n"] = self.n
+        if self.session is not None:
+            fields["session"] = self.session
         if self.logprobs:
             fields |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         return fields

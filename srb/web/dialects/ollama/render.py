@@ -13,7 +13,7 @@ from typing import Any, cast
 import orjson
 
 from srb.errors import SRBError
-from srb.protocol import BranchEnded, Delta, Done, FinishReason, TokenProbs
+from srb.protocol import BranchAdded, BranchEnded, Delta, Done, FinishReason, TokenProbs
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome, timings
 from srb.web.calls.renderer import Renderer
@@ -122,7 +122,7 @@ class OllamaRenderer(Renderer):
         super().__init__(call)
         self._answers = answers
         self._branches = [_Branch(answers.asked.parser()) for _ in self._specs]
-        self._around = [self._plain_line(index) for index in range(len(self._specs))]
+        self._around = self._plain_lines()
         self._last: BranchEnded | None = None
         self.writes_one_by_one = len(self._specs) == 1  # some clients take the data of one read for one line
 
@@ -137,6 +137,17 @@ class OllamaRenderer(Renderer):
                 return b""
             return head + timestamp().encode() + middle + orjson.dumps(event.text) + tail
         return self._pieces(event.index, branch.parser.feed(event.text))
+
+    def branch_added(self, event: BranchAdded) -> bytes:
+        super().branch_added(event)
+        if event.resumed:
+            return b""
+        self._branches.append(_Branch(self._answers.asked.parser()))
+        self._around = self._plain_lines()
+        return self.delta(Delta(event.request_id, event.index, event.text, event.tokens))
+
+    def _plain_lines(self) -> list[tuple[bytes, bytes, bytes]]:
+        return [self._plain_line(index) for index in range(len(self._specs))]
 
     def _plain_line(self, index: int) -> tuple[bytes, bytes, bytes]:
         """Return the bytes of a line of plain text before its time, between time and text, and after the text."""

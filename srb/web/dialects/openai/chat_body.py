@@ -15,7 +15,7 @@ from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
-from srb.web.bodies.media import check_reads_media
+from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
@@ -29,7 +29,7 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
-from srb.web.media_sources import media_data
+from srb.web.media_sources import MAX_CHARACTERS, media_data
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -263,7 +263,11 @@ class ChatBody(CompletionBody):
         filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
         if marked.sources:
             check_reads_media(model, "messages")
-            parts, media = marked.prompt(prompt.text, lambda source: _data(source, settings))
+            try:
+                most = max(MAX_CHARACTERS, settings.max_body_bytes)
+                parts, media = marked.prompt(prompt.text, lambda source: _data(source, settings), MAX_FILES, most)
+            except ValueError as error:
+                raise bad_field("messages", str(error)) from None
             if len(media) < len(marked.sources):
                 raise bad_field("messages", f"the chat template has no place for {len(marked.sources) - len(media)} of "
                                 f"{len(marked.sources)} pictures and sounds")  # fmt: skip

@@ -18,7 +18,7 @@ from srb.web.calls.calls import Call
 from srb.web.calls.outcome import BranchOutcome, Outcome
 from srb.web.calls.renderer import prompt_progress
 from srb.web.chat.families import END_THINK, THINK
-from srb.web.chat.pieces import CallArguments, CallBegan, Content, Piece, Reasoning, ToolCall
+from srb.web.chat.pieces import CallArguments, CallBegan, CallEnded, Content, Piece, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from srb.web.dialects.llamacpp.answers import Final, Selection
 from srb.web.dialects.llamacpp.render import Answers
@@ -106,7 +106,7 @@ class ChatRenderer(ChunkRenderer):
             "index": event.index,
             "delta": {},
             "logprobs": None,
-            **_chat_ending(event, branch.calls),
+            **_chat_ending(event, branch.whole_calls),
             "seed": self._specs[event.index].seed,
         }
         branch.move_details_to(choice)
@@ -118,6 +118,9 @@ class ChatRenderer(ChunkRenderer):
         """Render new pieces of a branch, the first one with `verbose`."""
         data = b""
         for piece in _joined(pieces):
+            if isinstance(piece, CallEnded):
+                branch.whole_calls += piece.is_whole
+                continue
             choice = _choice_of(index, branch.delta(piece))
             branch.move_details_to(choice)
             data += self._chunk(choice, verbose=None if data else verbose)
@@ -130,6 +133,7 @@ class _Branch:
     def __init__(self, parser: ReplyParser) -> None:
         self.parser = parser
         self.calls = 0
+        self.whole_calls = 0
         self.probs: list[TokenProbs] = []
         self.tokens: list[int] = []
 

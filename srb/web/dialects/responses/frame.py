@@ -48,7 +48,9 @@ class ResponseBranch:
 
     def status(self, block: Block) -> ItemStatus:
         """Return the status of a block that has ended."""
-        return "incomplete" if self.is_cut and block is self.blocks.all[-1] and block.kind != "call" else "completed"
+        if block.kind == "call":
+            return "completed" if block.is_whole else "incomplete"
+        return "incomplete" if self.is_cut and block is self.blocks.all[-1] else "completed"
 
     def described(self) -> BranchEnd:
         if self.ended is None:

@@ -48,7 +48,7 @@ def _converted(where: str, item: Any) -> Message | None:
         raise ValueError(f"{where} must be an object, but got {short_json(item)}")
     kept = {name: part for name, part in item.items() if part is not None}
     kind = kept.get("type", "message" if "role" in kept else None)
-    if kind in _ITEMS:
+    if isinstance(kind, str) and kind in _ITEMS:
         return _ITEMS[kind](where, kept)
     if kind == "item_reference":
         raise ValueError(f"{where} refers to an item of an earlier response, but {_NOT_KEPT}")
@@ -148,9 +148,13 @@ _LEADING = ("system", "developer")
 def _join(last: Message, message: Message) -> None:
     """Add a part of the assistant's turn to the message of that turn."""
     if "content" in message:
-        last["content"] = _joined(last["content"], message["content"]) if "content" in last else message["content"]
+        if "content" in last:
+            last["content"] = _parts(last["content"])
+            last["content"] += _parts(message["content"])
+        else:
+            last["content"] = message["content"]
     if "tool_calls" in message:
-        last["tool_calls"] = [*last.get("tool_calls", ()), *message["tool_calls"]]
+        last.setdefault("tool_calls", []).extend(message["tool_calls"])
     if "reasoning_content" in message:
         thoughts = [last.get("reasoning_content"), message["reasoning_content"]]
         last["reasoning_content"] = "\n\n".join(filter(None, thoughts))

@@ -17,7 +17,7 @@ from tests.stories import ID, Stories, at
 PAGE = (ROOT / "srb" / "web" / "page").as_uri()
 READ = 'import { readFileSync } from "node:fs"; const given = JSON.parse(readFileSync(0, "utf8"));'
 MERGE = f'import {{ unionOf }} from "{PAGE}/story/merge.js"; {READ} show(given.map(([a, b]) => unionOf(a, b)));'
-FILES = f'import {{ Story }} from "{PAGE}/story.js"; {READ} show(given.map((file) => Story.fromJSON(file).toJSON()));'
+FILES = f'import {{ storyOf }} from "{PAGE}/story/read.js"; {READ} show(given.map((file) => storyOf(file).toJSON()));'
 
 
 def in_the_page(script: str, given: Any) -> Any:

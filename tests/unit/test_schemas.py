@@ -119,7 +119,7 @@ def test_a_bare_prompt_gets_llama_cpps_defaults_and_the_dialects() -> None:
         ("prompt", None, "Field 'prompt': is required"),
         ("prompt", 3, "Field 'prompt': must be a string, a list of token ids and strings, or a list of such prompts"),
         ("prompt", {"a": 1}, "Field 'prompt': an object as a prompt must have a string \"prompt_string\""),
-        ("prompt", {"prompt_string": "x", "multimodal_data": ["aa"]}, "Field 'prompt': multimodal_data is not supported"),
+        ("prompt", {"prompt_string": "x", "multimodal_data": ["aa"]}, "Field 'prompt': \"prompt_string\" has 0 <__media__>"),
         ("prompt", [1, True], "Field 'prompt': a prompt consists of strings and token ids, but got true"),
         ("prompt", [1, -5], "Field 'prompt': a prompt consists of strings and token ids, but got -5"),
         ("prompt", [1, 2**31], "Field 'prompt': a prompt consists of strings and token ids, but got 2147483648"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.fields import INT32_MAX, Integer, between
 from srb.web.bodies.renaming import renamed
-from srb.web.bodies.sampling import explain
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
 from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest, parse_messages, parse_response_format, parse_tools
@@ -110,12 +109,7 @@ class MessagesBody(ChatBody):
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body from `read_body`; raise InvalidRequest or NotSupported, which name the first field at fault."""
-        if "messages" not in body:
-            raise bad_field("messages", "is required")
-        try:
-            parsed = cls.model_validate({**body, "prompt": []})
-        except ValidationError as error:
-            raise explain(error) from None
+        parsed = cls._parse_fields(body)
         for name in _NO_PLACE:
             if getattr(parsed, name):
                 raise bad_field(name, "has no place in a message; use /v1/chat/completions")

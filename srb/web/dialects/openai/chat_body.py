@@ -229,14 +229,19 @@ class ChatBody(CompletionBody):
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body from `read_body`; raise InvalidRequest, which names the first field at fault."""
+        parsed = cls._parse_fields(body)
+        parsed._check_together()
+        return parsed
+
+    @classmethod
+    def _parse_fields(cls, body: dict[str, Any]) -> Self:
+        """Validate each field of a body alone; raise InvalidRequest, which names the first field at fault."""
         if "messages" not in body:
             raise bad_field("messages", "is required")
         try:
-            parsed = cls.model_validate({**body, "prompt": []})
+            return cls.model_validate({**body, "prompt": []})
         except ValidationError as error:
             raise explain(error) from None
-        parsed._check_together()
-        return parsed
 
     @property
     def wanted_probs(self) -> int:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 7
+VERSION = 8
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -398,6 +398,8 @@ class PromptDone:
     restored_tokens: int
     prompt_ms: float
     slots: list[int] = field(default_factory=list)
+    image_tokens: int = 0  # of the prompt's tokens: those of pictures
+    audio_tokens: int = 0  # … and of sounds
 
 
 class ReplicaStats(TypedDict):
@@ -511,16 +513,18 @@ class Resting:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0
+    image_tokens: int = 0
+    audio_tokens: int = 0
 
     @classmethod
     def of(cls, done: Done, seconds: float) -> Resting:
-        values = (done.prompt_tokens, done.cached_tokens, done.completion_tokens, done.prompt_ms, done.predicted_ms)
-        return cls(done.request_id, seconds, *values, done.restored_tokens)
+        return cls(seconds=seconds, **asdict(done))
 
     @property
     def done(self) -> Done:
-        values = (self.prompt_tokens, self.cached_tokens, self.completion_tokens, self.prompt_ms, self.predicted_ms)
-        return Done(self.request_id, *values, self.restored_tokens)
+        values = asdict(self)
+        del values["seconds"]
+        return Done(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +538,8 @@ class Done:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0  # tokens of `cached_tokens` that had been parked
+    image_tokens: int = 0  # tokens of `prompt_tokens` that are pictures'
+    audio_tokens: int = 0  # … and sounds'
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Engine:
         self._keeps_states = model.has_states
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
-        self._preparer = Preparer(model, states, named.is_in_memory)
+        self._preparer = Preparer(model, states, named.is_in_memory, clock)
         self.wake: Callable[[], None] = lambda: None  # called by other threads when `collect` has events
         # Takes a step's events that are ready while a device computes; None: `step` returns all of them.
         self.emit: Callable[[list[Event]], None] | None = None
@@ -377,6 +377,7 @@ class Engine:
             **asdict(self._branches.counters),
             **asdict(self._speculation.counters),
             **self._prompts.stats(),
+            **self._preparer.media.stats(),
             **self._residency.stats(),
         }
 
@@ -677,6 +678,8 @@ def _done(request: Request) -> Done:
         prompt_ms=(prefix_done - started) * 1000,
         predicted_ms=(now - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,
+        image_tokens=request.prefix.num_image_tokens,
+        audio_tokens=request.prefix.num_audio_tokens,
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.media_files import kind_of
+from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import NotSupported, bad_field
 
@@ -61,6 +61,7 @@ class MediaRun:
 
     start: int
     chunk: MediaChunk
+    kind: MediaKind
 
     @property
     def end(self) -> int:
@@ -69,6 +70,7 @@ class MediaRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
+    kind: MediaKind
     parts: list[tuple[Tokens, MediaChunk | None]]
     size: int  # bytes of vectors
 
@@ -76,13 +78,28 @@ class _Known:
 class MediaFiles:
     """Files of prompts as tokens and chunks. The vectors of the files that were used last are kept."""
 
-    def __init__(self, encoder: Encoder | None, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, encoder: Encoder | None, cache_bytes: int = CACHE_BYTES, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`clock` returns seconds, by which encoding is measured."""
         self._encoder = encoder
+        self._clock = clock
         self._budget = cache_bytes
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._size = 0
         self._encoding = threading.Lock()  # one file at a time, so that equal ones are encoded once
-        self.encoded_total = 0
+        self.encoded_total = 0  # files
+        self._reused_total = 0  # files whose vectors were kept
+        self._encode_seconds = 0.0
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        return {
+            "media_encoded_total": self.encoded_total,
+            "media_reused_total": self._reused_total,
+            "media_encode_seconds_total": self._encode_seconds,
+            "media_cache_bytes": self._size,
+        }
 
     def append_to(self, tokens: Tokens, data: bytes, field: str) -> list[MediaRun]:
         """Append a file's tokens to those of a prompt; return the runs among them.
@@ -92,7 +109,7 @@ class MediaFiles:
         known, runs = self._file(data, field), []
         for part, chunk in known.parts:
             if chunk is not None:
-                runs.append(MediaRun(len(tokens), chunk))
+                runs.append(MediaRun(len(tokens), chunk, known.kind))
             tokens.extend(part)
         return runs
 
@@ -116,26 +133,31 @@ class MediaFiles:
         with self._encoding:
             known = self._known.pop(key, None)
             if known is None:
+                began = self._clock()
                 try:
-                    known = _known(key, encoder.encode(data))
+                    known = _known(key, kind, encoder.encode(data))
                 except ValueError as error:
                     raise bad_field(field, str(error)) from None
+                finally:
+                    self._encode_seconds += self._clock() - began
                 self.encoded_total += 1
                 self._size += known.size
+            else:
+                self._reused_total += 1
             self._known[key] = known
             while self._size > self._budget and len(self._known) > 1:
                 self._size -= self._known.popitem(last=False)[1].size
         return known
 
 
-def _known(key: bytes, parts: EncodedFile) -> _Known:
+def _known(key: bytes, kind: MediaKind, parts: EncodedFile) -> _Known:
     known: list[tuple[Tokens, MediaChunk | None]] = []
     for place, part in enumerate(parts):
         if isinstance(part, MediaChunk):
             known.append((media_tokens(key + place.to_bytes(4), len(part)), part))
         else:
             known.append((tokens_of(part), None))
-    return _Known(known, sum(part.vectors.nbytes for part in parts if isinstance(part, MediaChunk)))
+    return _Known(kind, known, sum(part.vectors.nbytes for part in parts if isinstance(part, MediaChunk)))
 
 
 def media_tokens(key: bytes, count: int) -> Tokens:

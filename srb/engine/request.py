@@ -14,6 +14,7 @@ from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.lookup import Draft, Index
 from srb.engine.media import MediaRun
+from srb.engine.media_files import MediaKind
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
@@ -82,6 +83,14 @@ class Prefix:
         """Return the first run of media that ends after a position, if there is one."""
         at = bisect_right(self.media, position, key=attrgetter("end"))
         return self.media[at] if at < len(self.media) else None
+
+    @property
+    def num_image_tokens(self) -> int:
+        return sum(len(run.chunk) for run in self.media if run.kind is MediaKind.IMAGE)
+
+    @property
+    def num_audio_tokens(self) -> int:
+        return sum(len(run.chunk) for run in self.media if run.kind is MediaKind.AUDIO)
 
     @property
     def pending(self) -> int:

@@ -12,7 +12,7 @@ from srb.engine.media import MediaFiles, media_tokens
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
-from srb.protocol import ContextShift, PromptDone
+from srb.protocol import ContextShift, Done, PromptDone
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 
@@ -70,6 +70,37 @@ def test_the_next_turn_and_other_requests_find_the_picture_in_the_tree() -> None
     assert cached(made, more) >= computed
     assert cached(made, same) == computed
     assert encoded(made) == 1
+
+
+def test_the_end_of_a_request_tells_its_tokens_of_pictures_and_sounds() -> None:
+    made = driver()
+    lengths = []
+    for part in (-1, -2, -3):  # alone; each has a bracket before and after it
+        request_id = made.submit((part,), 1, 1, 1, media=FILES, add_special=False)
+        lengths.append(len(made.request(request_id).prefix.tokens) - 2)
+    request_id = made.submit((FOX, -1, -2, " then", -3), 2, 1, 4, media=FILES)
+    made.run()
+    expected = lengths[0] + lengths[1], lengths[2]
+    events = made.result(request_id).events
+    told = [each for each in events if isinstance(each, (PromptDone, Done))]
+    assert [(each.image_tokens, each.audio_tokens) for each in told] == [expected] * 2
+    stats = made.engine.stats()
+    assert (stats["prompt_image_tokens_total"], stats["prompt_audio_tokens_total"]) == (
+        2 * expected[0],
+        2 * expected[1],
+    )
+
+
+def test_files_that_are_encoded_and_those_that_were_known_are_counted() -> None:
+    ticks = iter(range(100))
+    files = MediaFiles(FakeModel(reads_media=True).encoder, clock=lambda: next(ticks) * 0.5)
+    for data in (png(seed=1), png(seed=2), png(seed=1)):
+        files.append_to(tokens_of(()), data, "prompt")
+    told = files.stats()
+    size = told.pop("media_cache_bytes")
+    assert told == {"media_encoded_total": 2, "media_reused_total": 1, "media_encode_seconds_total": 1.0}
+    files.append_to(tokens_of(()), png(seed=3), "prompt")
+    assert files.stats()["media_cache_bytes"] > size > 0
 
 
 def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> None:

@@ -133,7 +133,9 @@ class Answers:
         """
         prompt = self.times.prompt(request_id)
         evaluated = self.prompt_tokens[request_id]
-        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, prompt.prompt_ms, predicted_ms)])
+        times = prompt.prompt_ms, predicted_ms
+        media = {"image_tokens": prompt.image_tokens, "audio_tokens": prompt.audio_tokens}
+        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, *times, **media)])
         steps = max(0, length - 1)
         found["predicted_per_token_ms"] = predicted_ms / steps if steps else 0.0
         found["predicted_per_second"] = steps * 1000 / predicted_ms if steps and predicted_ms else 0.0

@@ -22,6 +22,7 @@ from srb.engine.cuts import Cuts
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.device_sampling import DeviceSampling
+from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
@@ -39,6 +40,7 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
+from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
@@ -516,10 +518,16 @@ def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
     """Return the encoder of pictures and sounds that the settings ask for. Raise ModelLoadFailed."""
     if not settings.mmproj:
         return None
+    on_gpu = settings.mmproj_offload and uses_gpu(settings)
+    if on_gpu and (needed := projector_bytes(settings)) > (free := free_gpu_memory()):  # llama.cpp would abort
+        raise ModelLoadFailed(
+            f"mmproj: {settings.mmproj_path} takes {needed >> 20} MiB, and beside the model {free >> 20} MiB are free on "
+            "the GPU; --no-mmproj-offload leaves it on the CPU, and a smaller n_ctx makes room"
+        )
     encoder = LlamaEncoder(
         settings.mmproj_path,
         model,
-        on_gpu=settings.mmproj_offload and uses_gpu(settings),
+        on_gpu=on_gpu,
         min_tokens=settings.image_min_tokens,
         max_tokens=settings.image_max_tokens,
     )

@@ -33,11 +33,12 @@ from srb.engine.llama.params import (
     model_params,
     uses_gpu,
 )
+from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.windows import Windows, usable_sequences, windows_of
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.gguf import check_model_file
+from srb.gguf import check_adapter_files, check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
 from srb.settings import CacheType, Settings
 
@@ -94,8 +95,12 @@ def _is_debug() -> bool:
 
 
 def needs(settings: Settings) -> ModelNeeds:
-    """Return the needs of the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+    """Return the needs of the model that `settings` name, and of its projector.
+
+    Raise ModelLoadFailed or ConfigError with one line that says why.
+    """
     check_model_file(settings)
+    check_adapter_files(settings)
     params, _keep_alive = model_params(settings)
     params.no_alloc = True
     params.load_mode = 0  # mmap and mlock would touch the weights
@@ -119,6 +124,7 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         refused = error.message
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
     params = context_params(settings, model, windows)
+    projector, projector_refused = _projector(settings)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return ModelNeeds(
@@ -139,7 +145,20 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
         refused=refused,
         remarks=tuple(changed_settings(settings, planned.n_batch or settings.n_batch, longest)),
+        projector=projector,
+        projector_refused=projector_refused,
+        is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
     )
+
+
+def _projector(settings: Settings) -> tuple[int, str]:
+    """Return the bytes that the projector takes, and the reason if it cannot be loaded."""
+    if not settings.mmproj:
+        return 0, ""
+    try:
+        return projector_bytes(settings), ""
+    except ModelLoadFailed as error:
+        return 0, error.message
 
 
 def _kv_size(model: Any, settings: Settings, name: CacheType, windows: Windows) -> KVSize:

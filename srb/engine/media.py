@@ -21,6 +21,7 @@ from srb.errors import NotSupported, bad_field
 
 Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
 
+MAX_CHECKED = 4096  # files that are remembered as sound, by 32 bytes each
 CACHE_BYTES = 256 * 2**20  # of vectors, beside those that requests hold; 576 tokens of 4096 numbers take 9 MiB
 
 
@@ -88,6 +89,10 @@ class MediaFiles:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._size = 0
         self._encoding = threading.Lock()  # one file at a time, so that equal ones are encoded once
+        self._sound: OrderedDict[bytes, MediaKind] = (
+            OrderedDict()
+        )  # kinds of files that passed the checks, by their hash
+        self._sound_lock = threading.Lock()
         self.encoded_total = 0  # files
         self._reused_total = 0  # files whose vectors were kept
         self._encode_seconds = 0.0
@@ -123,13 +128,14 @@ class MediaFiles:
             )
         if encoder.refusal:
             raise NotSupported(f"Field '{field}': {encoder.refusal}", param=field)
+        digest = hashlib.sha256(data).digest()
         try:
-            kind = kind_of(data)
+            kind = self._kind(data, digest)
         except ValueError as error:
             raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
             raise NotSupported(f"Field '{field}': the projector reads no {kind}", param=field)
-        key = hashlib.sha256(encoder.key + hashlib.sha256(data).digest()).digest()
+        key = hashlib.sha256(encoder.key + digest).digest()
         with self._encoding:
             known = self._known.pop(key, None)
             if known is None:
@@ -148,6 +154,21 @@ class MediaFiles:
             while self._size > self._budget and len(self._known) > 1:
                 self._size -= self._known.popitem(last=False)[1].size
         return known
+
+    def _kind(self, data: bytes, digest: bytes) -> MediaKind:
+        """Return a file's kind, from the checks of earlier if the file is one of the last. Raise ValueError.
+
+        A conversation brings its files again with each turn, and a PNG is checked by unpacking it.
+        """
+        with self._sound_lock:
+            kind = self._sound.pop(digest, None)
+        if kind is None:
+            kind = kind_of(data)
+        with self._sound_lock:
+            self._sound[digest] = kind
+            if len(self._sound) > MAX_CHECKED:
+                self._sound.popitem(last=False)
+        return kind
 
 
 def _known(key: bytes, kind: MediaKind, parts: EncodedFile) -> _Known:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
+from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
@@ -147,6 +149,34 @@ def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
             whole = alone(prompt, first + index, lora=lora).texts[0]
             end = made.result(request_id).ends[index]
             assert text == whole or ((end.truncated or end.reason == "cancelled") and whole.startswith(text))
+
+
+def test_a_file_is_checked_once_and_others_are_never_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    def note(data: bytes) -> MediaKind:
+        checked.append(data)
+        return kind_of(data)
+
+    monkeypatch.setattr(media, "kind_of", note)
+    monkeypatch.setattr(media, "MAX_CHECKED", 2)
+    files = MediaFiles(FakeModel(reads_media=True).encoder)
+    one, two, three = (png(seed=seed) for seed in range(3))
+    broken = one[:-30]
+
+    def ask(data: bytes) -> None:
+        files.append_to(tokens_of(()), data, "prompt")
+
+    for data in (one, one, two, one):
+        ask(data)
+    assert checked == [one, two]
+    for _ in range(2):  # what was refused is checked again
+        with pytest.raises(InvalidRequest, match="'prompt': is damaged"):
+            ask(broken)
+    assert checked == [one, two, broken, broken]
+    for data in (three, one, two):  # the one that was used last stays
+        ask(data)
+    assert checked[4:] == [three, two]
 
 
 def test_vectors_that_were_dropped_are_made_again() -> None:

@@ -148,13 +148,49 @@ def write_qwen2vl(path: Path, shape: Shape = TINY) -> Path:
     out = _Writer(path, "qwen2vl", shape)
     head_dim = shape.dim // shape.heads
     _add_attention_keys(out)
-    out.gguf.add_rope_dimension_count(head_dim)
-    third = head_dim // 6
-    out.gguf.add_rope_dimension_sections([head_dim // 2 - 2 * third, third, third, 0])
+    _add_sections(out, head_dim)
     _add_vocabulary(out)
     for layer in range(shape.layers):
         _add_attention(out, f"blk.{layer}.", head_dim)
         _add_feed_forward(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
+def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
+    """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer."""
+    out = _Writer(path, "qwen35", shape)
+    head_dim, heads, size = shape.dim // shape.heads, shape.kv_heads, 2 * shape.state
+    inner, mixed = heads * size, 3 * heads * size
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    _add_sections(out, head_dim)
+    out.gguf.add_uint32("qwen35.full_attention_interval", 2)
+    out.gguf.add_ssm_conv_kernel(4)
+    out.gguf.add_ssm_inner_size(inner)
+    out.gguf.add_ssm_state_size(size)
+    out.gguf.add_ssm_time_step_rank(heads)
+    out.gguf.add_ssm_group_count(heads)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        if layer % 2:
+            _add_attention(out, prefix, head_dim, gated=True)
+            out.ones(prefix + "attn_q_norm", head_dim)
+            out.ones(prefix + "attn_k_norm", head_dim)
+        else:
+            out.ones(prefix + "attn_norm", shape.dim)
+            out.matrix(prefix + "attn_qkv", mixed, shape.dim)
+            out.matrix(prefix + "attn_gate", inner, shape.dim)
+            out.matrix(prefix + "ssm_conv1d", mixed, 4)
+            out.vector(prefix + "ssm_dt", np.full(heads, -2.0), ".bias")
+            out.vector(prefix + "ssm_a", -np.arange(1.0, heads + 1), "")
+            out.matrix(prefix + "ssm_beta", heads, shape.dim)
+            out.matrix(prefix + "ssm_alpha", heads, shape.dim)
+            out.ones(prefix + "ssm_norm", size)
+            out.matrix(prefix + "ssm_out", shape.dim, inner)
+        _add_feed_forward(out, prefix, norm="post_attention_norm")
     out.close()
     return path
 
@@ -478,6 +514,7 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "mamba2": write_mamba2,
     "falcon-h1": write_falcon_h1,
     "lfm2": write_lfm2,
+    "qwen35": write_qwen35,
 }
 
 
@@ -516,17 +553,23 @@ def _add_attention_keys(out: _Writer) -> None:
     out.gguf.add_layer_norm_rms_eps(1e-5)
 
 
-def _add_attention(out: _Writer, prefix: str, head_dim: int) -> None:
+def _add_sections(out: _Writer, head_dim: int) -> None:
+    third = head_dim // 6
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_rope_dimension_sections([head_dim // 2 - 2 * third, third, third, 0])
+
+
+def _add_attention(out: _Writer, prefix: str, head_dim: int, gated: bool = False) -> None:
     shape = out.shape
     out.ones(prefix + "attn_norm", shape.dim)
-    out.matrix(prefix + "attn_q", shape.heads * head_dim, shape.dim)
+    out.matrix(prefix + "attn_q", (2 if gated else 1) * shape.heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_k", shape.kv_heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_v", shape.kv_heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
 
 
-def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight") -> None:
-    out.vector(prefix + "ffn_norm", np.ones(out.shape.dim), norm_suffix)
+def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight", norm: str = "ffn_norm") -> None:
+    out.vector(prefix + norm, np.ones(out.shape.dim), norm_suffix)
     out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)

@@ -166,6 +166,16 @@ class Tokenize:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """int: the number of tokens of a prompt with media (see `Generate`), the vocabulary's BOS included."""
+
+    request_id: str
+    prompt: tuple[str | int, ...]
+    media: tuple[str, ...]
+    media_field: str = "prompt"  # named in errors
+
+
+@dataclass(frozen=True, slots=True)
 class Detokenize:
     """list[str]: the bytes of each token as latin-1 characters; control tokens as their text, or "" without `special`."""
 
@@ -601,7 +611,8 @@ class ModelInfo:
 
 PromptEvent = Progress | PromptLogprobs | PromptDone
 Control = ListRequests | GetRequest | StopBranches | ChangeBranch | AddBranches
-Ask = Tokenize | Detokenize | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
+Text = Tokenize | CountTokens | Detokenize
+Ask = Text | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
 Command = Generate | Cancel | Ask | Attach
 Event = (
     Hello

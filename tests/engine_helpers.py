@@ -252,7 +252,9 @@ def plain(seed: int | None = None, append: tuple[str | int, ...] = (), sampling:
 def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:
     """Return the outcome of one branch alone on a roomy model: the oracle of other tests."""
     adapters = 1 if options.get("lora") else 0
-    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None), n_adapters=adapters))
+    reads_media = bool(options.get("media"))
+    n_ctx_seq = options.pop("n_ctx_seq", None)
+    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=n_ctx_seq, n_adapters=adapters, reads_media=reads_media))
     request_id = driver.submit(prompt, 1, seed, max_tokens, **options)
     driver.run()
     return driver.result(request_id)

@@ -45,6 +45,7 @@ from srb.protocol import (
     Attach,
     BranchAdded,
     ChangeBranch,
+    CountTokens,
     Done,
     Embed,
     Event,
@@ -146,6 +147,10 @@ class Engine:
 
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]:
         return self._preparer.tokenize(parts, add_special, parse_special)
+
+    def count_tokens(self, command: CountTokens) -> int:
+        """Return the number of tokens of a prompt with media. Raise InvalidRequest or NotSupported."""
+        return self._preparer.count_tokens(command)
 
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         return self._preparer.detokenize(tokens, special)

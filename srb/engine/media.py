@@ -20,9 +20,27 @@ from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import NotSupported, bad_field
 
 Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
+Numbers = npt.NDArray[np.int32]
 
 MAX_CHECKED = 4096  # files that are remembered as sound, by 32 bytes each
 CACHE_BYTES = 256 * 2**20  # of vectors, beside those that requests hold; 576 tokens of 4096 numbers take 9 MiB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sections:
+    """The positions of a chunk in a model with M-RoPE: four for each token, t, y, x and z.
+
+    Both arrays have the shape (4, tokens): positions where the chunk begins at 0, and 1 for each that moves with the
+    beginning, else 0.
+    """
+
+    from_zero: Numbers
+    moving: Numbers
+    count: int  # positions that the chunk takes: the text after it goes on so far behind its beginning
+
+    def at(self, first: int) -> Numbers:
+        """Return the positions of a chunk that begins at `first`."""
+        return self.from_zero + first * self.moving
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +52,12 @@ class MediaChunk:
 
     vectors: Vectors
     is_whole: bool
+    sections: Sections | None = None  # None: one position for each token, one after the other
+
+    @property
+    def num_positions(self) -> int:
+        """Number of positions that the chunk takes in its text, at most one for each token."""
+        return len(self) if self.sections is None else self.sections.count
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -53,6 +77,10 @@ class Encoder:
 
     def encode(self, data: bytes) -> EncodedFile:
         """Encode a file whose header is sound. Raise ValueError if it is damaged."""
+        raise NotImplementedError
+
+    def count(self, data: bytes) -> int:
+        """Return the number of tokens that `encode` would give, without the work. Raise ValueError as it does."""
         raise NotImplementedError
 
 
@@ -89,9 +117,7 @@ class MediaFiles:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._size = 0
         self._encoding = threading.Lock()  # one file at a time, so that equal ones are encoded once
-        self._sound: OrderedDict[bytes, MediaKind] = (
-            OrderedDict()
-        )  # kinds of files that passed the checks, by their hash
+        self._sound: OrderedDict[bytes, MediaKind] = OrderedDict()  # files that passed the checks, by their hash
         self._sound_lock = threading.Lock()
         self.encoded_total = 0  # files
         self._reused_total = 0  # files whose vectors were kept
@@ -118,7 +144,20 @@ class MediaFiles:
             tokens.extend(part)
         return runs
 
-    def _file(self, data: bytes, field: str) -> _Known:
+    def count(self, data: bytes, field: str) -> int:
+        """Return the number of a file's tokens; it is not encoded. Raise NotSupported or InvalidRequest."""
+        encoder, _, key = self._checked(data, field)
+        with self._encoding:
+            known = self._known.get(key)
+            if known is not None:
+                return sum(len(part) for part, _ in known.parts)
+            try:
+                return encoder.count(data)
+            except ValueError as error:
+                raise bad_field(field, str(error)) from None
+
+    def _checked(self, data: bytes, field: str) -> tuple[Encoder, MediaKind, bytes]:
+        """Return the encoder of a file whose header is sound, its kind and its key. Raise NotSupported or InvalidRequest."""
         encoder = self._encoder
         if encoder is None:
             raise NotSupported(
@@ -135,7 +174,10 @@ class MediaFiles:
             raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
             raise NotSupported(f"Field '{field}': the projector reads no {kind}", param=field)
-        key = hashlib.sha256(encoder.key + digest).digest()
+        return encoder, kind, hashlib.sha256(encoder.key + digest).digest()
+
+    def _file(self, data: bytes, field: str) -> _Known:
+        encoder, kind, key = self._checked(data, field)
         with self._encoding:
             known = self._known.pop(key, None)
             if known is None:

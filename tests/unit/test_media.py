@@ -14,7 +14,7 @@ from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
-from srb.protocol import ContextShift, Done, PromptDone
+from srb.protocol import ContextShift, Done, PromptDone, StateAction
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 
@@ -23,7 +23,8 @@ FOX = "the old king said "
 
 
 def driver(n_ctx: int = 512, **options: Any) -> Driver:
-    memory = {name: options.pop(name) for name in ("has_states", "supports_partial_reuse") if name in options}
+    names = ("has_states", "supports_partial_reuse", "has_sections")
+    memory = {name: options.pop(name) for name in names if name in options}
     model = FakeModel(n_ctx, reads_media=True, n_ubatch=16, n_adapters=1, **memory)
     return Driver(model, **options)
 
@@ -114,7 +115,11 @@ def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> N
         assert made.result(request_id).texts[1] == alone(prompt, 5).texts[0]
 
 
-@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+SECTIONS = {"has_sections": True}
+MEMORIES = [{}, {"has_states": True}, {"supports_partial_reuse": False}, SECTIONS, SECTIONS | {"has_states": True}]
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("seed", range(12))
 def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
     seed: int, memory: dict[str, bool]
@@ -149,6 +154,72 @@ def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
             whole = alone(prompt, first + index, lora=lora).texts[0]
             end = made.result(request_id).ends[index]
             assert text == whole or ((end.truncated or end.reason == "cancelled") and whole.startswith(text))
+
+
+@pytest.mark.parametrize("memory", [SECTIONS, SECTIONS | {"has_states": True}])
+def test_a_picture_that_was_cancelled_in_parts_leaves_no_part_of_it(memory: dict[str, bool]) -> None:
+    made = driver(**memory)
+    made.model.n_ubatch = 5
+    request_id = made.submit((FOX, -1, " then"), 1, 1, media=FILES)
+    prefix = made.request(request_id).prefix
+    while not (run := prefix.media[0]).start < prefix.num_computed < run.end:
+        made.step()
+    made.cancel(request_id)
+    assert made.engine.stats()["kv_cells_used"] == run.start
+    again = made.submit((FOX, -1, " then"), 2, 1, media=FILES)
+    made.run()
+    assert made.result(again).texts[1] == alone((FOX, -1, " then"), 2).texts[0]
+
+
+def test_the_text_of_a_slot_that_ends_with_media_is_saved_with_them() -> None:
+    made = driver()
+    request_id = made.submit((FOX, -3), 1, 1, 0, media=FILES)
+    count = len(made.request(request_id).prefix.tokens)
+    made.run()
+    for action in ("save", "restore"):
+        [reply] = made.engine.submit(made.engine.prepare(StateAction("s", action, "a name", 0)))
+        assert reply.value["tokens"] == count
+
+
+def test_penalties_look_at_the_text_beside_media(monkeypatch: pytest.MonkeyPatch) -> None:
+    histories: list[list[int]] = []
+    new_sampler = FakeModel.new_sampler
+
+    def noted(model: FakeModel, params: Any, seed: int, history: Any, min_tokens: int = 0) -> Any:
+        histories.append(list(history))
+        return new_sampler(model, params, seed, history, min_tokens)
+
+    monkeypatch.setattr(FakeModel, "new_sampler", noted)
+    made = driver()
+    request_id = made.submit((FOX, -1, -3, " then"), 3, 1, media=FILES)
+    prompt = made.request(request_id).prefix.tokens
+    assert histories == [[token for token in prompt if token >= 0]]
+
+
+def test_a_long_text_is_parked_in_parts_that_begin_outside_of_pictures() -> None:
+    made = driver(1024, has_sections=True, cache_cells=0)
+    prompt = (FOX, *(-1, -2) * 30)
+    first = made.submit(prompt, 1, 1, media=FILES)
+    made.run()
+    while made.engine.has_work:
+        made.step()
+    assert made.engine.stats()["nodes_parked_total"] > 1
+    for end in (len(prompt), 40, 11):
+        other = made.submit((*prompt[:end], " then"), 1, 5, media=FILES)
+        made.run()
+        assert made.result(other).texts[0] == alone((*prompt[:end], " then"), 5).texts[0]
+    assert cached(made, first) == 0
+
+
+def test_tokens_are_counted_as_they_would_be_encoded() -> None:
+    files = MediaFiles(FakeModel(reads_media=True).encoder)
+    for data in (png(seed=1), wav(0.01)):
+        count, tokens = files.count(data, "prompt"), tokens_of(())
+        assert files.encoded_total == 0
+        MediaFiles(FakeModel(reads_media=True).encoder).append_to(tokens, data, "prompt")
+        assert count == len(tokens)
+    with pytest.raises(InvalidRequest, match="'prompt': should be a picture"):
+        files.count(b"text", "prompt")
 
 
 def test_a_file_is_checked_once_and_others_are_never_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

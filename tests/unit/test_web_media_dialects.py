@@ -11,7 +11,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Accepted, BranchEnded, Delta, Done, Generate, PromptDone
+from srb.protocol import Accepted, BranchEnded, CountTokens, Delta, Done, Generate, PromptDone
 from srb.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.calls import scripted
@@ -254,6 +254,21 @@ def test_a_picture_that_cannot_be_had_is_refused_by_messages(
     assert engine.sent == []
 
 
+def counted(engine: ScriptedClient) -> CountTokens:
+    [command] = [command for command in engine.sent if isinstance(command, CountTokens)]
+    return command
+
+
+def test_messages_count_the_tokens_of_pictures(engine: ScriptedClient, app: Application) -> None:
+    messages: Any = [{"role": "user", "content": [embedded(ONE), {"type": "text", "text": "And"}, embedded(TWO)]}]
+    count = anthropic_over(app).messages.count_tokens(model="any", messages=messages)
+    command = counted(engine)
+    assert command.media == (ONE, TWO)
+    assert count.input_tokens == 1 + 9 * 2 + sum(
+        len(part.encode()) if isinstance(part, str) else 1 for part in command.prompt
+    )
+
+
 def test_messages_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:
     with pytest.raises(anthropic.APIStatusError) as refused:
         ask_anthropic(blind, embedded(ONE))
@@ -305,6 +320,17 @@ def test_a_picture_that_cannot_be_had_is_refused_by_responses(
     assert words in refused.value.message
     assert "Field 'input'" in refused.value.message
     assert engine.sent == []
+
+
+@pytest.mark.parametrize("path", ["/v1/responses/input_tokens", "/v1/chat/completions/input_tokens"])
+def test_input_tokens_count_pictures(engine: ScriptedClient, http: FlaskClient, path: str) -> None:
+    part = {"type": "input_image", "image_url": URL}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "See"}, part]}]
+    given = {"input": [{"role": "user", "content": [part]}]} if "responses" in path else {"messages": messages}
+    response = http.post(path, json=given)
+    assert response.status_code == 200
+    assert counted(engine).media == (ONE,)
+    assert response.json["input_tokens"] > 10
 
 
 def test_responses_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:

@@ -45,6 +45,7 @@ from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
+from srb.engine.llama.sections import NUM_SECTIONS, SectionedSequences, has_sections
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.threads import Threads
@@ -117,7 +118,7 @@ class LlamaModel:
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
         self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
         self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
-        self._batch = NativeBatch(self.n_batch)
+        self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_sections(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
@@ -154,6 +155,8 @@ class LlamaModel:
             embedder, ranker = _embedders(settings, model, adapters)
             encoder = _encoder(settings, model)
             windows = windows_of(settings, model, uses_gpu(settings))
+            if encoder and windows is not Windows.NONE and has_sections(model):
+                encoder.refuse("pictures with M-RoPE beside sliding windows are not supported")
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
                 room = f"{settings.n_ctx} cells for {path}"
@@ -164,6 +167,8 @@ class LlamaModel:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
+        if has_sections(model):
+            sequences = SectionedSequences(sequences)
         loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
@@ -329,7 +334,7 @@ class LlamaModel:
         if self._device_sampling.is_on:
             self._device_sampling.prepare(batch)
         native_log.forget_error()
-        native = self._batch.fill(batch)
+        native = self._batch.fill(batch, self._sequences.positions(batch))
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, False)
         with self._threads.step():
@@ -524,16 +529,13 @@ def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
             f"mmproj: {settings.mmproj_path} takes {needed >> 20} MiB, and beside the model {free >> 20} MiB are free on "
             "the GPU; --no-mmproj-offload leaves it on the CPU, and a smaller n_ctx makes room"
         )
-    encoder = LlamaEncoder(
+    return LlamaEncoder(
         settings.mmproj_path,
         model,
         on_gpu=on_gpu,
         min_tokens=settings.image_min_tokens,
         max_tokens=settings.image_max_tokens,
     )
-    if encoder.refusal:
-        log.warning("mmproj: %s", encoder.refusal)
-    return encoder
 
 
 def _pooling(settings: Settings, model: Any) -> str:

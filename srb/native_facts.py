@@ -71,6 +71,8 @@ class ModelNeeds:
     compute_per_cell: float
     refused: str = ""  # llama.cpp's reason why there is no context with these settings
     remarks: tuple[str, ...] = ()  # settings with another effect than their number says
+    draft: int = 0  # of the draft model, all together at n_ctx
+    draft_per_cell: float = 0.0
 
     @property
     def store(self) -> int:
@@ -79,7 +81,7 @@ class ModelNeeds:
 
     @property
     def total(self) -> int:
-        return self.weights + self.store + self.compute
+        return self.weights + self.store + self.compute + self.draft
 
 
 @dataclass(frozen=True)

@@ -468,6 +468,8 @@ class BranchEnded:
     message: str = ""
     rewinds: int = 0  # how often the branch was rewound, to avoid banned strings
     path_logprob: float | None = None  # of all tokens together and the end of the text, of an explored branch
+    drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,16 +513,18 @@ class Resting:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @classmethod
     def of(cls, done: Done, seconds: float) -> Resting:
         values = (done.prompt_tokens, done.cached_tokens, done.completion_tokens, done.prompt_ms, done.predicted_ms)
-        return cls(done.request_id, seconds, *values, done.restored_tokens)
+        return cls(done.request_id, seconds, *values, done.restored_tokens, done.drafted_tokens, done.accepted_tokens)
 
     @property
     def done(self) -> Done:
         values = (self.prompt_tokens, self.cached_tokens, self.completion_tokens, self.prompt_ms, self.predicted_ms)
-        return Done(self.request_id, *values, self.restored_tokens)
+        return Done(self.request_id, *values, self.restored_tokens, self.drafted_tokens, self.accepted_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +538,8 @@ class Done:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0  # tokens of `cached_tokens` that had been parked
+    drafted_tokens: int = 0  # computed for drafts (spec_type), and of those the ones that the branches drew
+    accepted_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,15 @@ class Shape:
     q8: bool = False
     seed: int = 0
     split: int = 0  # tensors of one file; 0: all in one
+    loud: int = 0  # layers after so many change little; 0: none. A model of the same seed with so many layers is a twin
 
 
 TINY = Shape()
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+# A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
+BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
+_QUIET = 0.05  # what the outputs of the layers after the loud ones are multiplied by
 SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (
@@ -134,8 +138,9 @@ def write_llama(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
     _add_vocabulary(out)
     for layer in range(shape.layers):
-        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads)
-        _add_feed_forward(out, f"blk.{layer}.")
+        gain = _QUIET if 0 < shape.loud <= layer else 1.0
+        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads, gain=gain)
+        _add_feed_forward(out, f"blk.{layer}.", gain=gain)
     out.close()
     return path
 
@@ -442,20 +447,20 @@ def _add_attention_keys(out: _Writer) -> None:
     out.gguf.add_layer_norm_rms_eps(1e-5)
 
 
-def _add_attention(out: _Writer, prefix: str, head_dim: int) -> None:
+def _add_attention(out: _Writer, prefix: str, head_dim: int, gain: float = 1.0) -> None:
     shape = out.shape
     out.ones(prefix + "attn_norm", shape.dim)
     out.matrix(prefix + "attn_q", shape.heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_k", shape.kv_heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_v", shape.kv_heads * head_dim, shape.dim)
-    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim, scale=gain * (shape.heads * head_dim) ** -0.5)
 
 
-def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight") -> None:
+def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight", gain: float = 1.0) -> None:
     out.vector(prefix + "ffn_norm", np.ones(out.shape.dim), norm_suffix)
     out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
-    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)
+    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn, scale=gain * out.shape.ffn**-0.5)
 
 
 def main() -> None:

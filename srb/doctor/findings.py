@@ -74,7 +74,7 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
     room, need = size_text(checkup.room), size_text(model.total)
     if model.total > checkup.room:
         text = f"the model needs {need} {where}, and {room} are free{_held(checkup)}"
-        buffers = model.store + model.compute
+        buffers = model.store + model.compute + model.draft
         if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
             yield _problem(text, _smaller(checkup))
         else:

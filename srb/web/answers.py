@@ -58,6 +58,8 @@ class Timings(TypedDict):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: NotRequired[int]  # drafted tokens that were computed, and of those the ones that the branches drew
+    draft_n_accepted: NotRequired[int]
 
 
 @shape

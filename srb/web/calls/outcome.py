@@ -223,7 +223,7 @@ def timings(done: Iterable[Done]) -> Timings:
         sum(event.completion_tokens for event in done),
     )
     prompt_ms, predicted_ms = sum(event.prompt_ms for event in done), sum(event.predicted_ms for event in done)
-    return {
+    said: Timings = {
         "cache_n": cached,
         "prompt_n": prompt,
         "prompt_ms": round(prompt_ms, 3),
@@ -234,6 +234,9 @@ def timings(done: Iterable[Done]) -> Timings:
         "predicted_per_token_ms": _ratio(predicted_ms, predicted),
         "predicted_per_second": _ratio(predicted * 1000, predicted_ms),
     }
+    if drafted := sum(event.drafted_tokens for event in done):
+        said |= {"draft_n": drafted, "draft_n_accepted": sum(event.accepted_tokens for event in done)}
+    return said
 
 
 def _ratio(amount: float, by: float) -> float:

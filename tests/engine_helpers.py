@@ -57,10 +57,16 @@ class Wavering(FakeModel):
 
 def always_draft(driver: Driver) -> Driver:
     """Let an engine draft as much as it may, whatever it has measured."""
-    speculation = driver.engine._speculation
-    speculation._times.best_addition = lambda size, chances, costs=(): len(chances)  # type: ignore[method-assign,misc,assignment]
-    speculation._promise = lambda branch, size: float("inf")  # type: ignore[method-assign]
+    always_draft_in(driver.engine)
     return driver
+
+
+def always_draft_in(engine: Engine) -> None:
+    """Let an engine draft as much as it may, whatever it has measured."""
+    speculation = engine._speculation
+    speculation._times.best_addition = lambda size, chances, costs=(): len(chances)  # type: ignore[method-assign,misc,assignment]
+    speculation._times.is_fresh = lambda size: True  # type: ignore[method-assign]
+    speculation._promise = lambda branch, size: float("inf")  # type: ignore[method-assign]
 
 
 @dataclass

@@ -7,9 +7,8 @@ larger batch, and the draft model that wrote it, take longer, all measured as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import repeat
 
 from srb.engine.branches import Branches
 from srb.engine.drafting import DraftModel
@@ -17,90 +16,15 @@ from srb.engine.lookup import Draft, prompt_index
 from srb.engine.model import Model
 from srb.engine.request import Branch, BranchState
 from srb.engine.scheduler import Chunk, StepPlan
+from srb.engine.step_times import StepTimes
 from srb.engine.tree.residency import Residency
 from srb.protocol import Event
 
-_GAIN = 1.03  # least expected gain in tokens per second for which a draft is added
-_WEIGHT = 0.1  # of the newest step in the mean of a batch's seconds
-_MOST_SLOWER = 3.0  # times the mean; slower steps count as so much, since something else may have held them up
-_FIRST = 3  # steps of a size before its time counts
-_STALE = 4096  # steps after which a measured time is forgotten
 _TRIES = 0.01  # share of the time that trying a draft model may cost where it has not paid
 _MOST_CREDIT = 5.0  # seconds of such tries that can be saved up
 _FIRST_SAVED = 0.25  # share of a step's time that a draft model saves, before it is measured
 _LEARN_SAVED = 0.02  # weight of the newest step in that share
 _FORESEEN = 256  # tokens that a branch is thought to write at most, where its limit is far away
-
-
-@dataclass(slots=True)
-class _Measured:
-    """Measured seconds of steps of one size; of the first few the fastest counts, since new sizes have a slow start."""
-
-    seconds: float
-    count: int
-    at: int  # number of the latest step of this size
-
-
-class StepTimes:
-    """Measured seconds of a decode step, by the number of its tokens."""
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._measured: dict[int, _Measured] = {}
-
-    def note(self, size: int, seconds: float) -> None:
-        """Note a step with `size` tokens."""
-        self._steps += 1
-        known = self._measured.get(size)
-        if known is None or self._steps - known.at > _STALE:
-            self._measured[size] = _Measured(seconds, 1, self._steps)
-            return
-        known.count, known.at = known.count + 1, self._steps
-        if known.count <= _FIRST:
-            known.seconds = min(known.seconds, seconds)
-        else:
-            known.seconds += _WEIGHT * (min(seconds, _MOST_SLOWER * known.seconds) - known.seconds)
-
-    def seconds(self, size: int) -> float | None:
-        """Return the measured seconds of a step of `size` tokens; None if there was none."""
-        return self._measured[size].seconds if self._is_known(size, 1) else None
-
-    def best_addition(self, size: int, chances: Sequence[float], costs: Iterable[float] = repeat(0.0)) -> int:
-        """Return how many drafted tokens to add to a step of `size` tokens; 0 until such a step was measured.
-
-        `chances` are the probabilities that each of them gives a token, the likeliest first, and `costs` the seconds that
-        it takes to draft so many. Between two measured sizes the time is interpolated; beyond the largest it is taken not
-        to grow, so that larger steps are tried.
-        """
-        least = self.seconds(size)
-        if least is None:
-            return 0
-        best, best_rate = 0, _GAIN * size / least
-        larger = sorted(other for other in self._measured if other > size and self._is_known(other, _FIRST))
-        below, above, tokens = (size, least), None, float(size)
-        for (count, chance), cost in zip(enumerate(chances, 1), costs, strict=False):
-            tokens += chance
-            while larger and (above is None or above[0] < size + count):
-                below = above or below
-                other = larger.pop(0)
-                above = other, max(least, self._measured[other].seconds)
-            seconds = _between(below, above, size + count) + cost
-            if tokens / seconds > best_rate:
-                best, best_rate = count, tokens / seconds
-        return best
-
-    def _is_known(self, size: int, count: int) -> bool:
-        known = self._measured.get(size)
-        return known is not None and known.count >= count and self._steps - known.at <= _STALE
-
-
-def _between(below: tuple[int, float], above: tuple[int, float] | None, size: int) -> float:
-    """Return the seconds of a step from those of a smaller and a larger size; without a larger one the nearest's."""
-    if above is None:
-        return below[1]
-    if above[0] <= size:
-        return above[1]
-    return below[1] + (above[1] - below[1]) * (size - below[0]) / (above[0] - below[0])
 
 
 @dataclass(slots=True)
@@ -255,11 +179,13 @@ class Speculation:
             for number, (_, branch, most) in enumerate(ready)
             for place in range(most)
         ]
+        if not self._times.is_fresh(size):
+            return [0] * len(ready)  # a step without drafts tells again what they have to compete with
         chances.sort()  # all branches' first tokens come first, since they are drafted together
         a_pass = self._passes.seconds(len(ready)) or 0.0
         costs = [(place + 1) * a_pass for place, _, _ in chances]
         count = self._times.best_addition(size, [-chance for _, chance, _ in chances[:room]], costs)
-        if not count and chances and a_pass <= self._credit and self._times.seconds(size) is not None:
+        if not count and chances and a_pass <= self._credit:
             self._credit -= a_pass
             count = min(room, len(ready) * max(1, self._min_draft))
         depths = [0] * len(ready)

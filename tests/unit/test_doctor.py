@@ -321,7 +321,7 @@ def test_a_draft_model_takes_its_part_of_the_memory(machine: Machine) -> None:
     both = checkup(machine, model=dataclasses.replace(MODEL, draft=GIB, draft_per_cell=16384.0))
     assert both.model.total == alone.model.total + GIB
     text = as_text(both, [])
-    assert "1.0 GiB  weights, KV store and computing" in text
+    assert f"{size_text(GIB)}  weights, KV store and computing" in text
     assert "draft model" not in as_text(alone, [])
     fits, less = alone.cells(65536.0), both.cells(65536.0)
     assert fits is not None

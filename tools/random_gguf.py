@@ -40,7 +40,7 @@ BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
-_QUIET = 0.05  # what the outputs of the layers after the loud ones are multiplied by
+_QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (

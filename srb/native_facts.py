@@ -74,6 +74,8 @@ class ModelNeeds:
     projector: int = 0  # weights and buffers of the projector, if there is one
     projector_refused: str = ""  # the reason why it cannot be loaded
     is_projector_apart: bool = False  # on the CPU, while the model is on a GPU
+    draft: int = 0  # of the draft model, all together at n_ctx
+    draft_per_cell: float = 0.0
 
     @property
     def store(self) -> int:
@@ -88,7 +90,7 @@ class ModelNeeds:
     @property
     def total(self) -> int:
         """All that is in the memory where the model is."""
-        return self.weights + self.store + self.compute + self.projector_beside
+        return self.weights + self.store + self.compute + self.projector_beside + self.draft
 
 
 @dataclass(frozen=True)

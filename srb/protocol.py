@@ -480,6 +480,8 @@ class BranchEnded:
     message: str = ""
     rewinds: int = 0  # how often the branch was rewound, to avoid banned strings
     path_logprob: float | None = None  # of all tokens together and the end of the text, of an explored branch
+    drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,6 +527,8 @@ class Resting:
     restored_tokens: int = 0
     image_tokens: int = 0
     audio_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @classmethod
     def of(cls, done: Done, seconds: float) -> Resting:
@@ -550,6 +554,8 @@ class Done:
     restored_tokens: int = 0  # tokens of `cached_tokens` that had been parked
     image_tokens: int = 0  # tokens of `prompt_tokens` that are pictures'
     audio_tokens: int = 0  # … and sounds'
+    drafted_tokens: int = 0  # computed for drafts (spec_type), and of those the ones that the branches drew
+    accepted_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

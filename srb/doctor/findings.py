@@ -83,7 +83,8 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
     if model.total > checkup.room:
         needs = "the model and its projector need" if model.projector_beside else "the model needs"
         text = f"{needs} {need} {where}, and {room} are free{_held(checkup)}"
-        buffers = model.store + model.compute + model.projector_beside  # these are not read from the file as needed
+        # What is not read from the file as needed:
+        buffers = model.store + model.compute + model.projector_beside + model.draft
         if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
             yield _problem(text, _smaller(checkup))
         else:

@@ -115,6 +115,8 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
         if model.projector:
             apart = ", on the CPU" if model.is_projector_apart else ""
             yield "projector", f"{size_text(model.projector):>10}  weights and buffers for pictures and sounds{apart}"
+        if model.draft:
+            yield "draft model", f"{size_text(model.draft):>10}  weights, KV store and computing"
         where = "GPU memory" if checkup.on_gpu else "memory"
         yield (
             "together",

@@ -18,13 +18,21 @@ class Prompts:
     """Prompts of all requests: begins, records and completes them in the tree, and appends their `events`."""
 
     def __init__(
-        self, model: Model, tree: PrefixTree, residency: Residency, states: NamedStates, clock: Callable[[], float]
+        self,
+        model: Model,
+        tree: PrefixTree,
+        residency: Residency,
+        states: NamedStates,
+        clock: Callable[[], float],
+        note_release: Callable[[Prefix], None] = lambda prefix: None,
     ) -> None:
+        """`note_release` is called with each prompt that is released."""
         self._model = model
         self._tree = tree
         self._residency = residency
         self._states = states
         self._clock = clock
+        self._note_release = note_release
         self.tokens_total = 0  # prompt tokens computed since the start
         self.hits_total = 0  # requests whose prompt was in the tree, at least in part
         self.cached_tokens_total = 0  # prompt tokens that were in the tree
@@ -89,6 +97,7 @@ class Prompts:
         """Release a prompt's node, if it has one. Its computed tokens stay in the tree if the request allows it."""
         node, prefix.node, prefix.index = prefix.node, None, None
         if node is not None:
+            self._note_release(prefix)
             self._tree.release(node)
 
     def stats(self) -> dict[str, float]:

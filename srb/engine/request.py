@@ -118,9 +118,9 @@ class Branch:
 
     __slots__ = (
         "began_at", "draft", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease",
-        "logprob_sum", "num_ahead", "num_cached", "num_computed", "num_given", "num_hidden", "num_rewinds",
-        "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler", "shown", "slot", "spec",
-        "start", "state", "text", "tokens",
+        "logprob_sum", "num_accepted", "num_ahead", "num_cached", "num_computed", "num_drafted", "num_given",
+        "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler",
+        "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +135,7 @@ class Branch:
         self.num_computed = 0
         self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
         self.draft: Draft | None = None
+        self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index

@@ -68,6 +68,8 @@ class Timings(TypedDict):
     predicted_per_second: float
     image_n: NotRequired[int]
     audio_n: NotRequired[int]
+    draft_n: NotRequired[int]  # drafted tokens that were computed, and of those the ones that the branches drew
+    draft_n_accepted: NotRequired[int]
 
 
 @shape

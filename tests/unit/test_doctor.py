@@ -355,6 +355,19 @@ def test_problems_come_first(machine: Machine) -> None:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_draft_model_takes_its_part_of_the_memory(machine: Machine) -> None:
+    alone = checkup(machine)
+    both = checkup(machine, model=dataclasses.replace(MODEL, draft=GIB, draft_per_cell=16384.0))
+    assert both.model.total == alone.model.total + GIB
+    text = as_text(both, [])
+    assert f"{size_text(GIB)}  weights, KV store and computing" in text
+    assert "draft model" not in as_text(alone, [])
+    fits, less = alone.cells(65536.0), both.cells(65536.0)
+    assert fits is not None
+    assert less is not None
+    assert less == int((both.room - MODEL.weights - MODEL.compute - GIB + MODEL.n_ctx * 16384) / (65536 + 16384)) < fits
+
+
 def test_the_report_names_every_type_with_its_size_and_the_cells_that_fit(machine: Machine) -> None:
     lines = as_text(checkup(machine), []).splitlines()
     rows = {line.split()[0]: line for line in lines if line.startswith(("  f16", "  q8_0", "  q4_0"))}

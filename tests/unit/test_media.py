@@ -78,9 +78,9 @@ def test_the_next_turn_and_other_requests_find_the_picture_in_the_tree() -> None
 def test_the_end_of_a_request_tells_its_tokens_of_pictures_and_sounds() -> None:
     made = driver()
     lengths = []
-    for part in (-1, -2, -3):  # alone; each has a bracket before and after it
+    for part, brackets in ((-1, 2), (-2, 2), (-3, 0)):  # alone; a picture has a bracket before and after it
         request_id = made.submit((part,), 1, 1, 1, media=FILES, add_special=False)
-        lengths.append(len(made.request(request_id).prefix.tokens) - 2)
+        lengths.append(len(made.request(request_id).prefix.tokens) - brackets)
     request_id = made.submit((FOX, -1, -2, " then", -3), 2, 1, 4, media=FILES)
     made.run()
     expected = lengths[0] + lengths[1], lengths[2]

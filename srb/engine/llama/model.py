@@ -19,6 +19,7 @@ import llama_cpp as lib
 
 from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
+from srb.engine.drafting import check_vocabularies
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.device_sampling import DeviceSampling
@@ -179,6 +180,27 @@ class LlamaModel:
         choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
         choose_overlap(loaded, settings.text_overlap)
         return loaded
+
+    @classmethod
+    def load_draft(cls, settings: Settings, model: LlamaModel) -> LlamaModel:
+        """Load the draft model that `settings` name, which computes with the threads of `model`. Raise ModelLoadFailed."""
+        try:
+            draft = cls.load(settings.of_draft_model.model_copy(update={"n_ctx": model.n_ctx}))
+        except ModelLoadFailed as error:
+            raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
+        try:
+            if draft.has_states or not draft.supports_partial_reuse:
+                raise ModelLoadFailed(
+                    f"spec_draft_model: the memory of {settings.draft_model_path} ({draft.memory_kind}) cannot be cut "
+                    "after a token, as drafts need it; a draft model has attention in every layer"
+                )
+            check_vocabularies(model, draft, (str(settings.model_path), str(settings.draft_model_path)))
+        except ModelLoadFailed:
+            draft.close()
+            raise
+        model._threads.add(draft._context)
+        draft._threads = model._threads
+        return draft
 
     # ---- any thread
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -95,10 +95,22 @@ def _is_debug() -> bool:
 
 
 def needs(settings: Settings) -> ModelNeeds:
-    """Return the needs of the model that `settings` name, and of its projector.
+    """Return the needs of the model that `settings` name, of its projector, and of its draft model if they name one.
 
     Raise ModelLoadFailed or ConfigError with one line that says why.
     """
+    found = _model_needs(settings)
+    if not settings.has_draft_model:
+        return found
+    try:
+        draft = _model_needs(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
+    except ModelLoadFailed as error:
+        raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
+    per_cell = draft.bytes_per_cell + draft.compute_per_cell
+    return replace(found, draft=draft.total, draft_per_cell=per_cell, refused=found.refused or draft.refused)
+
+
+def _model_needs(settings: Settings) -> ModelNeeds:
     check_model_file(settings)
     check_adapter_files(settings)
     params, _keep_alive = model_params(settings)

@@ -241,6 +241,8 @@ def timings(done: Iterable[Done]) -> Timings:
     images, sounds = sum(event.image_tokens for event in done), sum(event.audio_tokens for event in done)
     if images or sounds:
         found |= {"image_n": images, "audio_n": sounds}
+    if drafted := sum(event.drafted_tokens for event in done):
+        found |= {"draft_n": drafted, "draft_n_accepted": sum(event.accepted_tokens for event in done)}
     return found
 
 

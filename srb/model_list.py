@@ -128,6 +128,14 @@ def default_model(settings: Settings, models: dict[str, ListedModel]) -> str:
     raise ConfigError(f"model: {settings.model} is not among models, which has {', '.join(models)}")
 
 
+def first_model(settings: Settings) -> ListedModel | None:
+    """Return the model that is loaded at the start; None if the server has one model. Raise the errors of the list."""
+    if not settings.models:
+        return None
+    models = list_models(settings)
+    return models[default_model(settings, models)]
+
+
 def _same(one: str, other: str) -> bool:
     return Path(one).expanduser().resolve() == Path(other).expanduser().resolve()
 

@@ -29,7 +29,7 @@ from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.gguf import check_adapter_files, check_model_file
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
-from srb.model_list import default_model, list_models
+from srb.model_list import first_model
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
@@ -69,7 +69,8 @@ def _load() -> Settings:
         if settings.cluster:
             _check_ray()
         elif settings.engine_managed:
-            first = _first_model(settings)
+            listed = first_model(settings)
+            first = settings if listed is None else listed.settings(settings)
             check_model_file(first)
             check_adapter_files(first)
         if settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
@@ -79,14 +80,6 @@ def _load() -> Settings:
     except ModelLoadFailed as error:
         _fail(EXIT_MODEL, error.message)
     return settings
-
-
-def _first_model(settings: Settings) -> Settings:
-    """Return the settings of the engine that is started first. Raise ConfigError if models lists none, or not the first."""
-    if not settings.models:
-        return settings
-    models = list_models(settings)
-    return models[default_model(settings, models)].settings(settings)
 
 
 def _check_ray() -> None:

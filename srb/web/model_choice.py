@@ -120,13 +120,15 @@ class ModelChoice:
     def _running(self, request_id: str, calls: Calls) -> EngineClient:
         """Return the client of the engine that has a request."""
         engines = self.engines()
+        if not engines:
+            raise NotFound("No such request: no model is loaded")
         for client in engines[1:]:
             try:
                 client.ask(GetRequest(uuid4().hex, request_id, calls.controller(request.environ)))
                 return client
             except NotFound:
                 continue
-        return engines[0] if engines else self.present()
+        return engines[0]
 
     def release(self) -> None:
         """Release the present request's hold at the end of its view; while its answer is streamed, at the call's end."""

@@ -16,6 +16,9 @@ import requests
 
 from tests.processes import children, is_alive, wait_for
 from tests.servers import MakeServer, Server
+from tools.random_gguf import write_llama
+
+pytestmark = pytest.mark.e2e
 
 TWO = {"models": "a=fake:,b=fake:", "model": ""}
 BODY = {"prompt": "Once upon a time,", "max_tokens": 4, "stream": False}
@@ -215,4 +218,97 @@ def test_stopping_the_server_leaves_no_process_and_no_file(two: Server) -> None:
     pids = [two.supervisor, *children(two.supervisor)]
     assert two.stop() == 0
     assert not any(map(is_alive, pids))
+    assert not two.runtime.exists()
+
+
+# Each dialect's route, and where its answer names the model.
+DIALECTS: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", {"prompt": "Hi", "max_tokens": 2}, "model"),
+    ("/completion", {"prompt": "Hi", "n_predict": 2}, "model"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}, "model"),
+    ("/v1/responses", {"input": "Hi", "max_output_tokens": 2}, "model"),
+    ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}, "model"),
+    ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "Hi"}]}, ""),
+    ("/v1/embeddings", {"input": "Hi"}, "model"),
+    ("/tokenize", {"content": "Hi"}, ""),
+    ("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}, ""),
+    ("/api/generate", {"prompt": "Hi", "stream": False, "options": {"num_predict": 2}}, "model"),
+    ("/api/v1/generate", {"prompt": "Hi", "max_length": 2}, ""),
+    ("/v1/srb/completions", {"prompt": "Hi", "max_tokens": 2, "n": 2}, ""),
+]
+
+
+def test_every_dialect_picks_the_model_that_is_named(make_server: MakeServer) -> None:
+    server = make_server(**TWO, embedding=True, model_seconds=0).start()
+    for place, (path, body, key) in enumerate(DIALECTS):
+        name = "ba"[place % 2]
+        answer = server.post(path, {**body, "model": name})
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        assert state(server, name) == "loaded", path
+        if key:
+            assert answer.json()[key] == name, path
+
+
+def test_an_unknown_name_is_404_in_every_dialect(two: Server) -> None:
+    for path, body, _ in DIALECTS:
+        assert two.post(path, {**body, "model": "x"}).status_code == 404, path
+    assert state(two, "a") == "loaded"
+
+
+def test_a_request_that_goes_on_without_readers_is_finished_before_its_model_gives_way(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
+    body = {"prompt": "Once", "n": 1, "max_tokens": 150, "ignore_eos": True, "stream": True, "linger": 60, "model": "a"}
+    answer = requests.post(f"{server.url}/v1/srb/completions", json=body, stream=True, timeout=60)
+    next(answer.iter_lines())
+    answer.close()
+    wait_for(lambda: 'srb:model_calls_running{model="a"} 0.0' in server.get("/metrics").text, "the reader has left")
+    assert complete(server, "b").json()["model"] == "b"
+    kept = [line for line in server.logs.splitlines() if "unloading model a" in line]
+    assert kept
+    assert server.get("/v1/srb/completions").json() == {"completions": []}
+
+
+def test_a_worker_that_is_killed_holds_nothing_more(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600, workers=2).start()
+    answer = stream(server, "a", 100_000)
+    assert 'srb:model_calls_running{model="a"} 1.0' in server.get("/metrics").text
+    for pid in server.workers:
+        os.kill(pid, signal.SIGKILL)
+    answer.close()
+    wait_for(lambda: server.live() == 200, "there are new workers")
+    assert complete(server, "b").json()["model"] == "b"
+
+
+def test_real_files_in_a_folder_and_one_that_is_copied_there(make_server: MakeServer, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in ("one", "two"):
+        write_llama(folder / f"{name}.gguf")
+    server = make_server(models=folder, model="two", n_ctx=512, threads=1, state_dir=tmp_path / "states").start()
+    assert state(server, "two") == "loaded"
+    found = complete(server, "one", state="mine")
+    assert found.json()["model"] == "one", found.text
+    assert server.get("/v1/models/one").json()["meta"]["n_params"] > 0
+    write_llama(folder / "three.gguf")
+    assert complete(server, "three").json()["model"] == "three"
+    assert [each["id"] for each in server.get("/v1/models").json()["data"]] == ["one", "three", "two"]
+    again = complete(server, "one", state="mine", prompt=BODY["prompt"])
+    assert again.status_code == 200, again.text
+
+
+def test_a_new_server_that_takes_over_the_sockets_uses_the_old_ones_engines_until_it_ends(two: Server) -> None:
+    complete(two, "b")
+    before = two.all_pids()
+    two.process.send(signal.SIGUSR2)
+    wait_for(lambda: "another supervisor" in two.logs, "the new server's supervisor waits")
+    [new_arbiter] = set(two.workers) - set(before)
+    try:
+        for _ in range(4):
+            assert complete(two, "b").json()["model"] == "b", "old and new workers share the old engines"
+        assert two.stop() == 0
+        wait_for(lambda: not any(map(is_alive, before)), "all of the old server has ended")
+        wait_for(lambda: complete(two, "b").status_code == 200, "the new server has engines of its own")
+    finally:
+        os.kill(new_arbiter, signal.SIGTERM)
+        wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
     assert not two.runtime.exists()

@@ -119,7 +119,11 @@ class ModelsSupervisor:
         runtime = self._settings.runtime_path
         make_runtime_dir(runtime)
         lock = EngineLock(runtime, _LOCK_NAME, CONTROL_SOCKET)
+        is_first = True
         while not lock.acquire(wait=False):
+            if is_first:
+                log.info("another supervisor runs in %s; waiting for it to exit", runtime)
+                is_first = False
             select.select([self._wake], [], [], _LOCK_SECONDS)
             if self._stopping:
                 return 0
@@ -337,8 +341,12 @@ class ModelsSupervisor:
                 self._send(peer, Done(id_))
 
     def _look(self) -> None:
-        """Read the list again. Raise ConfigError if it cannot be read; then it stays as it was."""
-        found = list_models(self._settings)
+        """Read the list again; one that cannot be read, or has equal names, stays as it was."""
+        try:
+            found = list_models(self._settings)
+        except ConfigError as error:
+            log.warning("the list of models stays as it was: %s", error.message)
+            return
         self._turns.set_names(found)
         kept = {turn.name: self._listed[turn.name] for turn in self._turns.models if turn.name not in found}
         self._listed = found | kept

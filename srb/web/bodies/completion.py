@@ -73,6 +73,8 @@ def read_json(request: Request) -> Any:
 
 def named_model(request: Request) -> dict[str, Any]:
     """Return the fields of the request's body that name a model, before or after it was read; raise as read_json does."""
+    if not request.content_length and "Transfer-Encoding" not in request.headers:
+        return {}
     if _READ not in g:
         setattr(g, _PEEKED, _read_json(request))
     found: dict[str, Any] = g.get(_READ)

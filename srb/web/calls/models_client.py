@@ -52,7 +52,7 @@ from srb.web.calls.engine_client import PAUSE, EngineClient
 
 log = logging.getLogger("srb.client")
 
-_FIRST_LOOK = 5.0  # seconds that a call waits for the supervisor, which begins with the server
+_FIRST_LOOK = 1.0  # seconds that a call waits for the supervisor, which begins with the server
 _ANSWER_SECONDS = 5.0  # for commands that the supervisor answers at once
 _CONNECT_SECONDS = 10.0  # from a model's Granted to the connection with its engine
 _WITH_ENGINE = ("loading", "loaded", "draining")

@@ -122,7 +122,8 @@ def _in_memory(model: ModelInfo) -> LoadedModel:
 @operation(OllamaShowBody, Shown, error=OllamaError)
 def show() -> Response:
     """Describe the model as Ollama does."""
-    body, model, settings = OllamaShowBody.parse(read_body(request)), web().client.check_ready(), web().settings
+    body, settings = OllamaShowBody.parse(read_body(request)), web().settings
+    model = _known(body.model) or web().client.check_ready()
     check_name(body.model, settings, model)
     answer: Shown = {
         "license": "",
@@ -135,6 +136,12 @@ def show() -> Response:
         "modified_at": modified_at(model),
     }
     return json_reply(answer)
+
+
+def _known(name: str) -> ModelInfo | None:
+    """Return what is known of one of several models that was loaded before, so that it is not loaded to be shown."""
+    choice = web().choice
+    return choice.facts(choice.models.resolve(name)) if choice is not None and name else None
 
 
 def _parameters(settings: Settings) -> str:

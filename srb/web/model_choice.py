@@ -114,8 +114,10 @@ class ModelChoice:
         return self.models.client(names[0] if names else self.models.resolve(named))
 
     def engines(self) -> list[EngineClient]:
-        """Return the clients of all engines that serve requests."""
-        return [self.models.client(name) for name in self.models.loaded()]
+        """Return the clients of all engines that have requests, also of one that ends when they have ended."""
+        ending = [name for name, each in self.models.states.items() if each.state == "ending"]
+        clients = [self.models.client(name) for name in [*self.models.loaded(), *ending]]
+        return [client for client in clients if client.is_connected]
 
     def _running(self, request_id: str, calls: Calls) -> EngineClient:
         """Return the client of the engine that has a request."""

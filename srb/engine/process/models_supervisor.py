@@ -302,7 +302,6 @@ class ModelsSupervisor:
             try:
                 self._handle(peer, command)
             except SRBError as error:
-                self._forget(command.id)
                 self._send(peer, Refused(command.id, error.code, error.message))
 
     def _handle(self, peer: ControlPeer, command: Command) -> None:
@@ -311,7 +310,7 @@ class ModelsSupervisor:
         if isinstance(command, Want | Load | Unload) and command.model not in self._turns:
             raise ModelNotFound(f"The model '{command.model}' does not exist; there are {', '.join(self._listed)}")
         match command:
-            case Leave(id_):
+            case Leave(id_) if self._wishers.get(id_) is peer:
                 self._turns.leave(id_, now)
                 self._forget(id_)
             case Want(id_, name):

@@ -69,6 +69,12 @@ class NotFound(SRBError):
     code, type, http_status = "not_found", "not_found_error", 404
 
 
+class ModelNotFound(NotFound):
+    """A request names a model that the list of several models lacks."""
+
+    code = "model_not_found"
+
+
 class Conflict(SRBError):
     """A control of a running request that its present state does not allow; carries `state`."""
 

@@ -44,6 +44,28 @@ def check_size(size: int, max_frame: int) -> None:
         raise ProtocolError(f"a frame has {size} bytes; at most {max_frame} are allowed")
 
 
+class Unframer:
+    """Bytes as they arrive, cut into the payloads of frames; for sockets that are read only as far as they have data."""
+
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+        self._max_frame = max_frame
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the payloads of the frames that are complete now. Raise ProtocolError for a bad length."""
+        self._buffer += data
+        payloads = []
+        while len(self._buffer) >= _SHORT.size:
+            size = _SHORT.unpack_from(self._buffer)[0]
+            check_size(size, self._max_frame)  # which is below the sizes that _LONG is for
+            end = _SHORT.size + size
+            if len(self._buffer) < end:
+                break
+            payloads.append(bytes(self._buffer[_SHORT.size : end]))
+            del self._buffer[:end]
+        return payloads
+
+
 class FrameSocket:
     """One end of a connection, which sends and receives frames."""
 

@@ -156,6 +156,13 @@ def _adapters(text: str) -> str:
     return text
 
 
+def _joined(value: object) -> object:
+    """Return a list of strings, as TOML has it, as one text separated by commas; anything else as it is."""
+    if isinstance(value, list) and all(isinstance(each, str) and "," not in each for each in value):
+        return ",".join(value)
+    return value
+
+
 class _RequestSettings(BaseModel):
     """The first half of the settings: the web server, limits, and defaults of requests."""
 
@@ -373,6 +380,24 @@ class Settings(_SamplingSettings):
         "", description="name of the model in answers; further names follow after commas; empty: the file's name"
     )
     tags: str = Field("", description="tags of the model in GET /v1/models, separated by commas")
+    models: Annotated[str, BeforeValidator(_joined)] = Field(
+        "",
+        description="several models, of which a request names one: a folder of GGUF files, or GGUF files separated by "
+        "commas, each a path or NAME=PATH. The first is loaded at the start, or the one that model names; others are loaded "
+        "when they are asked for. Empty: one model",
+    )
+    models_autoload: bool = Field(
+        True, description="with models, load a model when a request names it; off: only POST /models/load does"
+    )
+    max_engines: int = Field(
+        1, ge=1, le=64, description="with models, how many are loaded at once, each in an engine process of its own"
+    )
+    model_seconds: int = Field(
+        10,
+        ge=0,
+        description="with models, seconds for which a loaded model that has requests keeps its place while another is "
+        "wished for; then it finishes the requests that run, and the other is loaded",
+    )
     n_ctx: int = Field(
         8192, ge=0, le=2**24, description="KV cells shared by all branches; 0: the model's training context"
     )
@@ -634,7 +659,18 @@ class Settings(_SamplingSettings):
             raise ValueError(
                 f"spec_draft_n_min ({self.spec_draft_n_min}) is more than spec_draft_n_max ({self.spec_draft_n_max})"
             )
+        if self.models:
+            self._check_models()
         return self
+
+    def _check_models(self) -> None:
+        """Raise ValueError for settings that do not go with several models."""
+        if self.cluster:
+            raise ValueError("models and cluster exclude each other: the replicas of a cluster have one model")
+        if not self.engine_managed:
+            raise ValueError("models needs engine_managed, since the server starts and ends the models' engines")
+        if self.alias:
+            raise ValueError("alias names one model; with models each has its file's name, or NAME of NAME=PATH")
 
     @property
     def in_profile(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import orjson
 from srb.doctor.checkup import examine
 from srb.doctor.findings import Level, findings
 from srb.doctor.report import as_json, as_text
-from srb.errors import ModelLoadFailed
+from srb.errors import ConfigError, ModelLoadFailed
+from srb.model_list import first_model
 from srb.settings import Settings
 
 DESCRIPTION = """Show what this machine has, what the model needs and what fits, and what stops a server or slows it down,
@@ -28,8 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> NoReturn:
     """Print the report; the exit status is 1 if something would stop the server."""
     try:
+        if (listed := first_model(settings)) is not None:  # of several models, the one that is loaded first
+            settings, environ = listed.settings(settings), {**environ, **listed.environ(settings)}
         checkup = examine(settings, environ)
-    except ModelLoadFailed as error:
+    except (ModelLoadFailed, ConfigError) as error:
         print(f"srb: {error.message}", file=sys.stderr)
         sys.exit(EXIT_PROBLEM)
     found = findings(checkup)

@@ -23,6 +23,7 @@ BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "mmproj_url", "mm
 NOT_YET = "not supported yet"
 
 _NO_LIMIT_MIB = 2**30
+_NO_LIMIT_ENGINES = 64
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
@@ -67,6 +68,10 @@ def _auto(words: Sequence[str]) -> str:
 
 def _mebibytes(words: Sequence[str]) -> str:
     return str(_NO_LIMIT_MIB) if words[-1] == "-1" else words[-1]
+
+
+def _engines(words: Sequence[str]) -> str:
+    return str(_NO_LIMIT_ENGINES) if words[-1] == "0" else words[-1]  # 0 is no limit
 
 
 def _maps(words: Sequence[str]) -> str:
@@ -201,6 +206,9 @@ _WITH_EFFECT = (
     Flag("-hf -hfr --hf-repo", "hf_repo", "LLAMA_ARG_HF_REPO"),
     Flag("-hff --hf-file", "hf_file", "LLAMA_ARG_HF_FILE"),
     Flag("-hft --hf-token", "hf_token", "HF_TOKEN"),
+    Flag("--models-dir", "models", "LLAMA_ARG_MODELS_DIR"),
+    Flag("--models-max", "max_engines", "LLAMA_ARG_MODELS_MAX", convert=_engines),
+    Flag("--models-autoload", "models_autoload", "LLAMA_ARG_MODELS_AUTOLOAD", off="--no-models-autoload", switch=True),
     Flag("-mm --mmproj", "mmproj", "LLAMA_ARG_MMPROJ"),
     Flag("-mmu --mmproj-url", "mmproj_url", "LLAMA_ARG_MMPROJ_URL"),
     Flag("--mmproj-auto", "mmproj_auto", "LLAMA_ARG_MMPROJ_AUTO", off="--no-mmproj --no-mmproj-auto", switch=True),
@@ -353,11 +361,9 @@ _WITHOUT_EFFECT = {
         --video-fps LLAMA_ARG_VIDEO_FPS
         --video-timestamp-interval LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL
         --video-ffmpeg-dir LLAMA_ARG_VIDEO_FFMPEG_DIR""",
-    "one server serves one model": """
-        --models-dir LLAMA_ARG_MODELS_DIR
-        --models-preset LLAMA_ARG_MODELS_PRESET
-        --models-max LLAMA_ARG_MODELS_MAX
-        --models-autoload --no-models-autoload =0 LLAMA_ARG_MODELS_AUTOLOAD
+    "all models have the same settings": """
+        --models-preset LLAMA_ARG_MODELS_PRESET""",
+    "a model stays loaded until another needs its place, or POST /models/unload": """
         --sleep-idle-seconds""",
     "the page has no settings and no tools": """
         --ui-config --webui-config LLAMA_ARG_UI_CONFIG

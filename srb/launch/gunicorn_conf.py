@@ -29,6 +29,7 @@ from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.gguf import check_adapter_files, check_model_file
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
+from srb.model_list import first_model
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
@@ -68,8 +69,10 @@ def _load() -> Settings:
         if settings.cluster:
             _check_ray()
         elif settings.engine_managed:
-            check_model_file(settings)
-            check_adapter_files(settings)
+            listed = first_model(settings)
+            first = settings if listed is None else listed.settings(settings)
+            check_model_file(first)
+            check_adapter_files(first)
         if settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
             _check_workers()
     except ConfigError as error:

@@ -21,9 +21,11 @@ from srb.web import routes
 from srb.web.access import Access
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
+from srb.web.calls.models_client import ModelsClient
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.metrics import ROUTE, Metrics
+from srb.web.model_choice import ModelChoice
 from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response
 
@@ -60,8 +62,11 @@ class Application(Flask):
             raise
 
 
-def _own_client(settings: Settings) -> EngineClient:
-    return EngineClient(settings, os.environ.get(SERVER_ID_VARIABLE, ""))
+def _own_engine(settings: Settings) -> EngineClient | ModelChoice:
+    server_id = os.environ.get(SERVER_ID_VARIABLE, "")
+    if settings.models:
+        return ModelChoice(settings, ModelsClient(settings, server_id))
+    return EngineClient(settings, server_id)
 
 
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
@@ -76,9 +81,11 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body of this length is refused, see _read
-    shared = app.extensions["srb"] = Web(settings, client or _own_client(settings))
+    shared = app.extensions["srb"] = Web(settings, client or _own_engine(settings))
     app.metrics = shared.metrics
     app.before_request(_note_route)
+    if (choice := shared.choice) is not None:
+        app.teardown_request(lambda _: choice.release())
     app.access = Access(settings, shared.folder)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)

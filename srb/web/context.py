@@ -14,6 +14,7 @@ from srb.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
 from srb.web.metrics import SHARED_FOLDER, Metrics
+from srb.web.model_choice import ModelChoice
 from srb.web.stories.desk import Desk
 from srb.web.system_prompt import SystemPromptStore
 
@@ -23,7 +24,7 @@ class Web:
     """The shared objects of one worker: settings, engine client, open calls, and the folder it shares with other workers."""
 
     settings: Settings
-    client: EngineClient
+    engine: EngineClient | ModelChoice  # with several models, the choice among their engines
     folder: Path | None = field(init=False)
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
@@ -34,14 +35,30 @@ class Web:
     def __post_init__(self) -> None:
         shared = os.environ.get(SHARED_FOLDER)
         self.folder = Path(shared) if shared else None
-        self.calls = Calls(self.client, self.settings, self.metrics.open_calls, self.folder)
+        self.calls = Calls(lambda: self.client, self.settings, self.metrics.open_calls, self.folder)
         self.system_prompt = SystemPromptStore(self.settings, self.folder)
         self.stories = Desk(self.settings.stories_path)
 
     @property
+    def client(self) -> EngineClient:
+        """The client of the engine; with several models, that of the present request, which waits for its model."""
+        return self.engine if isinstance(self.engine, EngineClient) else self.engine.client(self.calls)
+
+    @property
+    def engines(self) -> list[EngineClient]:
+        """The clients of all engines that serve requests now; the only one, whatever its state."""
+        return [self.engine] if isinstance(self.engine, EngineClient) else self.engine.engines()
+
+    @property
+    def choice(self) -> ModelChoice | None:
+        """The choice among several models; None with one."""
+        return self.engine if isinstance(self.engine, ModelChoice) else None
+
+    @property
     def request_settings(self) -> Settings:
         """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n."""
-        replicas = self.client.model.replicas if self.client.model is not None else 1
+        model = self.engine.model if isinstance(self.engine, EngineClient) else None  # a cluster has one model
+        replicas = model.replicas if model is not None else 1
         if replicas <= 1:
             return self.settings
         if replicas not in self._scaled:
@@ -51,7 +68,10 @@ class Web:
 
     def start(self) -> None:
         """Connect to the engine and check the stories now, not at the first request; called after a worker's fork."""
-        self.client.start()
+        if isinstance(self.engine, EngineClient):
+            self.engine.start()
+        else:
+            self.engine.models.start()
         self.stories.start()
 
     def shut_down(self, grace: float | None = None) -> None:

@@ -7,7 +7,7 @@ share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker ans
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -16,6 +16,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from srb.model_control import ModelState
 from srb.protocol import ClusterStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -74,10 +75,11 @@ class Metrics:
         state: str = "running",
         restarts: int = 0,
         cluster: ClusterStats | None = None,
+        models: Sequence[ModelState] = (),
     ) -> bytes:
         """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
 
-        With a cluster, the numbers of each replica follow.
+        With a cluster, the numbers of each replica follow; with several models, their states and numbers of calls.
         """
         values: dict[str, float] = {}
         if stats:
@@ -85,7 +87,8 @@ class Metrics:
             values = {**stats, **averages}
         values |= {"engine_restarts_total": restarts}
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
-        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas
+        several = generate_latest(_ModelNumbers(models)) if models else b""
+        return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
 
     def _workers(self) -> CollectorRegistry:
         if SHARED_FOLDER not in os.environ:
@@ -155,3 +158,22 @@ class _ReplicaNumbers(Collector):
                 if name in each["stats"]:
                     numbers.add_metric([replica, each["node"]], each["stats"][name])
             yield numbers
+
+
+class _ModelNumbers(Collector):
+    """The numbers of several models, with the label model: the state, and the calls that hold it and wait for it."""
+
+    def __init__(self, models: Sequence[ModelState]) -> None:
+        self._models = models
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        states = GaugeMetricFamily("srb:model_state", "1 for each model's current state.", labels=["model", "state"])
+        running = GaugeMetricFamily("srb:model_calls_running", "Calls that use a model.", labels=["model"])
+        waiting = GaugeMetricFamily("srb:model_calls_waiting", "Calls that wait for a model.", labels=["model"])
+        loads = CounterMetricFamily("srb:model_loads_total", "Times that a model was loaded.", labels=["model"])
+        for each in self._models:
+            states.add_metric([each.name, each.state], 1.0)
+            running.add_metric([each.name], each.running)
+            waiting.add_metric([each.name], each.waiting)
+            loads.add_metric([each.name], each.loads)
+        yield from (states, running, waiting, loads)

@@ -18,6 +18,7 @@ BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
 _HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
 QUIET = "srb.quiet"  # key of a WSGI environ: the call is one of very many, so its success is logged at debug level
 _MAX_PATH = 200
+MODEL = "srb.model"  # key of a WSGI environ: the model that the request uses, where there are several
 
 
 def log_response(environ: Mapping[str, Any], status: str) -> None:
@@ -69,6 +70,8 @@ class CallLine:
             f"(cached %(cached_tokens)d, restored %(restored_tokens)d, computed %(computed_tokens)d{unfinished}), "
             "new %(completion_tokens)d tokens, %(tokens_per_second).0f/s, %(ms).0f ms"
         )
+        if "model" in fields:
+            text += ", model %(model)s"
         if self._prompts:
             fields["prompts"] = [list(command.prompt) for command in self._commands]
             text += ", prompts %(prompts)s"
@@ -154,4 +157,5 @@ def _request_fields(environ: Mapping[str, Any]) -> dict[str, Any]:
         "method": environ.get("REQUEST_METHOD", ""),
         "path": path[:_MAX_PATH],
         "client": environ.get("REMOTE_ADDR") or "local",
+        **({"model": environ[MODEL]} if MODEL in environ else {}),
     }

@@ -16,8 +16,8 @@ from srb.web.dialects.responses import routes as responses
 from srb.web.dialects.srb import controls as srb_controls
 from srb.web.dialects.srb import routes as srb
 from srb.web.dialects.srb import server as srb_server
+from srb.web.ops import models, page
 from srb.web.ops import openapi_route as openapi
-from srb.web.ops import page
 from srb.web.ops import routes as ops
 from srb.web.stories import routes as stories
 
@@ -40,6 +40,7 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     kobold_server.routes,
     stories.routes,
     ops.routes,
+    models.routes,
     openapi.routes,
     page.routes,
 )

@@ -45,9 +45,9 @@ def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_sta
     _, _, script = engine_with(hang)
     supervise = f"""
     import sys
-    from srb.engine.process import supervisor
-    popen = supervisor.subprocess.Popen
-    supervisor.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
+    from srb.engine.process import engine_child, supervisor
+    popen = engine_child.subprocess.Popen
+    engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
     sys.exit(supervisor.main([]))
     """
     supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=8)

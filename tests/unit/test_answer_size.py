@@ -91,7 +91,7 @@ def test_row_41_a_client_that_reads_gets_256_logprobs_of_64_branches(stream: boo
 
 def test_a_large_frame_alone_makes_no_reader_slow_but_unread_bytes_at_the_next_one_do() -> None:
     client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
-    call = Calls(client, Settings()).open([command(1, -1)], {}, streamed=True)
+    call = Calls(lambda: client, Settings()).open([command(1, -1)], {}, streamed=True)
     client.receive([Delta("r1", 0, "x" * MIB, [1])])
     call.mailbox.take()
     client.receive([Delta("r1", 0, "x" * MIB, [1])])
@@ -105,7 +105,7 @@ def test_a_large_frame_alone_makes_no_reader_slow_but_unread_bytes_at_the_next_o
 
 def test_some_tokens_of_each_branch_may_always_wait() -> None:
     client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
-    Calls(client, Settings()).open([command(8, 64)], {}, streamed=True)
+    Calls(lambda: client, Settings()).open([command(8, 64)], {}, streamed=True)
     tokens = [Delta("r1", index, " a", [1], [entry(64)]) for index in range(8)]
     for _ in range(16):  # together some 4 MiB
         client.receive(tokens)
@@ -117,7 +117,7 @@ def test_some_tokens_of_each_branch_may_always_wait() -> None:
 
 def test_log_probabilities_of_a_prompt_weigh_too() -> None:
     client = ScriptedClient(Settings(max_unread_bytes=65536), lambda command: [[Accepted(command.request_id, 5)]])
-    Calls(client, Settings()).open([command(1, 0, prompt_logprobs=True)], {}, streamed=True)
+    Calls(lambda: client, Settings()).open([command(1, 0, prompt_logprobs=True)], {}, streamed=True)
     for _ in range(2):
         client.receive([PromptLogprobs("r1", [entry(0)] * 200)])
     assert client.cancelled == ["r1"]
@@ -155,7 +155,7 @@ def test_tokens_beyond_the_context_are_not_counted() -> None:
 def test_row_41_an_answer_without_a_limit_of_its_own_ends_at_the_servers_and_the_request_is_cancelled() -> None:
     settings = Settings(max_answer_bytes=MIB)
     client = ScriptedClient(settings, heavy(256, steps=100))
-    calls = Calls(client, settings)
+    calls = Calls(lambda: client, settings)
     with pytest.raises(AnswerTooLarge, match=r"max_answer_bytes \(1048576\).*\(n\).*max_tokens.*logprobs") as raised:
         gather(calls.open([command(2, 256)], {}, streamed=False))
     assert raised.value.http_status == 400
@@ -168,7 +168,7 @@ def test_row_41_an_answer_without_a_limit_of_its_own_ends_at_the_servers_and_the
 def test_a_long_prompts_log_probabilities_before_each_branch_are_400_before_the_first_byte(streamed: bool) -> None:
     settings = Settings(max_answer_bytes=MIB)
     client = ScriptedClient(settings, lambda command: [[Accepted(command.request_id, 1000)]])
-    calls = Calls(client, settings)
+    calls = Calls(lambda: client, settings)
     with pytest.raises(AnswerTooLarge, match="max_answer_bytes is 1048576"):
         calls.open([command(8, 0, prompt_logprobs=True)], {}, streamed=streamed)
     assert client.cancelled == ["r1"]
@@ -185,7 +185,7 @@ def test_the_prompt_is_part_of_what_is_gathered() -> None:
     client = ScriptedClient(settings, script)
     assert 1500 * ENTRY_BYTES < MIB < 2100 * ENTRY_BYTES
     with pytest.raises(AnswerTooLarge):
-        gather(Calls(client, settings).open([command(1, 0, prompt_logprobs=True)], {}, streamed=False))
+        gather(Calls(lambda: client, settings).open([command(1, 0, prompt_logprobs=True)], {}, streamed=False))
 
 
 # The engine's frames --------------------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def test_the_only_reader_that_is_too_slow_is_told_to_the_engine() -> None:
 
 
 def test_a_reader_may_leave_a_rest_and_the_others_stay(client: Client) -> None:
-    calls = Calls(client, Settings())
+    calls = Calls(lambda: client, Settings())
     call = calls.open([COMMAND], {}, streamed=True)
     request_id = call.request_ids[0]
     other = client.attached(request_id)
@@ -246,7 +246,7 @@ def test_a_reader_may_leave_a_rest_and_the_others_stay(client: Client) -> None:
 
 
 def test_a_call_that_ends_while_it_attaches_reads_nothing(client: Client) -> None:
-    calls = Calls(client, Settings())
+    calls = Calls(lambda: client, Settings())
     greenlet = gevent.spawn(calls.attach, "r", {})
     with gevent.Timeout(5):
         while not client.asked():

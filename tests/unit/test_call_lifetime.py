@@ -210,7 +210,7 @@ def test_an_embedding_that_takes_too_long_is_503_and_cancelled(
     busy: ScriptedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls_module, "WORK_DEADLINE", 0.02)
-    calls = Calls(busy, Settings())
+    calls = Calls(lambda: busy, Settings())
     with pytest.raises(Unavailable):
         calls.ask(Embed("e1", (("a",),)), {})
     assert busy.cancelled == ["e1"]
@@ -260,7 +260,9 @@ def test_row_42_a_client_has_left_whatever_lies_unread(
     engine: ScriptedClient, pair: tuple[Any, Any], leave: Callable[[Any], None]
 ) -> None:
     ours, theirs = pair
-    call = Calls(engine, Settings()).open([Generate("r1", ("Once",), ())], {"gunicorn.socket": ours}, streamed=False)
+    call = Calls(lambda: engine, Settings()).open(
+        [Generate("r1", ("Once",), ())], {"gunicorn.socket": ours}, streamed=False
+    )
     leave(theirs)
     with pytest.raises(Cancelled):
         raise call.mailbox.take(5)[0].error
@@ -283,7 +285,7 @@ class SlowToConnect(ScriptedClient):
 def test_a_client_that_leaves_before_there_is_an_engine_is_cancelled_when_there_is(pair: tuple[Any, Any]) -> None:
     engine = SlowToConnect()
     ours, theirs = pair
-    calls = Calls(engine, Settings())
+    calls = Calls(lambda: engine, Settings())
     opening = gevent.spawn(calls.open, [Generate("r1", ("Once",), ())], {"gunicorn.socket": ours}, streamed=True)
     eventually(lambda: len(calls))
     theirs.close()
@@ -297,7 +299,7 @@ def test_a_client_that_leaves_before_there_is_an_engine_is_cancelled_when_there_
 
 def test_a_server_that_stops_before_there_is_an_engine_ends_its_calls_when_there_is() -> None:
     engine = SlowToConnect()
-    calls = Calls(engine, Settings())
+    calls = Calls(lambda: engine, Settings())
     asking = gevent.spawn(calls.ask, Embed("e1", (("a",),)), {})
     eventually(lambda: len(calls))
     calls.shut_down(grace=0)

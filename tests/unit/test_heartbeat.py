@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from srb.engine.process.engine_child import HeartbeatMonitor
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.status_reporter import ToSupervisor
-from srb.engine.process.supervisor import Backoff, HeartbeatMonitor
+from srb.engine.process.supervisor import Backoff
 
 
 @dataclass

@@ -36,12 +36,15 @@ def make_runtime_dir(path: Path) -> None:
 class EngineLock:
     """The lock of a runtime folder, so that only one engine runs in it; the kernel frees a dead process's lock.
 
+    With other names it is the lock of a supervisor of several models.
+
     The file is unlinked while the lock is held, so a process that gets the lock checks that its file is still on disk.
     """
 
-    def __init__(self, runtime_path: Path) -> None:
+    def __init__(self, runtime_path: Path, lock_name: str = LOCK_NAME, socket_name: str = SOCKET_NAME) -> None:
         self._runtime_path = runtime_path
-        self._path = runtime_path / LOCK_NAME
+        self._path = runtime_path / lock_name
+        self._names = (socket_name, lock_name)  # the lock last: until then no other process may listen
         self._fd: int | None = None
 
     def acquire(self, *, wait: bool) -> bool:
@@ -69,7 +72,7 @@ class EngineLock:
         """Remove the socket and the lock file, and release the lock; may be called again."""
         if self._fd is None:
             return
-        for name in (SOCKET_NAME, LOCK_NAME):  # the lock file last: until then no other engine may listen
+        for name in self._names:
             (self._runtime_path / name).unlink(missing_ok=True)
         os.close(self._fd)
         self._fd = None

@@ -12,31 +12,28 @@ import logging
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from typing import Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from srb import logs
+from srb.engine.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.settings import Settings
-from srb.status import STALE_SECONDS, remove_status, write_status
+from srb.status import remove_status, write_status
 from srb.welcome import first_screen
+
+if TYPE_CHECKING:
+    from srb.engine.process.models_supervisor import ModelsSupervisor
 
 log = logging.getLogger("srb.supervisor")
 
 _FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
 _MAX_DELAY = 10.0
 _HEALTHY_SECONDS = 30.0  # an engine that was ready this long resets the delay
-_KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
-_TICK_SECONDS = 1.0  # two heartbeats
-_STALE_TICKS = int(STALE_SECONDS / _TICK_SECONDS)
-_ENGINE, _BRIDGE = "srb.engine.process", "srb.cluster.bridge"  # the modules that are run; this process imports neither
 
 
 class Backoff:
@@ -51,81 +48,6 @@ class Backoff:
             self._next = _FIRST_DELAY
         delay, self._next = self._next, min(self._next * 2, _MAX_DELAY)
         return delay
-
-
-class HeartbeatMonitor:
-    """The heartbeats of one engine, from the first one on; there are none while a model loads.
-
-    Silence is counted in our own ticks: while the whole machine sleeps, there are none.
-    """
-
-    def __init__(self, stall_timeout: int) -> None:
-        """Allow `stall_timeout` ticks of silence; 0: any number."""
-        self._max_silent = stall_timeout
-        self._silent: int | None = None  # ticks without a heartbeat; None before the first one
-        self.abort_reason = ""  # why the engine has to be aborted; "" if it need not
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the engine counts as hung."""
-        return self._silent is not None and self._silent >= min(_STALE_TICKS, self._max_silent)
-
-    def note_reports(self, reports: list[dict[str, Any]]) -> None:
-        """Note a heartbeat, and the states reported with it."""
-        if self._max_silent and not any(report["state"] == "starting" for report in reports):
-            self._silent = 0
-        last = reports[-1] if reports else None  # an engine may have hung and recovered before we looked
-        self.abort_reason = last["message"] if last is not None and last["state"] == "hung" else ""
-
-    def tick(self) -> bool:
-        """Count one second without a heartbeat; return True if the engine has just become stale."""
-        if self._silent is None:
-            return False
-        was_stale = self.is_stale
-        self._silent += 1
-        if self._silent >= self._max_silent:
-            self.abort_reason = f"no heartbeat for {self._silent} s"
-        return self.is_stale and not was_stale
-
-
-class EngineChild:
-    """One engine process, and the pipe on which it reports. With a cluster it is the bridge to the cluster's engines."""
-
-    def __init__(self, module: str = _ENGINE) -> None:
-        self.reports, engine_end = os.pipe()
-        command = [
-            sys.executable,
-            "-m",
-            module,
-            "--parent",
-            str(os.getpid()),
-            "--report",
-            str(engine_end),
-        ]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[engine_end])
-        os.close(engine_end)
-        self._unread = b""
-
-    def read_reports(self) -> list[dict[str, Any]] | None:
-        """Return the reports that have arrived, which may be none (heartbeats); None if the engine has ended."""
-        chunk = os.read(self.reports, 65536)
-        if not chunk:
-            return None
-        *lines, self._unread = (self._unread + chunk).split(b"\n")
-        return [orjson.loads(line) for line in lines if line]
-
-    def end(self, *signals: int, more_seconds: float = 0.0) -> int:
-        """Send `signals`, wait for the exit status, and kill a process that does not end in time."""
-        for signum in signals:
-            self._process.send_signal(signum)
-        try:
-            self._process.wait(_KILL_SECONDS + more_seconds)
-        except subprocess.TimeoutExpired:
-            log.warning("the engine did not exit in time and is killed")
-            self._process.kill()
-            self._process.wait()
-        os.close(self.reports)
-        return self._process.returncode
 
 
 class Supervisor:
@@ -153,7 +75,7 @@ class Supervisor:
                     self._wait(None)  # the reason is in status.json; a restart would not help
                 elif not self._stopping:
                     delay = backoff.after(healthy_seconds)
-                    reason = f"the engine exited ({_describe(status)})"
+                    reason = f"the engine exited ({describe(status)})"
                     log.error("%s; restarting in %.1f s", reason, delay)
                     self._restarts += 1
                     self._write_status("restarting", reason)
@@ -164,12 +86,12 @@ class Supervisor:
 
     def _run_engine(self) -> tuple[int, float]:
         """Run one engine until it ends; return its exit status, and the seconds for which it was ready."""
-        child = EngineChild(_BRIDGE if self._settings.cluster else _ENGINE)
+        child = EngineChild(BRIDGE if self._settings.cluster else ENGINE)
         monitor = HeartbeatMonitor(self._settings.stall_timeout)
         ready_at: float | None = None
         state = ""
         while not self._stopping and not monitor.abort_reason:
-            readable, _, _ = select.select([child.reports, self._wake], [], [], _TICK_SECONDS)
+            readable, _, _ = select.select([child.reports, self._wake], [], [], TICK_SECONDS)
             if child.reports in readable:
                 reports = child.read_reports()
                 if reports is None:
@@ -219,15 +141,6 @@ class Supervisor:
             self._url = ""
 
 
-def _describe(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the supervisor; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -241,7 +154,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         settings = Settings.load()
         logs.configure(settings)
-        supervisor = Supervisor(settings, options.url)
+        supervisor: Supervisor | ModelsSupervisor
+        if settings.models:
+            from srb.engine.process.models_supervisor import ModelsSupervisor
+
+            supervisor = ModelsSupervisor(settings, options.url)
+        else:
+            supervisor = Supervisor(settings, options.url)
         if options.parent is not None:
             exit_with_parent(options.parent)
         return supervisor.run()

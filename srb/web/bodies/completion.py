@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import gevent
 import orjson
-from flask import Request, current_app
+from flask import Request, current_app, g
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
@@ -41,6 +41,9 @@ from srb.web.bodies.fields import (
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
 from srb.web.bodies.sampling import BranchBody, SamplingBody, explain
 
+_PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
+_NAMES = ("model", "name")  # the fields that name a model
+
 
 def read_body(request: Request) -> dict[str, Any]:
     """Return the request's JSON object without its null fields; raise the errors of read_object."""
@@ -65,10 +68,26 @@ def without_nulls(body: dict[str, Any]) -> dict[str, Any]:
 
 def read_json(request: Request) -> Any:
     """Return the request's JSON value; raise the errors of read_object."""
+    return g.pop(_PEEKED) if _PEEKED in g else _read_json(request)
+
+
+def named_model(request: Request) -> dict[str, Any]:
+    """Return the fields of the request's body that name a model, before or after it was read; raise as read_json does."""
+    if not request.content_length and "Transfer-Encoding" not in request.headers:
+        return {}
+    if _READ not in g:
+        setattr(g, _PEEKED, _read_json(request))
+    found: dict[str, Any] = g.get(_READ)
+    return found
+
+
+def _read_json(request: Request) -> Any:
     try:
-        return orjson.loads(read_bytes(request))
+        value = orjson.loads(read_bytes(request))
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+    setattr(g, _READ, {name: value[name] for name in _NAMES if name in value} if isinstance(value, dict) else {})
+    return value
 
 
 def read_bytes(request: Request) -> bytes:

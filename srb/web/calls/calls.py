@@ -7,14 +7,15 @@ for write_timeout, since its machine or network is gone.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import gevent
 from prometheus_client import Gauge
@@ -55,6 +56,8 @@ class Call:
         self.counted = counted
         self.mailbox, self._has_mailbox = Mailbox(()), False
         self._registry = registry
+        self._client = registry.client
+        self._at_close: list[Callable[[], None]] = []
         self._socket = environ.get("gunicorn.socket")
         self._line: CallLine | ReaderLine | None = None
         if self.commands:
@@ -105,11 +108,11 @@ class Call:
         """Leave the requests that have not ended, which cancels them or lets them linger; the mailbox gets `reason`."""
         self._abandoned_for = reason
         for request_id in self.request_ids:
-            self._registry.client.abandon(request_id, reason, self.mailbox if self._has_mailbox else None)
+            self._client.abandon(request_id, reason, self.mailbox if self._has_mailbox else None)
 
     def leave_resting(self, done: Done) -> None:
         """Leave a request that rests, as if it had ended."""
-        self._registry.client.leave(done.request_id, self.mailbox)
+        self._client.leave(done.request_id, self.mailbox)
         self.mailbox.put(done)
 
     def lose_client(self) -> None:
@@ -134,22 +137,46 @@ class Call:
             _shut(self._socket, socket.SHUT_RD)  # the worker is stopping: it receives no further request on it
         if self._line is not None:
             self._line.write(self.mailbox)
+        for release in self._at_close:
+            release()
+
+    def at_close(self, release: Callable[[], None]) -> None:
+        """Call `release` when this call is closed, or now if it is."""
+        if self._closed:
+            release()
+        else:
+            self._at_close.append(release)
+
+
+class Waiting(Protocol):
+    """A caller that waits for something else than an engine, such as the loading of a model."""
+
+    def lose_client(self) -> None: ...
+    def abandon(self, reason: SRBError) -> None: ...
+    def __hash__(self) -> int: ...
 
 
 class Calls:
     """The registry of open calls: opens calls, watches their clients, and ends calls when the worker stops."""
 
     def __init__(
-        self, client: EngineClient, settings: Settings, gauge: Gauge | None = None, folder: Path | None = None
+        self,
+        client_of_call: Callable[[], EngineClient],
+        settings: Settings,
+        gauge: Gauge | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together."""
-        self.client = client
+        """Submit each call to the engine of `client_of_call`, which may wait for it.
+
+        Show the number of open calls in `gauge`; all workers with the same `folder` count a client's calls together."""
+        self._client_of_call = client_of_call
         self._settings = settings
         self._gauge = gauge
         limit = settings.max_client_requests
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()
-        self._clients: ClientWatch[Call] = ClientWatch()
+        self._waits: set[Waiting] = set()
+        self._clients: ClientWatch[Call | Waiting] = ClientWatch()
         self._watchdog: Any = None
         self.closing = False  # connections end with their call
         self._closed = False
@@ -166,14 +193,15 @@ class Calls:
         Raise the engine's refusal, InvalidRequest, RateLimited or AnswerTooLarge beyond the limits of a client or an
         answer, or ShuttingDown after the grace of `shut_down`.
         """
+        client = self.client  # before the call counts: it may wait for a model
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
         limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
         commands = [replace(command, owner=owner, max_unread=limit) for command in commands]
         call = self._admit(commands, environ)
         try:
             if not streamed:
-                check_completions(commands, self.client.check_ready().n_ctx_seq, self.max_answer_bytes)
-            call.receive(self.client.submit(*commands, streamed=streamed))
+                check_completions(commands, client.check_ready().n_ctx_seq, self.max_answer_bytes)
+            call.receive(client.submit(*commands, streamed=streamed))
             check_echo(commands, call.mailbox.prompt_tokens, self.max_answer_bytes)
         except BaseException:
             call.close()
@@ -222,6 +250,28 @@ class Calls:
             raise
         return call
 
+    @contextlib.contextmanager
+    def watching(self, waiting: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:
+        """Within the block, tell `waiting` when the client of this HTTP call leaves, or the worker stops.
+
+        Raise ShuttingDown if it has stopped.
+        """
+        if self._closed:
+            raise ShuttingDown("The server is shutting down")
+        self._waits.add(waiting)
+        try:
+            if (sock := environ.get("gunicorn.socket")) is not None:
+                self._watch(waiting, sock)
+            yield
+        finally:
+            self._waits.discard(waiting)
+            self._clients.remove(waiting)
+
+    @property
+    def client(self) -> EngineClient:
+        """The client of the engine for the present call. Raise the reasons why there is none."""
+        return self._client_of_call()
+
     @property
     def max_answer_bytes(self) -> int:
         return self._settings.max_answer_bytes
@@ -259,10 +309,10 @@ class Calls:
 
     def _end_all(self) -> None:
         self._closed = True
-        for call in list(self._open):
+        for call in [*self._open, *self._waits]:
             call.abandon(ShuttingDown("The server is shutting down"))
 
-    def _watch(self, call: Call, sock: Any) -> None:
+    def _watch(self, call: Call | Waiting, sock: Any) -> None:
         self._clients.add(sock, call, may_be_shut=self.closing)
         if self._watchdog is None or self._watchdog.dead:
             self._watchdog = gevent.spawn(self._scan_while_open)

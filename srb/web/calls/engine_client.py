@@ -309,6 +309,22 @@ class EngineClient:
         if self._keeper is None:
             self._keeper = gevent.spawn(self._keep_connected)
 
+    def stop(self) -> None:
+        """End the connection, and with it all requests, until `start`; may be called again."""
+        if self._keeper is not None:
+            self._keeper.kill(block=False)
+            self._keeper = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether an engine is ready for requests."""
+        return self._connection is not None
+
+    def wait_connected(self, seconds: float) -> bool:
+        """Wait until an engine is ready for requests; return whether one is."""
+        self.start()
+        return bool(self._connected.wait(seconds))
+
     def _ready_connection(self) -> _Connection:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):

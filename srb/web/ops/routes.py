@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any
 
 from flask import Blueprint, Response, request, send_from_directory
 
 from srb.errors import EngineLoading, NotFound, NotSupported, Unavailable
-from srb.protocol import ModelInfo
-from srb.web.answers import JSONObject
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import CurrentModel, Health, TabbyModel
 from srb.web.dialects.llamacpp.server import shown_slots
 from srb.web.metrics import CONTENT_TYPE
 from srb.web.openapi import operation
+from srb.web.ops.models import STARTED
 from srb.web.replies import json_reply
 
 routes = Blueprint("ops", __name__)
 
 STATIC = Path(__file__).parents[1] / "static"
-STARTED = int(time.time())  # of this worker, in Unix seconds
 _OK: Health = {"status": "ok"}
 HEALTH_DEADLINE = 0.5  # seconds that a health check waits for the engine's counts
 
@@ -34,7 +30,10 @@ def health() -> Response:
 
     A full server is healthy, since requests wait in the queue; with `?fail_on_no_slot` it is answered 503.
     """
+    choice = web().choice
     try:
+        if choice is not None and choice.rests:
+            return json_reply(_OK)
         web().client.check_ready()
     except Unavailable as error:
         return _not_ready(error)
@@ -77,50 +76,6 @@ def _not_ready(error: Unavailable) -> Response:
 def alive() -> Response:
     """Report that this worker answers, whatever the engine's state."""
     return json_reply(_OK)
-
-
-@routes.get("/models")
-@routes.get("/v1/models")
-@operation(answer=JSONObject)
-def models() -> Response:
-    """List the one model, in OpenAI's form and in Ollama's."""
-    model = web().client.check_ready()
-    abilities = ["completion", "multimodal"] if model.sees or model.hears else ["completion"]
-    brief = {
-        "name": model.alias, "model": model.alias, "modified_at": "", "size": str(model.size), "digest": "",
-        "type": "model", "description": model.description, "tags": [], "capabilities": abilities, "parameters": "",
-        "details": {
-            "parent_model": "", "format": "gguf", "family": model.architecture, "families": [model.architecture],
-            "parameter_size": str(model.n_params), "quantization_level": model.ftype,
-        },
-    }  # fmt: skip
-    return json_reply({"object": "list", "data": [_listed(model)], "models": [brief]})
-
-
-@routes.get("/models/<path:name>")
-@routes.get("/v1/models/<path:name>")
-@operation(answer=JSONObject)
-def one_model(name: str) -> Response:
-    """Describe the model by one of its names, as OpenAI's SDKs retrieve it."""
-    model = web().client.check_ready()
-    if name not in (model.alias, *web().settings.model_aliases):
-        raise NotFound(f"The model '{name}' does not exist; this server has '{model.alias}'")
-    return json_reply(_listed(model))
-
-
-def _listed(model: ModelInfo) -> dict[str, Any]:
-    meta: dict[str, Any] = {
-        name: getattr(model, name) for name in ("vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size")
-    }
-    return {
-        "id": model.alias,
-        "aliases": web().settings.model_aliases,
-        "tags": web().settings.model_tags,
-        "object": "model",
-        "created": STARTED,
-        "owned_by": "llamacpp",
-        "meta": {**meta, "n_ctx": model.n_ctx_seq, "ftype": model.ftype},
-    }
 
 
 @routes.get("/v1/internal/model/info")
@@ -167,12 +122,14 @@ def prometheus() -> Response:
     """
     if not web().settings.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
-    client = web().client
+    choice = web().choice
+    states = choice.look() if choice is not None else []
+    client = web().client if choice is None else choice.shown()
     try:
         stats, cluster = client.cluster_stats()
     except Unavailable:
         stats, cluster = {}, None
-    text = web().metrics.render(stats, **client.engine_status(), cluster=cluster)
+    text = web().metrics.render(stats, **client.engine_status(), cluster=cluster, models=states)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response

@@ -18,6 +18,7 @@ from srb.errors import InvalidRequest, NotFound
 from srb.protocol import Generate, GetRequest, ListRequests, StopBranches
 from srb.web.bodies.completion import read_body, read_bytes, without_nulls
 from srb.web.bodies.fields import EMPTY_PROMPT
+from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
@@ -76,11 +77,13 @@ def _mark(genkey: str) -> str:
     return hashlib.sha256(b"kobold\0" + genkey.encode("utf-8", "surrogatepass")).hexdigest()[:_HALF]
 
 
-def _running() -> list[str]:
-    """Return the ids of the caller's running requests with the body's key, the newest first."""
+def _running() -> list[tuple[EngineClient, str]]:
+    """Return the ids of the caller's running requests with the body's key, each with its engine, the newest first."""
     mark = _mark(KeyBody.parse(_optional_body()).genkey)
-    found = web().client.ask(ListRequests(uuid4().hex, request.environ.get(CLIENT, "")))
-    return [each["id"] for each in sorted(found, key=lambda each: each["age"]) if each["id"].endswith(mark)]
+    owner = request.environ.get(CLIENT, "")
+    found = [(each, engine) for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
+    found.sort(key=lambda pair: pair[0]["age"])
+    return [(engine, each["id"]) for each, engine in found if each["id"].endswith(mark)]
 
 
 def _optional_body() -> dict[str, Any]:
@@ -111,9 +114,9 @@ def check_by_key() -> Response:
 
 def _pending() -> Response:
     answer: Pending = {"results": [{"text": ""}]}
-    for target in _running()[:1]:
+    for engine, target in _running()[:1]:
         try:
-            known = web().client.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
+            known = engine.ask(GetRequest(uuid4().hex, target, web().calls.controller(request.environ)))
         except NotFound:  # it has just ended
             continue
         answer = {"results": [{"text": branch["text"]} for branch in known["branches"]]}
@@ -125,9 +128,9 @@ def _pending() -> Response:
 def abort() -> Response:
     """End the caller's requests with this key; their answers have the text that was written."""
     stopped = 0
-    for target in _running():
+    for engine, target in _running():
         try:
-            web().client.ask(StopBranches(uuid4().hex, target, web().calls.controller(request.environ)))
+            engine.ask(StopBranches(uuid4().hex, target, web().calls.controller(request.environ)))
         except NotFound:  # it has just ended
             continue
         stopped += 1

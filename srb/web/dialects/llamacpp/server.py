@@ -47,7 +47,7 @@ STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
 @routes.get("/props")
-@operation(answer=Props)
+@operation(answer=Props, query=("model", "autoload"))
 def get_props() -> Response:
     """Describe the server, its model and the defaults of requests."""
     return json_reply(props(web().settings, web().client.check_ready(), web().system_prompt.get()))

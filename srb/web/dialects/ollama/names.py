@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from srb.errors import InvalidRequest, NotFound
+from srb.model_list import LATEST, resolve
 from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.chat.template import template_capabilities, template_source
 from srb.web.dialects.llamacpp.infill import missing_infill
 from srb.web.dialects.ollama.answers import Capability, Details
 
-LATEST = ":latest"
 THINKING = ("<think>", "enable_thinking", "reasoning_effort")  # words of templates of models that think
 STARTED = time.time()  # of this worker, in Unix seconds
 
@@ -26,18 +26,17 @@ def check_name(given: str, settings: Settings, model: ModelInfo) -> None:
     """
     if not given:
         raise InvalidRequest("model is required", param="model")
-    known = {_without_latest(name) for name in (model.alias, *settings.model_aliases)}
-    if _without_latest(given) not in known:
+    if resolve(given, (model.alias, *settings.model_aliases)) is None:
         raise NotFound(f"model '{given}' not found; this server has '{display_name(model)}'", param="model")
 
 
 def display_name(model: ModelInfo) -> str:
     """Return the model's name with a tag, as lists of models have it."""
-    return model.alias if ":" in model.alias else model.alias + LATEST
+    return tagged_name(model.alias)
 
 
-def _without_latest(name: str) -> str:
-    return name.lower().removesuffix(LATEST)
+def tagged_name(name: str) -> str:
+    return name if ":" in name else name + LATEST
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -48,15 +47,23 @@ def timestamp(seconds: float | None = None) -> str:
 
 def modified_at(model: ModelInfo) -> str:
     """Return when the model's file was changed; if this process cannot see it, when the worker was started."""
+    return changed_at(Path(model.path))
+
+
+def changed_at(path: Path) -> str:
+    """Return when a file was changed, as `modified_at` does."""
     try:
-        return timestamp(Path(model.path).stat().st_mtime)
+        return timestamp(path.stat().st_mtime)
     except OSError:
         return timestamp(STARTED)
 
 
 def digest(model: ModelInfo) -> str:
     """Return 64 hexadecimal digits that differ from model to model; they are no checksum of the file's bytes."""
-    facts = (model.alias, model.architecture, model.n_params, model.size, model.ftype)
+    return digest_of(model.alias, model.architecture, model.n_params, model.size, model.ftype)
+
+
+def digest_of(*facts: object) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 

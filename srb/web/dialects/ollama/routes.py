@@ -32,7 +32,10 @@ routes = Blueprint("ollama", __name__)
 @operation(OllamaGenerateBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
 def generate() -> Response:
     """Complete a prompt as Ollama does; a body without a prompt asks only for the model."""
-    body, model = OllamaGenerateBody.parse(read_body(request)), web().client.check_ready()
+    body = OllamaGenerateBody.parse(read_body(request))
+    if not (body.prompt or body.suffix or body.images) and _unload(body):
+        return _loaded(body, GenerateForm())
+    model = web().client.check_ready()
     check_name(body.model, web().settings, model)
     if not (body.prompt or body.suffix or body.images):
         return _loaded(body, GenerateForm())
@@ -43,16 +46,37 @@ def generate() -> Response:
 @operation(OllamaChatBody, OllamaLine, OllamaLine, stream_type=LINES, error=OllamaError)
 def chat() -> Response:
     """Reply to a conversation as Ollama does; a body without messages asks only for the model."""
-    body, model = OllamaChatBody.parse(read_body(request)), web().client.check_ready()
+    body = OllamaChatBody.parse(read_body(request))
+    if not body.messages and _unload(body):
+        return _loaded(body, ChatForm())
+    model = web().client.check_ready()
     check_name(body.model, web().settings, model)
     if not body.messages:
         return _loaded(body, ChatForm())
     return _answer(body, ChatForm(), body.request(web().request_settings, model))
 
 
+def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
+    """Have the model unloaded, after its running requests, if `keep_alive` asks for it and there are several.
+
+    Return whether there is no more to do. One model stays loaded.
+    """
+    choice = web().choice
+    if choice is None or not body.model or not _asks_to_unload(body):
+        return False
+    name = choice.models.resolve(body.model)
+    if choice.models.states[name].state in ("loading", "loaded"):
+        choice.models.unload(name)
+    return True
+
+
+def _asks_to_unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
+    return body.keep_alive in (0, "0", "0s")
+
+
 def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:
-    """Say that the model is loaded. With `keep_alive` 0 a client asks to unload it, which this server does not do."""
-    reason: DoneReason = "unload" if body.keep_alive in (0, "0", "0s") else "load"
+    """Say that the model is loaded; or with `keep_alive` 0 that it is not needed, which one model ignores."""
+    reason: DoneReason = "unload" if _asks_to_unload(body) else "load"
     line = Answers(body.model, form, Asked([], ReplyParser)).line(form.said(), done=True)
     line["done_reason"] = reason
     return json_reply(line)
@@ -61,6 +85,7 @@ def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:
 def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked) -> Response:
     answers = Answers(body.model, form, asked)
     with web().calls.open(asked.commands, request.environ, streamed=body.stream) as call:
+        _unload(body)  # once this request has ended
         if not body.stream:
             return json_reply(whole(answers, gather(call)))
         lines = EventStream(call, OllamaRenderer(call, answers), ping_interval=None)  # JSON has no comments

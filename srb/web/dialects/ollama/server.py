@@ -1,4 +1,4 @@
-"""Ollama's routes about models: lists, facts, the version; and those that this server refuses, since it serves one model."""
+"""Ollama's routes about models: lists, facts, the version; and those that this server refuses, since it fetches none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from srb.errors import NotSupported
+from srb.model_control import ModelState
 from srb.protocol import ModelInfo
 from srb.sampling_params import PARAMETERS
 from srb.settings import Settings
@@ -15,7 +16,18 @@ from srb.web.chat.template import CHATML, template_source
 from srb.web.context import web
 from srb.web.dialects.ollama.answers import Loaded, LoadedModel, OllamaError, Shown, TaggedModel, Tags, Version
 from srb.web.dialects.ollama.body import ModelBody, OllamaShowBody
-from srb.web.dialects.ollama.names import capabilities, check_name, details, digest, display_name, modified_at
+from srb.web.dialects.ollama.names import (
+    capabilities,
+    changed_at,
+    check_name,
+    details,
+    digest,
+    digest_of,
+    display_name,
+    modified_at,
+    tagged_name,
+)
+from srb.web.model_choice import model_path
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -36,10 +48,20 @@ def version() -> Response:
 @routes.get("/api/tags")
 @operation(answer=Tags, error=OllamaError)
 def tags() -> Response:
-    """List the one model, as Ollama lists those that it has."""
-    model = web().client.check_ready()
+    """List the models, as Ollama lists those that it has."""
+    choice = web().choice
+    if choice is None:
+        found = [_tagged(web().client.check_ready())]
+    else:
+        found = [_unloaded(state) if (model := choice.facts(state.name)) is None else _tagged(model)
+                 for state in choice.look()]  # fmt: skip
+    answer: Tags = {"models": found}
+    return json_reply(answer)
+
+
+def _tagged(model: ModelInfo) -> TaggedModel:
     name = display_name(model)
-    tagged: TaggedModel = {
+    return {
         "name": name,
         "model": name,
         "modified_at": modified_at(model),
@@ -47,17 +69,44 @@ def tags() -> Response:
         "digest": digest(model),
         "details": details(model),
     }
-    answer: Tags = {"models": [tagged]}
-    return json_reply(answer)
+
+
+def _unloaded(state: ModelState) -> TaggedModel:
+    """Return the entry of a model that was not loaded yet, so that only its file is known."""
+    name, path = tagged_name(state.name), model_path(state)
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": changed_at(path),
+        "size": path.stat().st_size if path.is_file() else 0,
+        "digest": digest_of(state.name),
+        "details": {
+            "parent_model": "",
+            "format": "gguf",
+            "family": "",
+            "families": [],
+            "parameter_size": "",
+            "quantization_level": "",
+        },
+    }
 
 
 @routes.get("/api/ps")
 @operation(answer=Loaded, error=OllamaError)
 def loaded() -> Response:
-    """List the one model, as Ollama lists those in memory."""
-    model = web().client.check_ready()
+    """List the models in memory, as Ollama does."""
+    choice = web().choice
+    if choice is None:
+        models = [web().client.check_ready()]
+    else:
+        models = [model for name in choice.models.loaded() if (model := choice.facts(name)) is not None]
+    answer: Loaded = {"models": [_in_memory(model) for model in models]}
+    return json_reply(answer)
+
+
+def _in_memory(model: ModelInfo) -> LoadedModel:
     name = display_name(model)
-    in_memory: LoadedModel = {
+    return {
         "name": name,
         "model": name,
         "size": model.size,
@@ -67,15 +116,14 @@ def loaded() -> Response:
         "size_vram": 0,
         "context_length": model.n_ctx_seq,
     }
-    answer: Loaded = {"models": [in_memory]}
-    return json_reply(answer)
 
 
 @routes.post("/api/show")
 @operation(OllamaShowBody, Shown, error=OllamaError)
 def show() -> Response:
     """Describe the model as Ollama does."""
-    body, model, settings = OllamaShowBody.parse(read_body(request)), web().client.check_ready(), web().settings
+    body, settings = OllamaShowBody.parse(read_body(request)), web().settings
+    model = _known(body.model) or web().client.check_ready()
     check_name(body.model, settings, model)
     answer: Shown = {
         "license": "",
@@ -88,6 +136,12 @@ def show() -> Response:
         "modified_at": modified_at(model),
     }
     return json_reply(answer)
+
+
+def _known(name: str) -> ModelInfo | None:
+    """Return what is known of one of several models that was loaded before, so that it is not loaded to be shown."""
+    choice = web().choice
+    return choice.facts(choice.models.resolve(name)) if choice is not None and name else None
 
 
 def _parameters(settings: Settings) -> str:

@@ -114,7 +114,8 @@ def _entry(body: BranchBody) -> NewBranch:
 @operation(answer=RequestList)
 def list_completions() -> Response:
     """List the caller's running and resting requests, without their texts."""
-    found = web().client.ask(ListRequests(uuid4().hex, request.environ.get(CLIENT, "")))
+    owner = request.environ.get(CLIENT, "")
+    found = [each for engine in web().engines for each in engine.ask(ListRequests(uuid4().hex, owner))]
     answer: RequestList = {"completions": [describe(each) for each in found]}
     return json_reply(answer)
 

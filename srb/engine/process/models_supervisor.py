@@ -1,0 +1,423 @@
+"""The supervisor of several models: it starts and ends their engines in turns, and serves the wishes of web workers.
+
+`Turns` decides; this module starts and signals processes, reads their reports, and answers on the control socket. One
+thread waits for all of them at once and is never kept waiting by one. Of two supervisors in one runtime folder, while a new
+server takes over an old one's sockets, the second begins when the first has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from srb.engine.process.control_peer import ControlPeer, listen
+from srb.engine.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
+from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
+from srb.engine.process.turns import Action, Grant, Refuse, Start, State, Stop, Turns
+from srb.errors import ConfigError, InvalidRequest, ModelLoadFailed, ModelNotFound, ProtocolError, QueueFull, SRBError
+from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.framing import FrameSocket
+from srb.gguf import model_files
+from srb.model_control import (
+    CONTROL_SOCKET,
+    Command,
+    Done,
+    Event,
+    Granted,
+    Leave,
+    Load,
+    Look,
+    Models,
+    ModelState,
+    Refused,
+    Unload,
+    Want,
+)
+from srb.model_list import ListedModel, default_model, list_models
+from srb.protocol import GetStats, Reply, decode, encode
+from srb.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
+from srb.status import remove_status, write_status
+from srb.welcome import first_screen
+
+log = logging.getLogger("srb.supervisor")
+
+_LOCK_NAME = "models.lock"
+_LOCK_SECONDS = 0.2  # between two attempts at another supervisor's lock
+_ASK_SECONDS = 0.5  # for an engine's answer whether requests run
+_AGAIN_SECONDS = 0.2  # until it is asked again
+
+
+class _Engine:
+    """One model's engine while its process lives."""
+
+    def __init__(self, listed: ListedModel, settings: Settings) -> None:
+        self.name = listed.name
+        self.folder = listed.folder(settings)
+        make_runtime_dir(self.folder)
+        self.child = EngineChild(environ=listed.environ(settings))
+        self.monitor = HeartbeatMonitor(settings.stall_timeout)
+        self.state = ""  # as it reported last
+        self.message = ""
+        self.was_heard = False  # since the last tick
+        self.stops = False  # it is to end as soon as no request runs
+        self.ask_again_at = 0.0
+        self.kill_at: float | None = None  # set once it was told to end
+
+    def is_writing(self) -> bool:
+        """Whether requests run, though no call reads them; True also if it does not answer."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(_ASK_SECONDS)
+            try:
+                sock.connect(str(self.folder / SOCKET_NAME))
+                frames = FrameSocket(sock)
+                frames.send(encode([GetStats("supervisor")]))
+                while True:
+                    for event in decode(frames.receive()):
+                        if isinstance(event, Reply):
+                            return bool(event.value["requests_processing"] + event.value["requests_deferred"])
+            except TimeoutError:
+                return True
+            except (OSError, EOFError, ProtocolError):
+                return False  # it is ending already
+
+
+class ModelsSupervisor:
+    """The engines of several models, and the workers that wish for them, until stopped."""
+
+    def __init__(self, settings: Settings, url: str) -> None:
+        """Print the first screen with the server's address `url` when the first model is loaded; empty: do not."""
+        self._settings = settings
+        self._url = url
+        self._server_id = os.environ.get(SERVER_ID_VARIABLE, "")
+        self._listed = list_models(settings)
+        self._default = default_model(settings, self._listed)
+        self._turns = Turns(self._listed, settings.max_engines, settings.model_seconds)
+        self._engines: dict[str, _Engine] = {}
+        self._peers: dict[int, ControlPeer] = {}  # by descriptor
+        self._wishers: dict[str, ControlPeer] = {}  # by the id of a wish
+        self._restarts: dict[str, int] = {}
+        self._failed_files: dict[str, Any] = {}  # the state of a failed model's files
+        self._published: list[Any] = []  # facts that the workers know
+        self._next_tick = 0.0
+        self._wake, wake_end = os.pipe()
+        os.set_blocking(wake_end, False)
+        self._stopping = False
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._on_signal)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+
+    def run(self) -> int:
+        """Keep the engines until stopped; return the exit status."""
+        runtime = self._settings.runtime_path
+        make_runtime_dir(runtime)
+        lock = EngineLock(runtime, _LOCK_NAME, CONTROL_SOCKET)
+        is_first = True
+        while not lock.acquire(wait=False):
+            if is_first:
+                log.info("another supervisor runs in %s; waiting for it to exit", runtime)
+                is_first = False
+            select.select([self._wake], [], [], _LOCK_SECONDS)
+            if self._stopping:
+                return 0
+        try:
+            self._listener = listen(runtime / CONTROL_SOCKET)
+            self._turns.load(self._default, time.monotonic())
+            while not self._stopping:
+                for action in self._turns.plan(time.monotonic()):
+                    self._act(action)
+                self._stop_idle()
+                self._publish()
+                self._wait()
+        finally:
+            self._end_all()
+            lock.release()
+            clean_up(runtime)
+        return 0
+
+    # Engines --------------------------------------------------------------------------------------------------------
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Start(name):
+                self._start(name)
+            case Stop(name):
+                self._engines[name].stops = True
+            case Grant(id_):
+                self._answer(id_, Granted(id_))
+            case Refuse(id_, reason):
+                self._answer(id_, Refused(id_, ModelLoadFailed.code, reason))
+                self._forget(id_)
+
+    def _start(self, name: str) -> None:
+        log.info("loading model %s", name)
+        try:
+            self._engines[name] = _Engine(self._listed[name], self._settings)
+        except (OSError, ConfigError) as error:
+            self._turns.ended(name, time.monotonic(), f"its engine cannot be started: {error}")
+
+    def _stop_idle(self) -> None:
+        """Tell the engines to end that are to, and have no request; kill those that have not in time."""
+        now = time.monotonic()
+        for engine in self._engines.values():
+            if engine.stops and now >= engine.ask_again_at:
+                if engine.state == "running" and engine.is_writing():
+                    engine.ask_again_at = now + _AGAIN_SECONDS
+                    continue
+                log.info("unloading model %s", engine.name)
+                engine.stops = False
+                engine.kill_at = now + KILL_SECONDS + self._settings.state_seconds
+                engine.child.send(signal.SIGTERM)
+            elif engine.kill_at is not None and now >= engine.kill_at:
+                log.warning("the engine of %s did not exit in time and is killed", engine.name)
+                engine.child.send(signal.SIGKILL)
+
+    def _read(self, engine: _Engine) -> None:
+        reports = engine.child.read_reports()
+        if reports is None:
+            self._note_end(engine)
+            return
+        if engine.monitor.is_stale:
+            self._write_status(engine, engine.state)
+        engine.was_heard = True
+        engine.monitor.note_reports(reports)
+        for report in reports:
+            engine.state, engine.message = report["state"], report["message"]
+            self._write_status(engine, **report)
+            if engine.state == "running":
+                self._note_ready(engine)
+
+    def _note_ready(self, engine: _Engine) -> None:
+        if self._turns.state(engine.name) is State.LOADING:
+            log.info("model %s is loaded", engine.name)
+        self._turns.ready(engine.name, time.monotonic())
+        if self._url:
+            print(first_screen(self._url, self._listed[engine.name].settings(self._settings)), flush=True)
+            self._url = ""
+
+    def _note_end(self, engine: _Engine, status: int | None = None) -> None:
+        status = engine.child.end() if status is None else status
+        del self._engines[engine.name]
+        name = engine.name
+        was_told = engine.kill_at is not None
+        is_final = status in (EXIT_MODEL, EXIT_CONFIG)
+        reason = engine.message if is_final else f"the engine exited ({describe(status)})"
+        self._turns.ended(name, time.monotonic(), reason, is_final=is_final)
+        if self._turns.state(name) is State.FAILED:
+            self._failed_files[name] = self._files_now(name)
+        if was_told:
+            remove_status(engine.folder)
+            self._clear(engine)
+            return
+        log.error("model %s: %s", name, reason)
+        self._restarts[name] = self._restarts.get(name, 0) + 1
+        failed = self._turns.state(name) is State.FAILED
+        self._write_status(engine, "failed" if failed else "restarting", reason)
+
+    def _clear(self, engine: _Engine) -> None:
+        with contextlib.suppress(ConfigError):
+            clean_up(engine.folder)
+
+    def _write_status(self, engine: _Engine, state: str, message: str = "", percent: int | None = None) -> None:
+        if state != "stopping":
+            write_status(engine.folder, state, message, self._restarts.get(engine.name, 0), percent=percent)
+
+    def _tick(self) -> None:
+        """Count a second without a heartbeat for every engine that sent none; abort those that hang."""
+        for engine in list(self._engines.values()):
+            if not engine.was_heard and engine.monitor.tick():
+                self._write_status(engine, "hung", "the engine sends no heartbeat")
+            engine.was_heard = False
+            if engine.monitor.abort_reason and engine.kill_at is None:
+                log.error("the engine of %s hangs and is aborted: %s", engine.name, engine.monitor.abort_reason)
+                self._note_end(engine, engine.child.end(signal.SIGABRT, signal.SIGCONT))
+
+    def _end_all(self) -> None:
+        for engine in self._engines.values():
+            remove_status(engine.folder)
+            engine.child.send(signal.SIGTERM)
+        for engine in self._engines.values():
+            engine.child.end(more_seconds=self._settings.state_seconds)
+        for listed in self._listed.values():
+            if (folder := listed.folder(self._settings)).is_dir():
+                remove_status(folder)
+                clean_up(folder)
+        for peer in self._peers.values():
+            peer.close()
+        self._listener.close()
+        remove_status(self._settings.runtime_path)
+
+    # Workers --------------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Wait for reports, messages, a signal, or the time of the next decision, and handle what has come."""
+        now = time.monotonic()
+        times = [self._next_tick, self._turns.wake_at(now)]
+        times += [max(engine.ask_again_at, now) for engine in self._engines.values() if engine.stops]
+        seconds = min(TICK_SECONDS, max(0.0, min(at for at in times if at is not None) - now))
+        engines = {engine.child.reports: engine for engine in self._engines.values()}
+        reading = [self._wake, self._listener.fileno(), *engines, *self._peers]
+        writing = [fd for fd, peer in self._peers.items() if peer.has_unsent]
+        readable, writable, _ = select.select(reading, writing, [], seconds)
+        for fd in readable:
+            if fd in engines:
+                self._read(engines[fd])
+            elif fd == self._listener.fileno():
+                self._accept()
+            elif fd in self._peers:
+                self._receive(self._peers[fd])
+        for peer in [self._peers[fd] for fd in writable if fd in self._peers]:
+            try:
+                peer.flush()
+            except OSError:
+                self._drop(peer)
+        if (now := time.monotonic()) >= self._next_tick:
+            self._next_tick = now + TICK_SECONDS
+            self._tick()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            sock, _ = self._listener.accept()
+            peer = self._peers[sock.fileno()] = ControlPeer(sock)
+            self._send(peer, self._state())
+
+    def _receive(self, peer: ControlPeer) -> None:
+        try:
+            commands = peer.receive()
+        except (OSError, EOFError):
+            self._drop(peer)
+            return
+        except ProtocolError as error:
+            log.error("a web worker is disconnected: %s", error.message)
+            self._drop(peer)
+            return
+        for command in commands:
+            try:
+                self._handle(peer, command)
+            except SRBError as error:
+                self._send(peer, Refused(command.id, error.code, error.message))
+
+    def _handle(self, peer: ControlPeer, command: Command) -> None:
+        """Carry out a worker's command; raise the error with which it is refused."""
+        now = time.monotonic()
+        if isinstance(command, Want | Load | Unload) and command.model not in self._turns:
+            raise ModelNotFound(f"The model '{command.model}' does not exist; there are {', '.join(self._listed)}")
+        match command:
+            case Leave(id_) if self._wishers.get(id_) is peer:
+                self._turns.leave(id_, now)
+                self._forget(id_)
+            case Want(id_, name):
+                if id_ in self._wishers:
+                    raise ProtocolError("a wish with this id exists already")
+                if self._turns.state(name) is not State.LOADED and self._turns.waiting >= self._settings.max_queue:
+                    raise QueueFull(f"{self._turns.waiting} requests wait for models already (max_queue)")
+                if self._turns.state(name) is State.FAILED and self._files_now(name) != self._failed_files.get(name):
+                    self._turns.retry(name)
+                self._wishers[id_] = peer
+                peer.ids.add(id_)
+                self._turns.want(id_, name, now)
+            case Load(id_, name):
+                if self._turns.state(name) in (State.LOADING, State.LOADED):
+                    raise InvalidRequest(f"model is already {self._turns.state(name)}")
+                self._turns.load(name, now)
+                self._send(peer, Done(id_))
+            case Unload(id_, name):
+                if self._turns.state(name) not in (State.LOADING, State.LOADED, State.DRAINING):
+                    raise InvalidRequest("model is not running")
+                self._turns.unload(name)
+                self._send(peer, Done(id_))
+            case Look(id_):
+                self._look()
+                self._publish()
+                self._send(peer, self._state())  # with the numbers of calls, which are not published
+                self._send(peer, Done(id_))
+
+    def _look(self) -> None:
+        """Read the list again; one that cannot be read, or has equal names, stays as it was."""
+        try:
+            found = list_models(self._settings)
+        except ConfigError as error:
+            log.warning("the list of models stays as it was: %s", error.message)
+            return
+        self._turns.set_names(found)
+        kept = {turn.name: self._listed[turn.name] for turn in self._turns.models if turn.name not in found}
+        self._listed = found | kept
+        if self._default not in found:
+            self._default = next(iter(found))
+
+    def _files_now(self, name: str) -> list[tuple[str, int, int]]:
+        """Return names, sizes and times of a model's files: a failed model is tried again when they have changed."""
+        listed = self._listed[name]
+        states = []
+        for path in [*model_files(Path(listed.model).expanduser()), *([Path(listed.mmproj)] if listed.mmproj else [])]:
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                states.append((str(path), found.st_size, found.st_mtime_ns))
+        return states
+
+    def _answer(self, id_: str, event: Event) -> None:
+        if (peer := self._wishers.get(id_)) is not None:
+            self._send(peer, event)
+
+    def _send(self, peer: ControlPeer, event: Event) -> None:
+        try:
+            peer.send(event)
+        except OSError:
+            self._drop(peer)
+
+    def _forget(self, id_: str) -> None:
+        if (peer := self._wishers.pop(id_, None)) is not None:
+            peer.ids.discard(id_)
+
+    def _drop(self, peer: ControlPeer) -> None:
+        """Disconnect a worker, which leaves all that it wished for or held."""
+        for fd in [fd for fd, each in self._peers.items() if each is peer]:
+            del self._peers[fd]
+        for id_ in list(peer.ids):
+            self._turns.leave(id_, time.monotonic())
+            self._forget(id_)
+        peer.close()
+
+    def _state(self) -> Models:
+        states = []
+        for turn in self._turns.models:
+            listed = self._listed[turn.name]
+            state = ModelState(
+                name=turn.name,
+                model=listed.model,
+                mmproj=listed.mmproj,
+                state=turn.state.value,
+                reason=turn.reason,
+                waiting=self._turns.waiting_for(turn.name),
+                running=turn.held,
+                loads=turn.loads,
+            )
+            states.append(asdict(state))
+        return Models(self._server_id, self._default, states)
+
+    def _publish(self) -> None:
+        """Tell the workers what has changed, and status.json whether any model is loaded."""
+        shown = [(self._listed[turn.name], turn.state, turn.reason, turn.loads) for turn in self._turns.models]
+        if shown == self._published:
+            return
+        self._published = shown
+        for peer in list(self._peers.values()):
+            self._send(peer, self._state())
+        states = [turn.state for turn in self._turns.models]
+        if State.LOADED in states or State.DRAINING in states:
+            word, reason = "running", ""
+        else:
+            failed = {turn.name: turn.reason for turn in self._turns.models if turn.state is State.FAILED}
+            reason = failed.get(self._default, "") if State.LOADING not in states else ""
+            word = "failed" if reason else "starting"
+        write_status(self._settings.runtime_path, word, reason, sum(self._restarts.values()))
+
+    def _on_signal(self, *_: object) -> None:
+        self._stopping = True

@@ -1,0 +1,157 @@
+"""Routes of models: lists, one model, and with several models their loading and unloading, as llama-server's router has."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flask import Blueprint, Response, request
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from srb.errors import ModelNotFound, NotFound, NotSupported
+from srb.model_control import ModelState
+from srb.protocol import ModelInfo
+from srb.web.answers import JSONObject
+from srb.web.bodies.completion import read_body
+from srb.web.bodies.sampling import explain
+from srb.web.context import web
+from srb.web.dialects.llamacpp.answers import Success
+from srb.web.model_choice import ModelChoice, model_path, word
+from srb.web.openapi import operation
+from srb.web.replies import json_reply
+
+routes = Blueprint("models", __name__)
+
+STARTED = int(time.time())  # of this worker, in Unix seconds
+_SUCCESS: Success = {"success": True}
+
+
+class NamedModel(BaseModel):
+    """A body that names one of several models."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: str = Field(validation_alias=AliasChoices("model", "name"))
+
+
+@routes.get("/models")
+@routes.get("/v1/models")
+@operation(answer=JSONObject)
+def models() -> Response:
+    """List the models, in OpenAI's form and in Ollama's; with several, each has a status, and a folder is read again."""
+    if (choice := web().choice) is not None:
+        states = choice.look()
+        data = [_with_status(choice, state) for state in states]
+        return json_reply({"object": "list", "data": data, "models": [_brief_of(choice, state) for state in states]})
+    model = web().client.check_ready()
+    return json_reply(
+        {"object": "list", "data": [_listed(model, web().settings.model_aliases)], "models": [_brief(model)]}
+    )
+
+
+@routes.get("/models/<path:name>")
+@routes.get("/v1/models/<path:name>")
+@operation(answer=JSONObject)
+def one_model(name: str) -> Response:
+    """Describe a model by one of its names, as OpenAI's SDKs retrieve it."""
+    if (choice := web().choice) is not None:
+        known = choice.models.resolve(name)
+        return json_reply(_with_status(choice, choice.models.states[known]))
+    model = web().client.check_ready()
+    if name not in (model.alias, *web().settings.model_aliases):
+        raise NotFound(f"The model '{name}' does not exist; this server has '{model.alias}'")
+    return json_reply(_listed(model, web().settings.model_aliases))
+
+
+@routes.post("/models/load")
+@operation(NamedModel, Success)
+def load() -> Response:
+    """Have one of several models loaded, in its turn; the answer does not wait for it."""
+    choice, name = _named()
+    choice.models.load(name)
+    return json_reply(_SUCCESS)
+
+
+@routes.post("/models/unload")
+@operation(NamedModel, Success)
+def unload() -> Response:
+    """Have a model unloaded when its running requests have ended; the answer does not wait for it."""
+    choice, name = _named()
+    choice.models.unload(name)
+    return json_reply(_SUCCESS)
+
+
+def _named() -> tuple[ModelChoice, str]:
+    """Return the choice, and the model that the body names. Raise NotSupported for a server with one model."""
+    if (choice := web().choice) is None:
+        raise NotSupported("This server has one model, which stays loaded. Start it with `--models` for several")
+    try:
+        given = NamedModel.model_validate(read_body(request)).model
+    except ValidationError as error:
+        raise explain(error) from None
+    if not given:
+        raise ModelNotFound("Field 'model': should be a model's name", param="model")
+    return choice, choice.models.resolve(given)
+
+
+def _listed(model: ModelInfo, aliases: list[str]) -> dict[str, Any]:
+    meta: dict[str, Any] = {
+        name: getattr(model, name) for name in ("vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size")
+    }
+    return {
+        "id": model.alias,
+        "aliases": aliases,
+        "tags": web().settings.model_tags,
+        "object": "model",
+        "created": STARTED,
+        "owned_by": "llamacpp",
+        "meta": {**meta, "n_ctx": model.n_ctx_seq, "ftype": model.ftype},
+    }
+
+
+def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
+    """Return the entry of one of several models; its facts are known once it was loaded."""
+    model = choice.facts(state.name)
+    entry: dict[str, Any] = {
+        "id": state.name,
+        "aliases": [state.name],
+        "tags": [],
+        "object": "model",
+        "created": STARTED,
+    }
+    entry |= {"owned_by": "llamacpp", "meta": None}
+    if model is not None:
+        entry = _listed(model, [state.name])
+    status: dict[str, Any] = {"value": word(state)}
+    if state.state in ("draining", "ending"):
+        status["draining"] = True
+    if state.state == "failed":
+        status |= {"failed": True, "reason": state.reason}
+    return entry | {"path": str(model_path(state)), "status": status, "default": state.name == choice.models.default}
+
+
+def _brief_of(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
+    model = choice.facts(state.name)
+    if model is not None:
+        return _brief(model)
+    return _brief_form(state.name, "", "", "", "", "", ["completion"])
+
+
+def _brief(model: ModelInfo) -> dict[str, Any]:
+    abilities = ["completion", "multimodal"] if model.sees or model.hears else ["completion"]
+    size, parameters = str(model.size), str(model.n_params)
+    return _brief_form(model.alias, size, model.description, model.architecture, parameters, model.ftype, abilities)
+
+
+def _brief_form(
+    name: str, size: str, description: str, family: str, parameters: str, ftype: str, abilities: list[str]
+) -> dict[str, Any]:
+    """Return a model in the form of Ollama's lists that llama-server adds to OpenAI's."""
+    return {
+        "name": name, "model": name, "modified_at": "", "size": size, "digest": "",
+        "type": "model", "description": description, "tags": [], "capabilities": abilities, "parameters": "",
+        "details": {
+            "parent_model": "", "format": "gguf", "family": family, "families": [family] if family else [],
+            "parameter_size": parameters, "quantization_level": ftype,
+        },
+    }  # fmt: skip

@@ -1,0 +1,320 @@
+"""Several models behind one server: a request names its model, which is loaded while others finish."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import requests
+
+from tests.processes import children, is_alive, wait_for
+from tests.servers import MakeServer, Server
+from tools.random_gguf import write_llama
+
+pytestmark = pytest.mark.e2e
+
+TWO = {"models": "a=fake:,b=fake:", "model": ""}
+BODY = {"prompt": "Once upon a time,", "max_tokens": 4, "stream": False}
+
+
+@pytest.fixture
+def two(make_server: MakeServer) -> Server:
+    return make_server(**TWO).start()
+
+
+def state(server: Server, name: str) -> str:
+    [value] = [each["status"]["value"] for each in server.get("/v1/models").json()["data"] if each["id"] == name]
+    return str(value)
+
+
+def complete(server: Server, model: str, **fields: Any) -> requests.Response:
+    return server.post("/v1/completions", {**BODY, "model": model, **fields})
+
+
+def stream(server: Server, model: str, max_tokens: int) -> requests.Response:
+    """Begin a long stream, and return it when its first line is there."""
+    body = {**BODY, "model": model, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
+    answer = requests.post(f"{server.url}/v1/completions", json=body, stream=True, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def events(answer: requests.Response) -> Iterator[Any]:
+    for line in answer.iter_lines():
+        if line.startswith(b"data: ") and line != b"data: [DONE]":
+            yield orjson.loads(line[6:])
+
+
+def test_a_request_names_its_model_and_one_without_a_name_gets_the_first(two: Server) -> None:
+    assert complete(two, "b").json()["model"] == "b"
+    assert state(two, "b") == "loaded"
+    assert state(two, "a") == "unloaded"
+    assert len(children(two.supervisor)) == 1
+    answer = two.post("/v1/completions", {**BODY, "model": ""})
+    assert answer.json()["model"] == "a"
+    chat = two.post(
+        "/v1/chat/completions", {"model": "B", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
+    )
+    assert chat.json()["model"] == "b"
+    missing = complete(two, "c")
+    assert missing.status_code == 404
+    assert "a, b" in missing.json()["error"]["message"]
+
+
+def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
+    answer = stream(server, "a", 60)
+    found: list[requests.Response] = []
+    thread = threading.Thread(target=lambda: found.append(complete(server, "b")))
+    thread.start()
+    reasons = [event["choices"][0].get("finish_reason") for event in events(answer) if event.get("choices")]
+    assert reasons[-1] == "length"
+    thread.join(60)
+    assert found[0].json()["model"] == "b"
+
+
+def test_two_clients_with_two_models_both_advance_and_loads_are_few(make_server: MakeServer) -> None:
+    server = make_server(**TWO, model_seconds=1).start()
+    answered = {"a": 0, "b": 0}
+    stop = threading.Event()
+
+    def ask(model: str) -> None:
+        while not stop.is_set():
+            assert complete(server, model).json()["model"] == model
+            answered[model] += 1
+
+    threads = [threading.Thread(target=ask, args=(model,)) for model in answered]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_for(lambda: min(answered.values()) >= 20, "both clients advance")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    assert server.metric("model_loads_total") * 5 < sum(answered.values())
+
+
+def test_a_model_that_cannot_be_loaded_gives_its_reason_and_harms_no_other(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"no model")
+    server = make_server(models=f"a=fake:,{broken}", model="").start()
+    refused = complete(server, "broken")
+    assert refused.status_code == 503
+    assert "is not a GGUF file" in refused.json()["error"]["message"]
+    assert complete(server, "a").json()["model"] == "a"
+    entry = server.get("/models/broken").json()
+    assert entry["status"]["value"] == "unloaded"
+    assert entry["status"]["failed"] is True
+    assert server.health() == 200
+
+
+def test_load_and_unload(two: Server) -> None:
+    assert two.post("/models/unload", {"model": "b"}).status_code == 400, "it is not loaded"
+    assert two.post("/models/load", {"model": "b"}).json() == {"success": True}
+    wait_for(lambda: state(two, "b") == "loaded", "b is loaded")
+    assert two.post("/models/load", {"model": "b"}).status_code == 400
+    assert two.post("/models/unload", {"model": "b"}).json() == {"success": True}
+    wait_for(lambda: state(two, "b") == "unloaded", "b is unloaded")
+    assert children(two.supervisor) == []
+    assert two.health() == 200
+    assert two.post("/models/load", {"model": "c"}).status_code == 404
+    refused = two.post("/v1/completions?autoload=false", {**BODY, "model": "a"})
+    assert refused.status_code == 400
+    assert "not loaded" in refused.json()["error"]["message"]
+    assert complete(two, "a").status_code == 200
+
+
+def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:,c=fake:", model="", max_engines=2).start()
+    answer = stream(server, "a", 1000)
+    texts = events(answer)
+    next(texts)
+    assert complete(server, "b").json()["model"] == "b"
+    assert complete(server, "c").json()["model"] == "c"
+    assert [state(server, name) for name in "abc"] == ["loaded", "unloaded", "loaded"]
+    listed = server.get("/v1/srb/completions").json()["completions"]
+    assert len(listed) == 1
+    stopped = requests.delete(f"{server.url}/v1/srb/completions/{listed[0]['id']}", timeout=60)
+    assert stopped.status_code == 200, stopped.text
+    assert [each["choices"][0]["finish_reason"] for each in texts if each.get("choices")][-1] == "length"
+
+
+def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -> None:
+    [first] = children(two.supervisor)
+    found: list[requests.Response] = []
+    thread = threading.Thread(target=lambda: found.append(complete(two, "b")))
+    thread.start()
+    [second] = wait_for(lambda: [pid for pid in children(two.supervisor) if pid != first], "b is started")
+    os.kill(second, signal.SIGKILL)
+    thread.join(60)
+    assert found[0].status_code == 200
+    assert found[0].json()["model"] == "b"
+    assert not is_alive(second)
+
+
+def test_a_loaded_engine_that_is_killed_is_started_again(two: Server) -> None:
+    [first] = children(two.supervisor)
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not is_alive(first), "it is gone")
+    assert complete(two, "a").json()["model"] == "a"
+
+
+def test_a_client_that_leaves_takes_back_its_wish(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600).start()
+    answer = stream(server, "a", 100_000)
+    body = orjson.dumps({**BODY, "model": "b"})
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        wait_for(lambda: 'srb:model_calls_waiting{model="b"} 1.0' in server.get("/metrics").text, "it waits")
+    wait_for(lambda: 'srb:model_calls_waiting{model="b"} 0.0' in server.get("/metrics").text, "it has left")
+    assert state(server, "b") == "unloaded"
+    answer.close()
+
+
+def test_a_wish_that_is_not_met_in_time_is_answered_503(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600, queue_timeout=1).start()
+    answer = stream(server, "a", 100_000)
+    late = complete(server, "b")
+    assert late.status_code == 503
+    assert late.headers["Retry-After"]
+    assert "Loading model b" in late.json()["error"]["message"]
+    answer.close()
+
+
+def test_ollama_lists_loads_and_unloads(two: Server) -> None:
+    assert [each["name"] for each in two.get("/api/tags").json()["models"]] == ["a:latest", "b:latest"]
+    done = two.post(
+        "/api/generate", {"model": "b:latest", "prompt": "Hi", "stream": False, "options": {"num_predict": 3}}
+    )
+    assert done.status_code == 200, done.text
+    assert [each["name"] for each in two.get("/api/ps").json()["models"]] == ["b:latest"]
+    assert two.post("/api/show", {"model": "b"}).status_code == 200
+    gone = two.post("/api/generate", {"model": "b", "keep_alive": 0})
+    assert gone.json()["done_reason"] == "unload"
+    wait_for(lambda: two.get("/api/ps").json()["models"] == [], "b is unloaded")
+    assert two.post("/api/generate", {"model": "x", "prompt": "Hi"}).status_code == 404
+
+
+def test_the_properties_of_a_model_that_a_query_names(two: Server) -> None:
+    assert two.get("/props?model=b").json()["model_alias"] == "b"
+    assert two.get("/props").json()["model_alias"] == "b", "it loads nothing"
+    assert two.get("/props?model=c").status_code == 404
+
+
+def test_stopping_the_server_leaves_no_process_and_no_file(two: Server) -> None:
+    complete(two, "b")
+    pids = [two.supervisor, *children(two.supervisor)]
+    assert two.stop() == 0
+    assert not any(map(is_alive, pids))
+    assert not two.runtime.exists()
+
+
+# Each dialect's route, and where its answer names the model.
+DIALECTS: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", {"prompt": "Hi", "max_tokens": 2}, "model"),
+    ("/completion", {"prompt": "Hi", "n_predict": 2}, "model"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}, "model"),
+    ("/v1/responses", {"input": "Hi", "max_output_tokens": 2}, "model"),
+    ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}, "model"),
+    ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "Hi"}]}, ""),
+    ("/v1/embeddings", {"input": "Hi"}, "model"),
+    ("/tokenize", {"content": "Hi"}, ""),
+    ("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}, ""),
+    ("/api/generate", {"prompt": "Hi", "stream": False, "options": {"num_predict": 2}}, "model"),
+    ("/api/v1/generate", {"prompt": "Hi", "max_length": 2}, ""),
+    ("/v1/srb/completions", {"prompt": "Hi", "max_tokens": 2, "n": 2}, ""),
+]
+
+
+def test_every_dialect_picks_the_model_that_is_named(make_server: MakeServer) -> None:
+    server = make_server(**TWO, embedding=True, model_seconds=0).start()
+    for place, (path, body, key) in enumerate(DIALECTS):
+        name = "ba"[place % 2]
+        answer = server.post(path, {**body, "model": name})
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        assert state(server, name) == "loaded", path
+        if key:
+            assert answer.json()[key] == name, path
+
+
+def test_an_unknown_name_is_404_in_every_dialect(two: Server) -> None:
+    for path, body, _ in DIALECTS:
+        assert two.post(path, {**body, "model": "x"}).status_code == 404, path
+    assert state(two, "a") == "loaded"
+
+
+def test_a_request_that_goes_on_without_readers_is_finished_before_its_model_gives_way(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
+    body = {"prompt": "Once", "n": 1, "max_tokens": 150, "ignore_eos": True, "stream": True, "linger": 60, "model": "a"}
+    answer = requests.post(f"{server.url}/v1/srb/completions", json=body, stream=True, timeout=60)
+    next(answer.iter_lines())
+    answer.close()
+    wait_for(lambda: 'srb:model_calls_running{model="a"} 0.0' in server.get("/metrics").text, "the reader has left")
+    [begun] = server.get("/v1/srb/completions").json()["completions"]
+    found: list[requests.Response] = []
+    thread = threading.Thread(target=lambda: found.append(complete(server, "b")))
+    thread.start()
+    last = begun
+    while (seen := server.get(f"/v1/srb/completions/{begun['id']}")).status_code == 200:
+        last = seen.json()
+    thread.join(60)
+    assert found[0].json()["model"] == "b"
+    assert last["branches"][0]["length"] > 120, "it was not cut short after the ten or so that the reader left behind"
+
+
+def test_a_worker_that_is_killed_holds_nothing_more(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600, workers=2).start()
+    answer = stream(server, "a", 100_000)
+    assert 'srb:model_calls_running{model="a"} 1.0' in server.get("/metrics").text
+    for pid in server.workers:
+        os.kill(pid, signal.SIGKILL)
+    answer.close()
+    wait_for(lambda: server.live() == 200, "there are new workers")
+    assert complete(server, "b").json()["model"] == "b"
+
+
+def test_real_files_in_a_folder_and_one_that_is_copied_there(make_server: MakeServer, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in ("one", "two"):
+        write_llama(folder / f"{name}.gguf")
+    server = make_server(models=folder, model="two", n_ctx=512, threads=1, state_dir=tmp_path / "states").start()
+    assert state(server, "two") == "loaded"
+    found = complete(server, "one", state="mine")
+    assert found.json()["model"] == "one", found.text
+    assert server.get("/v1/models/one").json()["meta"]["n_params"] > 0
+    write_llama(folder / "three.gguf")
+    assert complete(server, "three").json()["model"] == "three"
+    assert [each["id"] for each in server.get("/v1/models").json()["data"]] == ["one", "three", "two"]
+    again = complete(server, "one", state="mine", prompt=BODY["prompt"])
+    assert again.status_code == 200, again.text
+
+
+def test_a_new_server_that_takes_over_the_sockets_uses_the_old_ones_engines_until_it_ends(two: Server) -> None:
+    complete(two, "b")
+    before = two.all_pids()
+    two.process.send(signal.SIGUSR2)
+    wait_for(lambda: "another supervisor" in two.logs, "the new server's supervisor waits")
+    [new_arbiter] = set(two.workers) - set(before)
+    try:
+        for _ in range(4):
+            assert complete(two, "b").json()["model"] == "b", "old and new workers share the old engines"
+        assert two.stop() == 0
+        wait_for(lambda: not any(map(is_alive, before)), "all of the old server has ended")
+        wait_for(lambda: complete(two, "b").status_code == 200, "the new server has engines of its own")
+    finally:
+        os.kill(new_arbiter, signal.SIGTERM)
+        wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
+    assert not two.runtime.exists()

@@ -1,0 +1,170 @@
+"""The supervisor of several models answers the wishes on its socket, and no worker can harm it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srb.framing import FrameSocket
+from srb.model_control import (
+    CONTROL_SOCKET,
+    Done,
+    Granted,
+    Leave,
+    Load,
+    Look,
+    Models,
+    Refused,
+    Unload,
+    Want,
+    decode_event,
+    encode,
+)
+from tests.process.conftest import SUPERVISOR, Start
+from tests.processes import DEADLINE, Process, children, wait_for
+
+MODELS = {"models": "a=fake:,b=fake:", "model": "", "model_seconds": 0}
+
+
+class Peer:
+    """A worker's end of the socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(DEADLINE)
+        self.sock.connect(str(path))
+        self.frames = FrameSocket(self.sock)
+        self.states: dict[str, str] = {}
+
+    def send(self, command: Any) -> None:
+        self.frames.send(encode(command))
+
+    def next(self) -> Any:
+        """Return the next message that is no list of states; note those."""
+        while isinstance(event := decode_event(self.frames.receive()), Models):
+            self.states = {each["name"]: each["state"] for each in event.models}
+        return event
+
+    def is_closed(self) -> bool:
+        try:
+            while True:
+                self.frames.receive()
+        except (EOFError, ConnectionError):
+            return True
+
+    def until(self, name: str, state: str) -> None:
+        while self.states.get(name) != state:
+            event = decode_event(self.frames.receive())
+            assert isinstance(event, Models), event
+            self.states = {each["name"]: each["state"] for each in event.models}
+
+
+Connect = Callable[[], Peer]
+
+
+@pytest.fixture
+def connect(runtime: Path) -> Iterator[Connect]:
+    with ExitStack() as stack:
+
+        def connect_one() -> Peer:
+            wait_for(lambda: (runtime / CONTROL_SOCKET).exists(), "the supervisor listens")
+            peer = Peer(runtime / CONTROL_SOCKET)
+            stack.callback(peer.frames.close)
+            return peer
+
+        yield connect_one
+
+
+def supervise(start: Start, **settings: object) -> Process:
+    return start(*SUPERVISOR, **{**MODELS, **settings})
+
+
+def test_a_wish_is_granted_when_its_model_is_loaded_and_another_waits_until_it_is_left(
+    start: Start, connect: Connect
+) -> None:
+    supervisor = supervise(start)
+    one, two = connect(), connect()
+    one.send(Want("1", "a"))
+    assert one.next() == Granted("1")
+    two.send(Want("2", "b"))
+    two.until("a", "draining")
+    one.send(Leave("1"))
+    assert two.next() == Granted("2")
+    assert len(children(supervisor.pid)) == 1
+
+
+def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(start: Start, connect: Connect) -> None:
+    supervise(start)
+    one, two = connect(), connect()
+    one.send(Want("1", "a"))
+    assert one.next() == Granted("1")
+    one.send(Want("2", "b"))
+    one.until("a", "draining")
+    one.frames.close()
+    two.until("a", "unloaded")
+    two.send(Want("3", "a"))
+    assert two.next() == Granted("3")
+
+
+def test_commands_that_make_no_sense_are_refused(start: Start, connect: Connect) -> None:
+    supervise(start, max_queue=1)
+    peer = connect()
+    peer.send(Want("1", "c"))
+    refused = peer.next()
+    assert isinstance(refused, Refused)
+    assert refused.code == "model_not_found"
+    peer.send(Unload("2", "b"))
+    assert peer.next().code == "invalid_request"
+    peer.until("a", "loaded")
+    peer.send(Load("3", "a"))
+    assert peer.next().code == "invalid_request"
+    peer.send(Look("4"))
+    assert peer.next() == Done("4")
+    peer.send(Want("5", "a"))
+    assert peer.next() == Granted("5")
+    peer.send(Want("6", "b"))
+    peer.send(Want("7", "b"))
+    full = peer.next()
+    assert isinstance(full, Refused)
+    assert (full.id, full.code) == ("7", "queue_full")
+    peer.send(Leave("no such id"))
+    peer.send(Leave("5"))
+    assert peer.next() == Granted("6")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        struct.pack("!i", 2**30),
+        struct.pack("!i", 4) + b"nope",
+        struct.pack("!i", 2) + b"[]",
+        struct.pack("!i", 10) + b'["Want",1]',
+        struct.pack("!i", 14) + b'["Want",1,"a"]',
+        struct.pack("!i", 10) + b'["Other"]x',
+    ],
+)
+def test_a_malformed_message_ends_only_its_connection(start: Start, connect: Connect, data: bytes) -> None:
+    supervise(start)
+    bad, good = connect(), connect()
+    bad.sock.sendall(data)
+    assert bad.is_closed()
+    good.send(Want("1", "a"))
+    assert good.next() == Granted("1")
+
+
+def test_stopping_it_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:
+    supervisor = supervise(start, max_engines=2)
+    peer = connect()
+    for id_, name in (("1", "a"), ("2", "b")):
+        peer.send(Want(id_, name))
+        assert peer.next() == Granted(id_)
+    assert len(children(supervisor.pid)) == 2
+    assert supervisor.stop() == 0
+    assert not runtime.exists()

@@ -1,0 +1,98 @@
+"""The list of several models: names, files, the default, and settings that do not go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srb.errors import ConfigError
+from srb.model_list import ListedModel, default_model, list_models, resolve
+from srb.settings import Settings
+
+
+def load(tmp_path: Path, **settings: str) -> Settings:
+    environ = {f"SRB_{name.upper()}": value for name, value in settings.items()}
+    return Settings.load(environ={"SRB_RUNTIME_DIR": str(tmp_path / "run"), **environ})
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+
+def test_a_folder_has_its_files_its_split_models_and_its_folders(tmp_path: Path) -> None:
+    touch(tmp_path / "B.gguf", tmp_path / "a,1.gguf", tmp_path / "mmproj-a.gguf", tmp_path / "notes.txt")
+    touch(*(tmp_path / f"parts-{part:05d}-of-00002.gguf" for part in (1, 2)))
+    touch(tmp_path / "seer" / "weights.gguf", tmp_path / "seer" / "mmproj-f16.gguf", tmp_path / "empty" / "readme.md")
+    assert list(list_models(load(tmp_path, models=str(tmp_path))).values()) == [
+        ListedModel("a_1", str(tmp_path / "a,1.gguf")),
+        ListedModel("B", str(tmp_path / "B.gguf")),
+        ListedModel("parts", str(tmp_path / "parts-00001-of-00002.gguf")),
+        ListedModel("seer", str(tmp_path / "seer" / "weights.gguf"), str(tmp_path / "seer" / "mmproj-f16.gguf")),
+    ]
+
+
+def test_a_list_has_paths_and_names(tmp_path: Path) -> None:
+    settings = load(tmp_path, models="/models/x=1/one.gguf, two=/models/other.gguf,fake=fake:25")
+    assert list_models(settings) == {
+        "one": ListedModel("one", "/models/x=1/one.gguf"),
+        "two": ListedModel("two", "/models/other.gguf"),
+        "fake": ListedModel("fake", "fake:25"),
+    }
+
+
+def test_a_list_may_be_a_list_in_the_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "srb.toml").write_text('models = ["/models/one.gguf", "two=/models/two.gguf"]\n')
+    settings = Settings.load(environ={"SRB_CONFIG": str(tmp_path / "srb.toml")})
+    assert list(list_models(settings)) == ["one", "two"]
+
+
+def test_equal_names_and_empty_folders_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="same name, one; give one another with NAME=PATH"):
+        list_models(load(tmp_path, models="/a/one.gguf,/b/one.gguf"))
+    with pytest.raises(ConfigError, match="no GGUF file in the folder"):
+        list_models(load(tmp_path, models=str(tmp_path)))
+    with pytest.raises(ConfigError, match="is a folder"):
+        list_models(load(tmp_path, models=f"/a/one.gguf,{tmp_path}"))
+
+
+def test_the_default_is_the_first_or_the_one_that_model_names(tmp_path: Path) -> None:
+    models = "/m/one.gguf,/m/two.gguf"
+    for model, default in (("", "one"), ("two", "two"), ("/m/two.gguf", "two"), ("/m/../m/two.gguf", "two")):
+        settings = load(tmp_path, models=models, model=model)
+        assert default_model(settings, list_models(settings)) == default
+    settings = load(tmp_path, models=models, model="/m/three.gguf")
+    with pytest.raises(ConfigError, match=r"/m/three.gguf is not among models, which has one, two"):
+        default_model(settings, list_models(settings))
+
+
+def test_each_engine_has_its_own_model_and_folder(tmp_path: Path) -> None:
+    settings = load(tmp_path, models="/m/one.gguf,/m/two.gguf", n_ctx="4096")
+    one, two = (each.settings(settings) for each in list_models(settings).values())
+    assert (one.model, one.model_alias, one.models, one.n_ctx) == ("/m/one.gguf", "one", "", 4096)
+    assert one.runtime_path.parent == two.runtime_path.parent == settings.runtime_path
+    assert one.runtime_path != two.runtime_path
+    again = Settings.load(environ=list_models(settings)["one"].environ(settings) | {"SRB_N_CTX": "4096"})
+    assert again == one
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("cluster", "auto", "exclude each other"),
+        ("engine_managed", "false", "needs engine_managed"),
+        ("alias", "x", "alias"),
+    ],
+)
+def test_settings_of_one_model_are_refused(tmp_path: Path, setting: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, models="/m/one.gguf", **{setting: value})
+
+
+def test_a_name_is_found_without_case_and_with_ollamas_tag() -> None:
+    names = ["Qwen3", "qwen3:8b"]
+    assert resolve("Qwen3", names) == resolve("qwen3:latest", names) == resolve("QWEN3", names) == "Qwen3"
+    assert resolve("qwen3:8B", names) == "qwen3:8b"
+    assert resolve("qwen", names) is None

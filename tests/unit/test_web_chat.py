@@ -16,8 +16,10 @@ from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.chat.families import BLANK
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from tests.shapes import read
+from tests.unit import chat_templates as wild
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {
@@ -506,11 +508,71 @@ def test_a_schema_reaches_the_engine(field: dict[str, Any], schema: str) -> None
     assert engine.sent[0].branches[0].sampling.json_schema == schema
 
 
-def test_where_only_json_may_come_the_reply_does_not_begin_in_reasoning() -> None:
-    http, engine = serve(chat_template="{{ messages[0].content + '<think>\n' }}")
-    post(http)
-    post(http, response_format={"type": "json_object"})
-    assert [command.prompt for command in engine.sent] == [("Hi<think>\n",), ("Hi",)]
+@pytest.mark.parametrize(
+    "off",
+    [
+        {"reasoning_budget_tokens": 0},
+        {"reasoning_effort": "none"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ],
+)
+@pytest.mark.parametrize("fixed", ["response_format", "json_schema", "grammar", "tool_choice"])
+def test_a_grammar_holds_after_the_thoughts_or_from_the_first_token_without_any(
+    off: dict[str, Any], fixed: str
+) -> None:
+    body: dict[str, Any] = {
+        "response_format": {"response_format": {"type": "json_object"}},
+        "json_schema": {"json_schema": {"const": 1}},
+        "grammar": {"grammar": 'root ::= "x"'},
+        "tool_choice": {"tools": [TOOL], "tool_choice": "required"},
+    }[fixed]
+    http, engine = serve(chat_template="{{ tools }}{{ messages[0].content + '<think>\n' }}")
+    post(http, **body)
+    post(http, **body, **off)
+    thinking, eager = engine.sent
+    sampling = thinking.branches[0].sampling
+    assert sampling.grammar_triggers == (("answer", BLANK),)
+    assert sampling.reasoning_tags == ("", "</think>")
+    assert eager.branches[0].sampling.grammar_triggers == ()
+    assert "<think>" in str(thinking.prompt)
+    if fixed != "tool_choice":
+        assert eager.prompt == ("NoneHi",)
+
+
+def test_a_model_that_may_think_begins_with_its_thoughts_or_with_the_answer() -> None:
+    fixed = {"response_format": {"type": "json_object"}}
+    http, engine = serve(chat_template=wild.QWEN_3)
+    post(http, **fixed)
+    post(http, **fixed, reasoning_effort="none")
+    post(http, **fixed, messages=[USER, {"role": "assistant", "content": "{"}])
+    post(http, branches=[{}, {"json_schema": {}}], reasoning_budget_tokens=5)
+    http, other = serve(chat_template=wild.LLAMA_3)
+    post(http, **fixed)
+    found = [branch.sampling for command in (*engine.sent, *other.sent) for branch in command.branches]
+    assert [each.reasoning_tags for each in found] == [
+        ("<think>", "</think>"),
+        (),
+        (),
+        *[("<think>", "</think>")] * 2,
+        (),
+    ]
+    assert [bool(each.grammar_triggers) for each in found] == [True, False, False, False, True, False]
+    assert [each.reasoning_budget_tokens for each in found] == [-1, -1, -1, 5, 5, -1]
+
+
+def test_an_answer_of_gpt_oss_has_its_header_with_thoughts_and_without() -> None:
+    template = (
+        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+    )
+    http, engine = serve(chat_template=template + "{# <|channel|> #}")
+    for effort in ("high", "none"):
+        post(http, response_format={"type": "json_object"}, reasoning_effort=effort)
+    thinking, plain = (command.branches[0].sampling for command in engine.sent)
+    assert thinking.reasoning_tags == ("<|channel|>analysis<|message|>", "<|end|>")
+    assert plain.reasoning_tags == ()
+    for sampling in (thinking, plain):
+        [(kind, before)] = sampling.grammar_triggers
+        assert (kind, '"<|channel|>final"' in str(before)) == ("answer", True)
 
 
 # Bad requests ---------------------------------------------------------------------------------------------------------

@@ -210,6 +210,7 @@ def to_json(
     width = indent if isinstance(indent, int) else len(indent or "")
     if width > 16:
         raise LimitExceeded("tojson takes an indent of at most 16")
+    value = list(value) if isinstance(value, Iterator) else value  # of a filter such as `map`
     _weigh(value)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 

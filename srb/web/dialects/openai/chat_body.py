@@ -16,6 +16,7 @@ from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
+from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
@@ -154,10 +155,42 @@ def parse_tool_choice(value: Any) -> str:
     """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
     if isinstance(value, str) and value in ("auto", "none", "required"):
         return value
+    if allowed_tools(value) is not None:
+        return str(_allowed(value)["mode"])
     function = value.get("function") if isinstance(value, dict) else None
     if isinstance(function, dict) and isinstance(function.get("name"), str):
         return f"={function['name']}"
-    raise ValueError('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')
+    raise ValueError(
+        'must be "auto", "none", "required", {"type": "function", "function": {"name": "…"}} or {"type": "allowed_tools", …}'
+    )
+
+
+def allowed_tools(value: Any) -> list[str] | None:
+    """Return the names of the tools that a tool_choice of the type allowed_tools allows, None for other types.
+
+    Raise ValueError.
+    """
+    if not isinstance(value, dict) or value.get("type") != "allowed_tools":
+        return None
+    given = _allowed(value)
+    tools = given.get("tools")
+    if given.get("mode") not in ("auto", "required") or not isinstance(tools, list):
+        raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
+    names = [_tool_name(tool) for tool in tools if not isinstance(tool, dict) or tool.get("type") in (None, "function")]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError('each of the allowed "tools" must have the name of a function')
+    return names
+
+
+def _allowed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with `mode` and `tools`: chats have it inside of another, responses have not."""
+    inner = value.get("allowed_tools")
+    return inner if isinstance(inner, dict) else value
+
+
+def _tool_name(tool: Any) -> Any:
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
 
 
 def parse_response_format(value: Any) -> str:
@@ -229,6 +262,9 @@ class ChatBody(CompletionBody):
     reasoning_effort: str | None = None
     reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
     reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = None
+    reasoning: ReasoningFields = ReasoningFields()
+    thinking: Thinking | None = None
+    enable_thinking: bool | None = None
 
     # Without effect: the server has one model, whatever its name, and does not distinguish users.
     model: str | None = None
@@ -238,8 +274,26 @@ class ChatBody(CompletionBody):
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body from `read_body`; raise InvalidRequest, which names the first field at fault."""
         parsed = cls._parse_fields(body)
+        parsed = parsed.model_copy(update=parsed._as_chat(body))
         parsed._check_together()
         return parsed
+
+    def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields that `body` has under other names or in other forms."""
+        update: dict[str, Any] = {}
+        if self.reasoning_effort is None and self.reasoning.effort is not None:
+            update["reasoning_effort"] = self.reasoning.effort
+        if self.reasoning_budget_tokens is None:
+            switch = None if self.enable_thinking is None else -1 if self.enable_thinking else 0
+            said = (self.thinking.budget if self.thinking else None, self.reasoning.budget, switch)
+            update["reasoning_budget_tokens"] = next((budget for budget in said if budget is not None), None)
+        allowed = allowed_tools(body.get("tool_choice"))
+        if allowed is not None:
+            known = [tool["function"]["name"] for tool in self.tools]
+            if unknown := next((name for name in allowed if name not in known), None):
+                raise bad_field("tool_choice", f"allows a tool that 'tools' lacks: {short_json(unknown)}")
+            update["tools"] = [tool for tool in self.tools if tool["function"]["name"] in allowed]
+        return update
 
     @classmethod
     def _parse_fields(cls, body: dict[str, Any]) -> Self:

@@ -364,3 +364,47 @@ def test_an_answer_comes_after_the_thoughts_as_content(llama: LlamaModel, name: 
     assert write(llama, sampler, thoughts) == thoughts
     content, reasoning, _ = parse_reply(ReplyParser(family=family), thoughts + go_on(llama, sampler))
     assert (content.strip(), reasoning) == ("{}", "Hm.")
+
+
+REFERRING = {
+    "name": "get-weather_v2.1",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "city": {"$ref": "#/$defs/City"},
+            "max-days": {"type": "integer"},
+            "where": {
+                "type": "object",
+                "properties": {"city": {"$ref": "#/$defs/City"}},
+                "additionalProperties": False,
+            },
+        },
+        "required": ["city", "max-days"],
+        "additionalProperties": False,
+        "$defs": {"City": {"type": "string", "enum": ["Oslo", "Rome"]}},
+    },
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_forced_call_keeps_references_and_names_with_marks(llama: LlamaModel, name: str) -> None:
+    family, other = BY_NAME[name], {"name": "time", "parameters": {"type": "object", "additionalProperties": False}}
+    referring = orjson.loads(orjson.dumps(REFERRING))
+    if name == "minimax-m3":  # whose nested values are of any form
+        del referring["parameters"]["properties"]["where"]
+    for offered, seed in (([referring], 1), ([referring], 2), ([referring, other], 3)):
+        grammar = family.grammar(offered, parallel=False, lazy=False)
+        text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
+        sampler = llama.new_sampler(SamplingParams(grammar=text), seed, [])
+        written = go_on(llama, sampler, 900)
+        tools = {tool["name"]: tool.get("parameters") or {} for tool in offered}
+        content, _, calls = parse_reply(ReplyParser(tools, family=family), written)
+        assert (content, len(calls)) == ("", 1), written
+        given = orjson.loads(calls[0].arguments)
+        if calls[0].name == "time":
+            continue
+        assert calls[0].name == "get-weather_v2.1"
+        assert given.keys() >= {"city", "max-days"}
+        assert isinstance(given["max-days"], int)
+        assert given["city"] in ("Oslo", "Rome")

@@ -489,6 +489,51 @@ def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:
     assert (refused.status_code, refused.json["error"]["param"]) == (400, "reasoning_budget_tokens")
 
 
+NAMED = {"type": "function", "function": {"name": "get weather"}}
+
+
+def test_a_name_that_a_familys_calls_cannot_have_is_refused_in_plain_words() -> None:
+    http, _ = serve()
+    assert post(http, tools=[NAMED]).status_code == 200  # JSON has any name
+    http, _ = serve(chat_template="{{ tools }}<tool_call><function=f><parameter=a>{{ messages[0].content }}")
+    refused = post(http, tools=[TOOL, NAMED])
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "tools")
+    assert 'tool 1: calls of this model (qwen3-coder) have no place for the name "get weather"' in refused.text.replace(
+        "\\", ""
+    )
+    assert post(http, tools=[NAMED], tool_choice="none").status_code == 200
+
+
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_of_the_tools_only_the_allowed_ones_are_told_and_called(mode: str, inner: bool) -> None:
+    http, engine = serve()
+    allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "time"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed} if inner else {"type": "allowed_tools", **allowed}
+    assert post(http, tools=[TOOL, OTHER], tool_choice=choice).status_code == 200
+    [command] = engine.sent
+    sampling = command.branches[0].sampling
+    assert "weather" not in command.prompt[0] + sampling.grammar  # type: ignore[operator]
+    assert bool(sampling.grammar_triggers) == (mode == "auto")
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "any", "tools": []}}, '"mode" auto or required'),
+        ({"type": "allowed_tools", "mode": "auto"}, 'a list of "tools"'),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]}, "the name of a function"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"name": "unknown"}]}, "allows a tool that 'tools' lacks"),
+        ({"type": "allowed_tools", "mode": "required", "tools": []}, "needs tools"),
+    ],
+)
+def test_allowed_tools_that_are_wrong_are_refused_in_plain_words(choice: Any, words: str) -> None:
+    http, _ = serve()
+    refused = post(http, tools=[TOOL, OTHER], tool_choice=choice)
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "tool_choice")
+    assert words in refused.json["error"]["message"]
+
+
 # How the reply has to look --------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,10 @@ class Form:
     call_end: str = ""
     at_start: bool = False
 
+    def takes_name(self, name: str) -> bool:
+        """Whether a tool of this name can be called."""
+        return NAME.fullmatch(name) is not None
+
     @property
     def marker(self) -> str:
         """The text that begins a section, or a call where there are no sections."""
@@ -130,6 +134,9 @@ class JsonCalls(Form):
     is_list: bool = False
     keyed: bool = False
     newlines: bool = False  # around the object of a call
+
+    def takes_name(self, name: str) -> bool:
+        return True  # JSON has any text
 
     def read(self, reader: Reader) -> Steps:
         if not self.opening:

@@ -453,6 +453,7 @@ class ChatBody(CompletionBody):
         family = template.family
         shape: dict[str, Any] = {}
         if self.offered_tools:
+            self._check_names(family)
             called = self.tool_choice.removeprefix("=") if self.tool_choice.startswith("=") else None
             functions = [tool["function"] for tool in self.tools if called in (None, tool["function"]["name"])]
             grammar = family.grammar(functions, self.parallel_tool_calls and not self._must_call, not self._must_call)
@@ -468,6 +469,16 @@ class ChatBody(CompletionBody):
             shape["reasoning_budget_tokens"] = budget
             shape["reasoning_budget_message"] = settings.reasoning_budget_message if message is None else message
         return shape
+
+    def _check_names(self, family: Family) -> None:
+        """Raise InvalidRequest for a tool whose name has no place in the family's calls."""
+        for place, tool in enumerate(self.offered_tools):
+            name = tool["function"]["name"]
+            if not family.forms[0].takes_name(name):
+                raise bad_field(
+                    "tools", f"tool {place}: calls of this model ({family.name}) have no place for the name "
+                    f"{short_json(name)}; letters, digits and _ . : / - are taken",
+                )  # fmt: skip
 
     def _awaited(self, template: ChatTemplate, prompt: ChatPrompt, settings: Settings) -> Awaited:
         """Return how a grammar waits for the answer. Without reasoning it begins at the first token."""

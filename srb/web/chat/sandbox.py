@@ -107,7 +107,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self._written += written
         _check_size(self._written)
         if time.thread_time() > self._deadline:
-            raise LimitExceeded(f"the template took more than {self._seconds:g} s of CPU time")
+            raise LimitExceeded(f"the template took more than {self._seconds:.2g} s of CPU time")
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as in Jinja)
         __self.tick()

@@ -98,10 +98,11 @@ class SamplingParams:
     prompt itself.
 
     With `grammar_triggers` the grammar is lazy: it begins where the text has one of them, outside of reasoning. Each
-    is a pair: ("word", text), ("start", text) at the beginning of the text, or ("token", id). `grammar` may name the
-    rules `schema-0`, `schema-1`, …: the engine makes them from `grammar_schemas`, JSON texts. `reasoning_tags` is ()
-    or the tags that begin and end reasoning; the first is "" if the prompt ends inside reasoning. After
-    `reasoning_budget_tokens` tokens of it, `reasoning_budget_message` and the end tag are forced; -1: no budget.
+    is a pair: ("word", text), ("start", text) at the beginning of the text, ("token", id), or ("answer", expression): it
+    begins at the end of the reasoning, or at once without reasoning, after text that the expression of GBNF allows.
+    `grammar` may name the rules `schema-0`, `schema-1`, …: the engine makes them from `grammar_schemas`, JSON texts.
+    `reasoning_tags` is () or the tags that begin and end reasoning; the first is "" if the prompt ends inside reasoning.
+    After `reasoning_budget_tokens` tokens of it, `reasoning_budget_message` and the end tag are forced; -1: no budget.
     """
 
     samplers: tuple[str, ...] = _parameter(

@@ -539,10 +539,12 @@ class FakeSampler:
             self._go_on_in_grammar(token)
 
     def _go_on_in_grammar(self, token: int) -> None:
+        is_on = self._watch is None or self._watch.is_on
         begun = self._watch.accept(token) if self._watch is not None else None
-        self._in_grammar += begun is not None or self._watch is None or not self._watch.is_lazy
+        self._in_grammar += is_on or bool(begun)
 
     def _accept(self, weights: npt.NDArray[np.float64], token: int) -> int:
+        token = token if self._watch is None else self._watch.instead_of(token)
         self._sampled += 1
         self._go_on_in_grammar(token)
         if self._params.post_sampling_probs:

@@ -368,17 +368,20 @@ class Preparer:
             repeat_last_n=self._window(params.repeat_last_n),
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )
-        if params.grammar and params.grammar_schemas:
+        grammar = params.grammar
+        if grammar and params.grammar_schemas:
             grammar = self._with_schemas(params)
-            return replace(params, grammar=grammar, grammar_triggers=params.grammar_triggers if grammar else ())
-        if params.grammar:
-            check_grammar(params.grammar)
+        elif grammar:
+            check_grammar(grammar)
         elif params.json_schema:
             check_schema(params.json_schema)
             grammar = self._model.grammar_of(params.json_schema)
             check_grammar(grammar, "json_schema")
-            return replace(params, grammar=grammar)
-        return params
+        if not grammar:
+            return replace(params, grammar="", grammar_triggers=())
+        for before in (text for kind, text in params.grammar_triggers if kind == "answer" and text):
+            grammar = with_rules(f"root ::= {before} schema-0", [grammar])
+        return replace(params, grammar=grammar)
 
     def _with_schemas(self, params: SamplingParams) -> str:
         """Return a grammar with the rules that it names. Raise InvalidRequest, which names `tools`.
@@ -390,7 +393,7 @@ class Preparer:
             grammar = with_rules(params.grammar, [self._rules_of(schema) for schema in params.grammar_schemas])
             check_grammar(grammar, "json_schema")
         except InvalidRequest as error:
-            if not params.grammar_triggers:
+            if all(kind == "answer" for kind, _ in params.grammar_triggers):
                 raise bad_field("tools", error.message.removeprefix("Field 'json_schema': ")) from None
             log.info("tools are called with any arguments, since their schemas make no grammar: %s", error)
             anything = self._rules_of('{"type":"object"}')

@@ -1,7 +1,8 @@
 """Watch: where a reply's text stands, for a grammar that begins at a trigger and for a reasoning budget.
 
 Grammar: it waits until the text has one of its triggers, and then constrains the text from the trigger on. Triggers in
-reasoning are skipped. Budget: when the reasoning has as many tokens as it may have, a message and its end tag are forced,
+reasoning are skipped. The trigger "answer" is the end of the reasoning, or the beginning of a text without any; then an
+answer has to come. Budget: when the reasoning has as many tokens as it may have, a message and its end tag are forced,
 unless a grammar holds from the first token.
 
 A watch keeps the end of the text, as long as the longest thing that it waits for, so a token costs the same everywhere.
@@ -17,6 +18,7 @@ from srb.engine.model import Model
 from srb.protocol import SamplingParams
 
 MAX_TRIES = 64  # draws of a token that begins the grammar in a way that the grammar forbids
+MAX_SPACE = 4  # characters of white space before reasoning, where a grammar waits for the answer
 
 
 class Place(Enum):
@@ -48,16 +50,18 @@ class Watch:
         self._starts = tuple(text.encode() for kind, text in triggers if kind == "start" and isinstance(text, str))
         self._tokens = frozenset(token for _, token in triggers if isinstance(token, int))
         self.is_lazy = bool(triggers)
+        self.awaits_answer = any(kind == "answer" for kind, _ in triggers)
+        self._is_eog = model.is_eog
         opening, closing = params.reasoning_tags or ("", "")
         self._opening, self._closing = opening.encode(), closing.encode()
         self._budget = params.reasoning_budget_tokens if closing else -1
         self._forced: tuple[int, ...] = ()
-        if self._budget >= 0:
-            text = params.reasoning_budget_message + closing
+        if closing and (self._budget >= 0 or self.awaits_answer):
+            text = (params.reasoning_budget_message if self._budget >= 0 else "") + closing
             self._forced = tuple(model.tokenize(text, add_special=False, parse_special=True))
         self._room = max(map(len, (*self._words, *self._starts, self._opening, self._closing, b"1234")))
         place = Place.AFTER if not closing else Place.BEFORE if opening else Place.INSIDE
-        self.state = _State(place)
+        self.state = _State(place, is_on=self.awaits_answer and place is Place.AFTER)
 
     def __repr__(self) -> str:
         grammar = "on" if self.is_on else "awaited" if self.is_lazy else "eager"
@@ -86,6 +90,25 @@ class Watch:
             return None
         return self._forced[0] if _is_whole(state.tail) else None
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the text may still begin with reasoning or with the answer that has to come."""
+        return self.awaits_answer and self.state.place is Place.BEFORE
+
+    @property
+    def begun(self) -> tuple[bytes, bytes]:
+        """The text so far of a watch that is undecided, and what it lacks of the tag that begins reasoning."""
+        text = self.state.tail
+        return text, self._opening[len(text.lstrip()) :]
+
+    def instead_of(self, token: int) -> int:
+        """Return `token`; if it ends the text within reasoning, and an answer has to come, that of the end tag."""
+        if not self.awaits_answer or self.state.place is not Place.INSIDE or not self._is_eog(token):
+            return token
+        if self.forced is None:
+            self.state = replace(self.state, is_forcing=True, num_forced=0)
+        return self._forced[self.state.num_forced]
+
     def _is_ending(self, text: bytes) -> bool:
         """Whether the text ends with a beginning of the tag that ends reasoning."""
         return any(text.endswith(self._closing[:size]) for size in range(1, len(self._closing)))
@@ -110,6 +133,11 @@ class Watch:
             if begun.startswith(self._opening):
                 rest = begun[len(self._opening) :]
                 return replace(state, place=Place.INSIDE, tail=rest[-self._room :]), None
+            if self.awaits_answer:
+                may_reason = self._opening.startswith(begun) and len(text) - len(begun) <= MAX_SPACE
+                if may_reason or self._is_eog(token):
+                    return replace(state, tail=text), None
+                return replace(state, place=Place.AFTER, is_on=True, tail=b""), text
             if self._opening.startswith(begun):
                 return replace(state, tail=begun), None
             state = replace(state, place=Place.AFTER, tail=b"")  # the whole text is new to the triggers
@@ -118,11 +146,12 @@ class Watch:
             return self._reasoned(state, text, token)
         return self._triggered(state, text, token)
 
-    def _reasoned(self, state: _State, text: bytes, token: int) -> tuple[_State, None]:
+    def _reasoned(self, state: _State, text: bytes, token: int) -> tuple[_State, bytes | None]:
         is_forced = self.forced is not None
         num_forced = state.num_forced + is_forced
         if self._closing in text or (is_forced and num_forced == len(self._forced)):
-            return replace(state, place=Place.AFTER, tail=b"", is_forcing=False), None
+            after = replace(state, place=Place.AFTER, tail=b"", is_forcing=False, is_on=self.awaits_answer)
+            return after, text.partition(self._closing)[2] if self.awaits_answer else None
         spent = state.spent + 1
         return replace(state, spent=spent, num_forced=num_forced, is_forcing=is_forced, tail=text[-self._room :]), None
 

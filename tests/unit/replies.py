@@ -55,6 +55,20 @@ REPLIES: dict[str, str] = {
     f"<|tool_call:name|>weather<|tool_call:args|>{GIVEN}<|tool_call:end|><|calls|>",
     "gigachat-3.1": f'Wait.<|function_call|>{{"name": "weather", "arguments": {GIVEN}}}',
     "llama-4": "[weather(city='Oslo', days=2)]",
+    "kimi-k3": "<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>Wait.<|close|>response<|sep|>"
+    '<|open|>tools<|sep|><|open|>call tool="weather" index="1"<|sep|>'
+    '<|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|>'
+    '<|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|>'
+    "<|close|>call<|sep|><|close|>tools<|sep|>",
+    "hunyuan-3": "<think:opensource>Hm.</think:opensource>Wait.<tool_calls:opensource>\n"
+    "<tool_call:opensource>weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n"
+    "<arg_value:opensource>Oslo</arg_value:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n"
+    "<arg_value:opensource>2</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+    "minimax-m3": '<mm:think>Hm.</mm:think>Wait.]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="weather">'
+    "]<]minimax[>[<city>Oslo]<]minimax[>[</city>]<]minimax[>[<days>2]<]minimax[>[</days>]<]minimax[>[</invoke>\n"
+    "]<]minimax[>[</tool_call>",
+    "functionary-3.2": f">>>all\nWait.>>>weather\n{GIVEN}",
+    "gigachat-3": f'Wait.<|message_sep|>\n\nfunction call<|role_sep|>\n{{"name": "weather", "arguments": {GIVEN}}}',
 }
 
 # Two calls in one reply, where a family has its own way of putting them together.
@@ -79,4 +93,11 @@ PARALLEL: dict[str, str] = {
     "gemma-4": "<|tool_call>call:weather{}<tool_call|><|tool_call>call:time{}<tool_call|>",
     "gpt-oss": "<|channel|>commentary to=functions.weather<|message|>{}<|call|><|start|>assistant to=functions.time"
     "<|channel|>commentary json<|message|>{}<|call|>",
+    "functionary-3.2": ">>>weather\n{}>>>time\n{}",
+    "minimax-m3": ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="weather">]<]minimax[>[</invoke>\n'
+    ']<]minimax[>[<invoke name="time">]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>',
+    "kimi-k3": '<|open|>tools<|sep|><|open|>call tool="weather" index="1"<|sep|><|close|>call<|sep|>'
+    '<|open|>call tool="time" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+    "hunyuan-3": "<tool_calls:opensource>\n<tool_call:opensource>weather<tool_sep:opensource>\n</tool_call:opensource>\n"
+    "<tool_call:opensource>time<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
 }

@@ -74,7 +74,7 @@ def test_arguments_come_as_they_are_written(name: str) -> None:
     pieces = raw(BY_NAME[name], REPLIES[name], [1], in_parts=True)
     arguments = [piece.text for piece, _ in pieces if isinstance(piece, CallArguments)]
     assert orjson.loads("".join(arguments)) == orjson.loads(GIVEN)
-    if name != "gemma-4":  # whose arguments become JSON when they are complete
+    if name not in ("gemma-4", "minimax-m3"):  # whose arguments become JSON when they are complete
         assert len(arguments) > 3
 
 

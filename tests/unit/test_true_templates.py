@@ -18,19 +18,9 @@ from tools.chat_templates import FOLDER
 TEMPLATES = sorted(FOLDER.glob("*.jinja"))
 pytestmark = pytest.mark.skipif(not TEMPLATES, reason=f"no templates in {FOLDER}: python -m tools.chat_templates")
 
-# Templates whose calls SRB cannot read or whose conversations it cannot render, each with the reason.
+# Templates whose calls SRB cannot read, each with the reason.
 NOT_READ = {
-    "GigaChat3-10B-A1.8B": "a call is a message of another role",
-    "Kimi-K3": "its form is not in the table",
-    "MiniMax-M3": "its form is not in the table",
-    "tencent-Hy3": "its form is not in the table",
-    "muse-glimmer": "its form is not in the table",
-    "meetkai-functionary-medium-v3.2": "its form is not in the table",
-    "fireworks-ai-llama-3-firefunction-v2": "the template wants its tools as text in `functions`",
-    "llama-cpp-deepseek-r1": "the template encodes a generator as JSON",
-    "Apriel-1.6-15b-Thinker-fixed": "past thoughts are rendered without the line that begins them in the prompt",
-    "NVIDIA-Nemotron-Nano-v2": "a past answer is rendered as if it were a thought",
-    "CohereForAI-c4ai-command-r-plus-tool_use": "a system message follows the reply in the rendered text",
+    "muse-glimmer": "a reply is several messages, each with its recipient in a header, which no entry of the table can say",
 }
 # Templates that render no thoughts of past replies, or those of calls alone.
 NO_THOUGHTS = (
@@ -45,6 +35,14 @@ NO_THOUGHTS = (
 NO_THOUGHTS += ("MiMo-VL", "MiniMax-M1", "Mistral-Small", "Nemotron-Nano-v2", "Hermes", "Qwen2.5", "Qwen3-Coder", "QwQ")
 NO_THOUGHTS += ("Reka", "R1-Distill", "V3.1", "gemma-2", "granite", "rwkv", "functionary", "Llama-3", "Phi-3.5", "Nemo")
 NO_THOUGHTS += ("Apriel-1.5", "Devstral", "Solar", "LFM2.5-8B", "V4", "V3.2", "r7b", "Kimi-K2-Thinking")
+NO_THOUGHTS += ("GigaChat3", "firefunction", "llama-cpp-deepseek-r1", "command-r-plus")
+# The end of a turn that another follows, for templates that render the last reply in another way than those before.
+FOLLOWED = {"NVIDIA-Nemotron-Nano-v2": "\n<SPECIAL_12>\n<SPECIAL_11>User"}
+# Text of the template after a reply.
+AFTERWORDS = (
+    "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>Write 'Action:'",
+    "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+)
 
 TOOL = {
     "type": "function",
@@ -92,31 +90,50 @@ ENDS += (
 )
 ENDS += ("<|role_end|>", "</assistant>", "<sep>", "<|tool_response>", "<|end|>", "<|eot|>", "<|assistant_end|>")
 ENDS += ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>", "<｜Assistant｜>")
-ENDS += ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",)
-THINK = {"enable_thinking": True, "thinking": True}
+ENDS += ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", "<|end_of_msg|>", "[e~[", "<｜hy_eos:opensource｜>")
+THINK = {"enable_thinking": True, "thinking": True, "datetime": "Nov 22 2026"}
 
 
-def reply(template: ChatTemplate, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> tuple[str, bool]:
+def reply(
+    template: ChatTemplate, before: list[dict[str, Any]], after: list[dict[str, Any]], followed: str = ""
+) -> tuple[str, bool]:
     """Return the assistant's last message as the template renders it, and whether its beginning is in the prompt."""
-    prompt = template.prompt(Conversation(before, [TOOL], variables=THINK)).text
-    whole = template.prompt(Conversation(after, [TOOL], add_generation_prompt=False, variables=THINK)).text
+    options: dict[str, Any] = {"variables": THINK, "thinking": True}
+    prompt = template.prompt(Conversation(before, [TOOL], **options)).text
+    follows = [{"role": "user", "content": "And?"}] if followed else []
+    whole = template.prompt(Conversation([*after, *follows], [TOOL], add_generation_prompt=False, **options)).text
+    whole = whole[: whole.rindex(followed)] if followed else whole
     at = next((place for place, pair in enumerate(zip(prompt, whole, strict=False)) if pair[0] != pair[1]), len(prompt))
     if at < len(prompt):  # not within a marker
         opened = max(prompt.rfind("<", 0, at), prompt.rfind("[", 0, at))
         at = opened if opened > max(prompt.rfind(">", 0, at), prompt.rfind("]", 0, at)) else at
-    text = whole[at:].rstrip()
+    opening = template.family.reasoning[0].rstrip()
+    begun = prompt.rstrip().removesuffix(opening)
+    if (
+        len(begun) <= at < len(prompt) and "¿Rain" in whole[len(begun) :]
+    ):  # thoughts that only a prompt begins with a tag
+        return cut(whole[len(begun) :].removeprefix(opening), before), True
+    return cut(whole[at:], before), template.family.begins_thinking(prompt[:at])
+
+
+def cut(text: str, before: list[dict[str, Any]]) -> str:
+    """Return a reply without the headers before it and the markers after it."""
+    for word in AFTERWORDS:
+        text = text.partition(word)[0]
+    text = text.rstrip()
     for header in ("<|im_start|>assistant\n", "<|start|>assistant"):  # templates that change a past turn as well
         text = text.rpartition(header)[2] if before is TOLD else text
     while end := next((end for end in ENDS if text.endswith(end)), ""):
         text = text.removesuffix(end).rstrip()
-    return text, template.family.begins_thinking(prompt[:at])
+    return text.removeprefix("<|CHATBOT_TOKEN|>")
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_a_conversation_is_rendered_and_read_back(path: Path) -> None:
     template = ChatTemplate(path.read_text(), "<s>", "</s>")
     try:
-        turns = [reply(template, before, after) for before, after in ((ASKED, CALLED), (TOLD, ANSWERED))]
+        followed = FOLLOWED.get(path.stem, "")
+        turns = [reply(template, before, after, followed) for before, after in ((ASKED, CALLED), (TOLD, ANSWERED))]
         found = []
         for text, thinking in turns:
             tools = {"weather": TOOL["function"]["parameters"]}  # type: ignore[index]

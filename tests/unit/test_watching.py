@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srb.engine.fake import BOS, FakeModel
+from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.preparing import Preparer
 from srb.engine.watching import Watch, watch_of
 from srb.errors import InvalidRequest
@@ -128,6 +128,69 @@ def test_a_copy_and_a_state_that_is_set_again_go_on_alike() -> None:
         again = [other.accept(token) for token in text[at:]]
         other.state = kept
         assert again == [copy.accept(t) for t in text[at:]] == [other.accept(t) for t in text[at:]] == told[at:]
+
+
+# A grammar that waits for the answer ----------------------------------------------------------------------------------
+
+
+def answer(tags: tuple[str, ...] = THINK, **options: Any) -> SamplingParams:
+    return SamplingParams(grammar="x", grammar_triggers=(("answer", ""),), reasoning_tags=tags, **options)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text", "found"),
+    [
+        (THINK, "<think>a {</think>", ""),
+        (THINK, "  <think>a", None),
+        (THINK, "<thi", None),
+        (THINK, "<thin{", "<thin{"),
+        (THINK, " {", " {"),
+        (THINK, " " * 5, " " * 5),
+        (("", "</think>"), "a {</thin", None),
+        (("", "</think>"), "a {</think>", ""),
+    ],
+)
+def test_a_grammar_waits_for_the_end_of_the_reasoning_or_begins_without_any(
+    tags: tuple[str, ...], text: str, found: str | None
+) -> None:
+    assert begun(answer(tags), text) == found
+
+
+def test_without_tags_the_answer_begins_at_once() -> None:
+    assert Watch(answer(()), FakeModel()).is_on
+
+
+def test_a_token_that_ends_the_reasoning_may_begin_the_answer() -> None:
+    """The fake's word " the" ends "n t" within."""
+    assert begun(answer(("", "n t")), "in the") == "he"
+
+
+def test_reasoning_does_not_end_the_text_while_an_answer_has_to_come() -> None:
+    model = FakeModel()
+    watch = Watch(answer(("", "</think>"), reasoning_budget_tokens=50, reasoning_budget_message="[cut]"), model)
+    for token in tokens(model, "ab"):
+        assert watch.instead_of(token) == token
+        watch.accept(token)
+    came = b""
+    token = watch.instead_of(EOS)
+    while token is not None:
+        watch.accept(token)
+        came += model.piece(token)
+        token = watch.forced
+    assert (came, watch.is_on) == (b"[cut]</think>", True)
+    free = Watch(SamplingParams(reasoning_tags=("", "</think>"), reasoning_budget_tokens=50), model)
+    assert free.instead_of(EOS) == EOS
+
+
+def test_a_budget_ends_the_reasoning_and_the_answer_begins() -> None:
+    model = FakeModel()
+    watch = Watch(answer(("", "</think>"), reasoning_budget_tokens=2), model)
+    left, came = tokens(model, "abc"), b""
+    while not watch.is_on:
+        token = left.pop(0) if watch.forced is None else watch.forced
+        watch.accept(token)
+        came += model.piece(token)
+    assert came == b"ab</think>"
 
 
 # In the engine --------------------------------------------------------------------------------------------------------

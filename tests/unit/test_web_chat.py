@@ -16,8 +16,10 @@ from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls import scripted
 from srb.web.calls.scripted import Script, ScriptedClient, count_to_three
+from srb.web.chat.families import BLANK
 from srb.web.dialects.openai.chat_answers import ChatCompletion, ChatCompletionChunk
 from tests.shapes import read
+from tests.unit import chat_templates as wild
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {
@@ -346,7 +348,7 @@ def test_a_template_that_computes_for_ever_is_the_requests_error_and_the_worker_
     http, _ = serve(chat_template="{% if messages[0].content == 'Hi' %}" + endless + "{% endif %}ok")
     response = post(http)
     assert response.status_code == 400
-    assert "the template took more than 0.05 s of CPU time" in response.json["error"]["message"]
+    assert "the template took more than 0.051 s of CPU time" in response.json["error"]["message"]
     assert post(http, messages=[{"role": "user", "content": "x"}]).status_code == 200
 
 
@@ -487,6 +489,51 @@ def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:
     assert (refused.status_code, refused.json["error"]["param"]) == (400, "reasoning_budget_tokens")
 
 
+NAMED = {"type": "function", "function": {"name": "get weather"}}
+
+
+def test_a_name_that_a_familys_calls_cannot_have_is_refused_in_plain_words() -> None:
+    http, _ = serve()
+    assert post(http, tools=[NAMED]).status_code == 200  # JSON has any name
+    http, _ = serve(chat_template="{{ tools }}<tool_call><function=f><parameter=a>{{ messages[0].content }}")
+    refused = post(http, tools=[TOOL, NAMED])
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "tools")
+    assert 'tool 1: calls of this model (qwen3-coder) have no place for the name "get weather"' in refused.text.replace(
+        "\\", ""
+    )
+    assert post(http, tools=[NAMED], tool_choice="none").status_code == 200
+
+
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_of_the_tools_only_the_allowed_ones_are_told_and_called(mode: str, inner: bool) -> None:
+    http, engine = serve()
+    allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "time"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed} if inner else {"type": "allowed_tools", **allowed}
+    assert post(http, tools=[TOOL, OTHER], tool_choice=choice).status_code == 200
+    [command] = engine.sent
+    sampling = command.branches[0].sampling
+    assert "weather" not in command.prompt[0] + sampling.grammar  # type: ignore[operator]
+    assert bool(sampling.grammar_triggers) == (mode == "auto")
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "any", "tools": []}}, '"mode" auto or required'),
+        ({"type": "allowed_tools", "mode": "auto"}, 'a list of "tools"'),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]}, "the name of a function"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"name": "unknown"}]}, "allows a tool that 'tools' lacks"),
+        ({"type": "allowed_tools", "mode": "required", "tools": []}, "needs tools"),
+    ],
+)
+def test_allowed_tools_that_are_wrong_are_refused_in_plain_words(choice: Any, words: str) -> None:
+    http, _ = serve()
+    refused = post(http, tools=[TOOL, OTHER], tool_choice=choice)
+    assert (refused.status_code, refused.json["error"]["param"]) == (400, "tool_choice")
+    assert words in refused.json["error"]["message"]
+
+
 # How the reply has to look --------------------------------------------------------------------------------------------
 
 
@@ -506,11 +553,71 @@ def test_a_schema_reaches_the_engine(field: dict[str, Any], schema: str) -> None
     assert engine.sent[0].branches[0].sampling.json_schema == schema
 
 
-def test_where_only_json_may_come_the_reply_does_not_begin_in_reasoning() -> None:
-    http, engine = serve(chat_template="{{ messages[0].content + '<think>\n' }}")
-    post(http)
-    post(http, response_format={"type": "json_object"})
-    assert [command.prompt for command in engine.sent] == [("Hi<think>\n",), ("Hi",)]
+@pytest.mark.parametrize(
+    "off",
+    [
+        {"reasoning_budget_tokens": 0},
+        {"reasoning_effort": "none"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ],
+)
+@pytest.mark.parametrize("fixed", ["response_format", "json_schema", "grammar", "tool_choice"])
+def test_a_grammar_holds_after_the_thoughts_or_from_the_first_token_without_any(
+    off: dict[str, Any], fixed: str
+) -> None:
+    body: dict[str, Any] = {
+        "response_format": {"response_format": {"type": "json_object"}},
+        "json_schema": {"json_schema": {"const": 1}},
+        "grammar": {"grammar": 'root ::= "x"'},
+        "tool_choice": {"tools": [TOOL], "tool_choice": "required"},
+    }[fixed]
+    http, engine = serve(chat_template="{{ tools }}{{ messages[0].content + '<think>\n' }}")
+    post(http, **body)
+    post(http, **body, **off)
+    thinking, eager = engine.sent
+    sampling = thinking.branches[0].sampling
+    assert sampling.grammar_triggers == (("answer", BLANK),)
+    assert sampling.reasoning_tags == ("", "</think>")
+    assert eager.branches[0].sampling.grammar_triggers == ()
+    assert "<think>" in str(thinking.prompt)
+    if fixed != "tool_choice":
+        assert eager.prompt == ("NoneHi",)
+
+
+def test_a_model_that_may_think_begins_with_its_thoughts_or_with_the_answer() -> None:
+    fixed = {"response_format": {"type": "json_object"}}
+    http, engine = serve(chat_template=wild.QWEN_3)
+    post(http, **fixed)
+    post(http, **fixed, reasoning_effort="none")
+    post(http, **fixed, messages=[USER, {"role": "assistant", "content": "{"}])
+    post(http, branches=[{}, {"json_schema": {}}], reasoning_budget_tokens=5)
+    http, other = serve(chat_template=wild.LLAMA_3)
+    post(http, **fixed)
+    found = [branch.sampling for command in (*engine.sent, *other.sent) for branch in command.branches]
+    assert [each.reasoning_tags for each in found] == [
+        ("<think>", "</think>"),
+        (),
+        (),
+        *[("<think>", "</think>")] * 2,
+        (),
+    ]
+    assert [bool(each.grammar_triggers) for each in found] == [True, False, False, False, True, False]
+    assert [each.reasoning_budget_tokens for each in found] == [-1, -1, -1, 5, 5, -1]
+
+
+def test_an_answer_of_gpt_oss_has_its_header_with_thoughts_and_without() -> None:
+    template = (
+        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+    )
+    http, engine = serve(chat_template=template + "{# <|channel|> #}")
+    for effort in ("high", "none"):
+        post(http, response_format={"type": "json_object"}, reasoning_effort=effort)
+    thinking, plain = (command.branches[0].sampling for command in engine.sent)
+    assert thinking.reasoning_tags == ("<|channel|>analysis<|message|>", "<|end|>")
+    assert plain.reasoning_tags == ()
+    for sampling in (thinking, plain):
+        [(kind, before)] = sampling.grammar_triggers
+        assert (kind, '"<|channel|>final"' in str(before)) == ("answer", True)
 
 
 # Bad requests ---------------------------------------------------------------------------------------------------------

@@ -51,6 +51,14 @@ class CandidateArray:
         data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
         return self._point(data), data
 
+    def forbid_all(self) -> None:
+        """Forbid every token; before the chain is applied."""
+        self._data["logit"] = FORBIDDEN
+
+    def allow(self, token: int, logit: float) -> None:
+        """Give a token its logit again; before the chain is applied."""
+        self._data["logit"][token] = logit
+
     @property
     def is_choice(self) -> bool:
         """Whether more than one candidate was left."""
@@ -212,7 +220,7 @@ class LlamaSampler:
         token = self._choose(self._model.candidates.fill(logits))
         if self._obeys_grammar and not self._grammar_allows(token):
             token = self._sample_within_grammar(logits)
-        return self._accept(self._beginning_well(token, logits))
+        return self._accept(self._fitting(token, logits))
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
         self._note_state()
@@ -225,7 +233,7 @@ class LlamaSampler:
                 other = self._next_likeliest(logits, taken)
             token = token if other is None else other
         self._check_grammar(token)
-        return self._accept(self._beginning_well(token, logits))
+        return self._accept(self._fitting(token, logits))
 
     def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
         """Return the likeliest token that may be sampled and is not taken; None if there is none."""
@@ -249,13 +257,48 @@ class LlamaSampler:
             self._candidates = Candidates(np.array([forced], np.int32), np.ones(1, np.float32))
         return forced
 
+    def _fitting(self, token: int, logits: Logits) -> int:
+        """Return `token`, or another one where it would keep the grammar from beginning. Raise GrammarDeadEnd."""
+        if self._watch is None or self._grammar is None or self._watch.is_on:
+            return token
+        token = self._watch.instead_of(token)
+        return self._undecided(token, logits) if self._watch.is_undecided else self._beginning_well(token, logits)
+
+    def _undecided(self, token: int, logits: Logits) -> int:
+        """Return `token` if it goes on with the tag of reasoning or begins an answer, else the choice among such ones."""
+        assert self._watch is not None
+        begun = self._watch.begun_by(token)
+        is_end = self._model.is_eog(token)
+        if not is_end and (begun is None or self._begin_tokens(begun) is not None):
+            return token
+        text, lacking = self._watch.begun
+        tokens, opening = self._begin_tokens(text), self._first_token(lacking)
+        array = self._model.candidates.fill(logits)
+        if tokens is None:
+            self._model.candidates.forbid_all()
+        else:
+            trial = lib.llama_sampler_clone(self._grammar)
+            for each in tokens:
+                lib.llama_sampler_accept(trial, each)
+            lib.llama_sampler_apply(trial, array)
+            lib.llama_sampler_free(trial)
+        self._model.candidates.allow(opening, float(logits[opening]))
+        if self._model.candidates.is_exhausted:
+            raise GrammarDeadEnd("the grammar allows no token here")
+        return self._choose(array)
+
+    def _first_token(self, text: bytes) -> int:
+        """Return the first token of a text that stands within another, where no space is put before it."""
+        first = self._model.tokenize(text.decode(errors="replace"), add_special=False, parse_special=True)[0]
+        piece = self._model.piece(first, special=True)
+        return first if piece and text.startswith(piece) else self._model.tokens_of_bytes(text)[0]
+
     def _beginning_well(self, token: int, logits: Logits) -> int:
         """Return `token`, or another one where it completes a trigger of the grammar with text that the grammar forbids.
 
         Raise GrammarDeadEnd if many others do the same.
         """
-        if self._watch is None or self._grammar is None or self._watch.is_on:
-            return token
+        assert self._watch is not None
         rest: Logits | None = None
         for _ in range(MAX_TRIES):
             begun = self._watch.begun_by(token)
@@ -288,9 +331,10 @@ class LlamaSampler:
         begun = self._watch.accept(token) if self._watch is not None else None
         accepted = [token] if was_on else []
         if begun is not None and self._grammar is not None:
-            accepted = self._begin_tokens(begun) or []
-            if not accepted:  # llama.cpp aborts
+            tokens = self._begin_tokens(begun)
+            if tokens is None:  # llama.cpp aborts
                 raise GrammarDeadEnd("the text so far does not fit the grammar")
+            accepted = tokens
         for each in accepted:
             lib.llama_sampler_accept(self._grammar, each)
         self._is_in_grammar = self._is_in_grammar or bool(accepted)

@@ -44,6 +44,10 @@ class Form:
     call_end: str = ""
     at_start: bool = False
 
+    def takes_name(self, name: str) -> bool:
+        """Whether a tool of this name can be called."""
+        return NAME.fullmatch(name) is not None
+
     @property
     def marker(self) -> str:
         """The text that begins a section, or a call where there are no sections."""
@@ -106,7 +110,8 @@ class Form:
         """Return the expression of a section, with its rules added."""
         one = rules.add("call", f"{quoted(self.call)} ( {self._calls(tools, rules)} ) {quoted(self.call_end)}")
         more = f" ( {self._separator} {one} )*" if parallel else ""
-        return f"{quoted(self.opening)} {one}{more} {quoted(self.closing)}"
+        line = "[\\n]?" if self.opening and self.call else ""
+        return f"{quoted(self.opening)} {line} {one}{more} {line} {quoted(self.closing)}"
 
     _separator = "[\\n]?"
 
@@ -129,6 +134,9 @@ class JsonCalls(Form):
     is_list: bool = False
     keyed: bool = False
     newlines: bool = False  # around the object of a call
+
+    def takes_name(self, name: str) -> bool:
+        return True  # JSON has any text
 
     def read(self, reader: Reader) -> Steps:
         if not self.opening:
@@ -254,9 +262,15 @@ class NamedCalls(Form):
     id_mark: str = ""  # after the name: an id follows up to `name_end`
     id_first: str = ""  # an id stands before the name, up to this
     names_are_ids: bool = False  # Kimi's: functions.NAME:0
+    is_common: bool = False  # other text has the marker, so a grammar begins with the name as well
 
     def markers(self) -> tuple[str, ...]:
         return (*super().markers(), *filter(None, (self.before_name, self.name_end.strip(), self.id_mark)))
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        if not self.is_common:
+            return super().triggers(tools)
+        return tuple(("word", self.marker + tool["name"] + self.name_end) for tool in tools)
 
     def _body(self, reader: Reader) -> Steps:
         yield from reader.expect(self.before_name)
@@ -305,6 +319,7 @@ class TaggedCalls(Form):
 
     name_begin: str = ""
     name_end: str = ""  # "": the name ends at the first key, or at the call's end
+    number_end: str = ""  # the call's number follows the name, up to this
     key: str = ""
     key_end: str = ""
     value: str = ""  # anything may stand between `key_end` and this
@@ -312,7 +327,7 @@ class TaggedCalls(Form):
     newlines: bool = False
     end: str = ""  # of the tags within the call
     cdata: bool = False  # values may be XML's CDATA
-    typed: bool = False  # a tag says whether the value is a string
+    types: tuple[str, ...] = ()  # attributes that say of which type a value is; the first stands for strings
 
     def markers(self) -> tuple[str, ...]:
         return (*super().markers(), *filter(None, (self.key, self.key_end, self.value, self.value_end)))
@@ -331,6 +346,8 @@ class TaggedCalls(Form):
             reader.at -= len(follows)
         if not NAME.fullmatch(name):
             raise NoCall
+        if self.number_end:
+            yield from reader.until(self.number_end)
         reader.begin(name)
         reader.tell("{")
         schemas = properties_of(reader.tools.get(name))
@@ -351,8 +368,8 @@ class TaggedCalls(Form):
             reader.tell(("" if is_first else ", ") + orjson.dumps(key.strip()).decode() + ": ")
             is_first = False
             schema = schemas.get(key.strip())
-            if self.typed:
-                schema = {"type": "string"} if 'string="true"' in attributes else {"type": "object"}
+            if self.types:
+                schema = {"type": "string"} if self.types[0] in attributes else {"type": "object"}
             yield from self._value(reader, schema)
         reader.tell("}")
         reader.finish()
@@ -382,15 +399,21 @@ class TaggedCalls(Form):
     def _written(self, name: str, arguments: Any) -> str:
         line = "\n" if self.newlines else ""
         told = (
-            f"{self.key}{key}{self.key_end}{self.value}{line}{value if isinstance(value, str) else spaced_json(value)}"
+            f"{self.key}{key}{self.key_end}{self._type(isinstance(value, str))}{self.value}{line}"
+            f"{value if isinstance(value, str) else spaced_json(value)}"
             f"{line}{self.value_end}{line}"
             for key, value in arguments.items()
         )
-        return f"{line}{self.name_begin}{name}{self.name_end}{line}{''.join(told)}{self.end}{line}"
+        number = f"1{self.number_end}" if self.number_end else ""
+        return f"{line}{self.name_begin}{name}{self.name_end}{number}{line}{''.join(told)}{self.end}{line}"
+
+    def _type(self, is_text: bool) -> str:
+        return self.types[0 if is_text else 1] if self.types else ""
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
         line, schemas = '"\\n"' if self.newlines else "[\\n]?", parameters_of(tool)
         wrap = '"\\n"' if self.newlines else '""'
+        number = f"[0-9]+ {quoted(self.number_end)}" if self.number_end else ""
         required = required_of(schemas)
         parts = []
         for key, schema in properties_of(schemas).items():
@@ -405,13 +428,14 @@ class TaggedCalls(Form):
             argument = f"{begin} {value} {end}"
             parts.append(argument if key in required else f"( {argument} )?")
         return (
-            f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {line} {' '.join(parts)} "
+            f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {number} {line} {' '.join(parts)} "
             f"{quoted(self.end)} [\\n]?"
         )
 
     def _between(self, schema: Any) -> str:
-        if self.typed:
-            return quoted(f' string="{"true" if is_string(schema) else "false"}"{self.value}')
+        if self.types:
+            told = self.types[:1] if is_string(schema) else self.types[1:]
+            return f"( {' | '.join(map(quoted, told))} ) {quoted(self.value)}"
         return f"[\\n]? {quoted(self.value)}" if self.value else '""'
 
 

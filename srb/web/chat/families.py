@@ -13,17 +13,20 @@ from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
 from srb.web.chat.grammar import Rules
 from srb.web.chat.harmony import HarmonyCalls
+from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.python_calls import PythonCalls
 from srb.web.chat.tool_schemas import Tool
 
 THINK, END_THINK = "<think>", "</think>"
+BLANK = "[ \\n]{0,4}"  # GBNF of the space between reasoning and an answer
 
 
 @dataclass(frozen=True)
 class Family:
     """One family; `forms` are read in this order, and the first is the one that a grammar enforces.
 
-    `reasoning` has the tags around it, `wrappers` the markers around content, which are no part of it.
+    `reasoning` has the tags around it, `wrappers` the markers around content, which are no part of it. `before_answer` and
+    `before_call` are GBNF of the text between reasoning and an answer or a call that a grammar holds for.
     """
 
     name: str
@@ -33,6 +36,10 @@ class Family:
     wrappers: tuple[str, ...] = ()
     is_harmony: bool = False
     content_begin: str = ""  # before content, where a reply is continued
+    before_answer: str = BLANK
+    before_call: str = BLANK
+    hides_tags: bool = False  # templates put the tags of reasoning together from parts
+    prompt_end: str = ""  # ends the template's prompt, but is left to the model, since calls are found by it
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -43,6 +50,14 @@ class Family:
     def begins_thinking(self, prompt: str) -> bool:
         """Whether a reply to a prompt begins inside reasoning."""
         return prompt.rstrip().endswith(self.reasoning[0].rstrip())
+
+    def has_thought(self, prompt: str) -> bool:
+        """Whether a prompt ends with reasoning that is over, so that a reply has none."""
+        return prompt.rstrip().endswith(self.reasoning[1].rstrip())
+
+    def can_think(self, source: str) -> bool:
+        """Whether a template of the family has reasoning."""
+        return self.hides_tags or any(tag.strip() in source for tag in self.reasoning)
 
     def without_open_thinking(self, prompt: str) -> str:
         """Return a prompt without the tag that begins reasoning, with which some templates end."""
@@ -88,12 +103,18 @@ def _list_of_calls(opening: str, closing: str = "", **options: str | bool) -> Js
     return JsonCalls(opening=opening, closing=closing, is_list=True, **options)  # type: ignore[arg-type]
 
 
-def _invoked(prefix: str, section: str, typed: bool = False) -> TaggedCalls:
+_IS_STRING = (' string="true"', ' string="false"')
+_TYPES = tuple(f' type="{name}"' for name in ("string", "number", "boolean", "object", "array", "null"))
+_HY = ":opensource"
+_MARK = "]<]minimax[>["
+
+
+def _invoked(prefix: str, section: str, types: tuple[str, ...] = ()) -> TaggedCalls:
     """Return the form <invoke name="f"><parameter name="k">v</parameter></invoke>, with a prefix in each tag."""
     return TaggedCalls(
         f"<{prefix}{section}>", f"</{prefix}{section}>", name_begin=f'<{prefix}invoke name="', name_end='">',
         key=f'<{prefix}parameter name="', key_end='"', value=">", value_end=f"</{prefix}parameter>",
-        end=f"</{prefix}invoke>", typed=typed,
+        end=f"</{prefix}invoke>", types=types,
     )  # fmt: skip
 
 
@@ -104,6 +125,8 @@ FAMILIES = (
     Family(
         "gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), (HarmonyCalls(),),
         ("<|channel|>analysis<|message|>", "<|end|>"), is_harmony=True, content_begin="<|channel|>final<|message|>",
+        before_answer='"<|start|>assistant"? "<|channel|>final" ( " "? "<|constrain|>" [A-Za-z]{1,8} )? "<|message|>"',
+        before_call='"<|start|>assistant"?', hides_tags=True,
     ),
     Family(
         "gemma-4", ("<|tool_call>call:",), (GemmaCalls(call="<|tool_call>", call_end="<tool_call|>"),),
@@ -114,8 +137,35 @@ FAMILIES = (
         (NamedCalls("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
                     "<|tool_call_end|>", name_end="<|tool_call_argument_begin|>", names_are_ids=True),),
     ),
-    Family("deepseek-v4", ("DSML", "tool_calls>"), (_invoked("｜DSML｜", "tool_calls", typed=True),)),
-    Family("deepseek-v3.2", ("DSML", "function_calls"), (_invoked("｜DSML｜", "function_calls", typed=True),)),
+    Family(
+        "kimi-k3", ("<|open|>", "<|close|>", "<|sep|>"),
+        (TaggedCalls(
+            "<|open|>tools<|sep|>", "<|close|>tools<|sep|>", name_begin='<|open|>call tool="', name_end='" index="',
+            number_end='"<|sep|>', key='<|open|>argument key="', key_end='"', value="<|sep|>",
+            value_end="<|close|>argument<|sep|>", end="<|close|>call<|sep|>", types=_TYPES,
+        ),),
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+        before_answer='"<|open|>response<|sep|>"', hides_tags=True,
+        before_call='( "<|open|>response<|sep|>" "<|close|>response<|sep|>" )?',
+    ),
+    Family(
+        "hunyuan-3", ("<tool_sep{}>", "<arg_key{}>"),
+        (TaggedCalls(
+            f"<tool_calls{_HY}>", f"</tool_calls{_HY}>", f"<tool_call{_HY}>", f"</tool_call{_HY}>",
+            name_end=f"<tool_sep{_HY}>", key=f"<arg_key{_HY}>", key_end=f"</arg_key{_HY}>",
+            value=f"<arg_value{_HY}>", value_end=f"</arg_value{_HY}>",
+        ),),
+        (f"<think{_HY}>", f"</think{_HY}>"), hides_tags=True,
+        wrappers=tuple(f"<｜reasoning_mode{_HY}｜>reasoning_effort:{word}" for word in ("low", "high", "no_think")),
+    ),
+    Family(
+        "minimax-m3", (_MARK, "<invoke name="),
+        (NestedTags(f"{_MARK}<tool_call>", f"{_MARK}</tool_call>", mark=_MARK),), ("<mm:think>", "</mm:think>"),
+        wrappers=("</mm:think>",),  # a reply without thoughts may begin with it
+    ),
+    Family("deepseek-v4", ("DSML", "tool_calls>"), (_invoked("｜DSML｜", "tool_calls", types=_IS_STRING),)),
+    Family("deepseek-v3.2", ("DSML", "function_calls"), (_invoked("｜DSML｜", "function_calls", types=_IS_STRING),)),
     Family("deepseek-r1", (_DEEPSEEK[0], "```json"), (_DEEPSEEK_R1, _DEEPSEEK_V3)),
     Family("deepseek-v3.1", (_DEEPSEEK[0],), (_DEEPSEEK_V3, _DEEPSEEK_R1)),
     Family(
@@ -144,6 +194,7 @@ FAMILIES = (
         (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters"),),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
         ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        before_answer=f'{BLANK} ( "<|START_RESPONSE|>" | "<|START_TEXT|>" )?',
     ),
     Family(
         "command-r-plus", ("Action:", "```json", "tool_name"),
@@ -152,7 +203,7 @@ FAMILIES = (
     ),
     Family(
         "granite-3", ("<|tool_call|>", "<response>"), (_list_of_calls("<|tool_call|>"),),
-        wrappers=("<response>", "</response>"),
+        wrappers=("<response>", "</response>"), before_answer=f'{BLANK} "<response>"?',
     ),
     Family("phi-4", ("<|tool_call|>",), (_list_of_calls("<|tool_call|>", "<|/tool_call|>"),)),
     Family("firefunction", ("functools",), (_list_of_calls("functools"),)),
@@ -186,8 +237,17 @@ FAMILIES = (
         (NamedCalls("<|tool_calls|>", "<|calls|>", "<|tool_call:begin|>", "<|tool_call:end|>",
                     id_first="<|tool_call:name|>", name_end="<|tool_call:args|>"),),
         ("<|think|>", "<|end|>"), ("<|begin|>assistant", "<|content|>"),
+        before_answer='"<|begin|>assistant"? "<|content|>"?', before_call='"<|begin|>assistant"?',
+    ),
+    Family(
+        "functionary-3.2", (">>>all", "recipient"), (NamedCalls(call=">>>", name_end="\n", is_common=True),),
+        wrappers=(">>>all\n",), content_begin=">>>all\n", before_answer='">>>all\n"', prompt_end=">>>",
     ),
     Family("gigachat-3.1", ("<|function_call|>", "<|role_sep|>"), (JsonCalls(call="<|function_call|>"),)),
+    Family(
+        "gigachat-3", ("function call", "<|role_sep|>"),
+        (JsonCalls(call="<|message_sep|>\n\nfunction call<|role_sep|>\n"),), wrappers=("<|message_sep|>",),
+    ),
     Family("llama-4", ("<|header_start|>",), (_LLAMA, PythonCalls(at_start=True), _PYTHON_TAG)),
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ from srb.web.chat.tool_schemas import (
     words_of,
 )
 
-_KEY = re.compile(r"\w+")
+_KEY = re.compile(r"[\w.$-]+")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,11 @@ class Reader:
         """The number of characters that `go_back` would unread."""
         return self.at - self._told
 
+    @property
+    def num_held(self) -> int:
+        """The number of characters that are no part of a piece so far."""
+        return len(self._text) - self._told
+
     def add(self, text: str) -> None:
         self._text = self._text[self._told :] + text
         self.at -= self._told

@@ -26,6 +26,8 @@ from srb.web.chat.pieces import (
 )
 from srb.web.chat.reader import NoCall, Reader, Steps, first_of, might_be_longer, possible_marker
 
+MAX_EAGER = 4096  # characters that are held back and read again with each new text
+
 __all__ = ["CallArguments", "CallBegan", "Content", "Piece", "Reasoning", "ReplyParser", "ToolCall", "parse_reply"]
 
 
@@ -55,6 +57,8 @@ class ReplyParser:
         self._family = family
         self._forms = family.forms if tools else ()
         self._in_parts = in_parts
+        self._waiting: list[str] = []  # text that has not been read, while much is held back
+        self._num_waiting = 0
         self._open: list[tuple[AnyPiece, str]] = []  # the pieces of a call that is not complete
         self._is_plain = False
         self._is_thinking = False  # whether the text so far ends inside reasoning
@@ -67,7 +71,7 @@ class ReplyParser:
     @property
     def is_plain(self) -> bool:
         """Whether all further text is content, so that it need not be fed."""
-        return self._is_plain and not self._reader.has_more
+        return self._is_plain and not self._waiting and not self._reader.has_more
 
     def feed(self, text: str) -> list[Piece]:
         """Add new text; return the pieces that are certain now."""
@@ -82,16 +86,25 @@ class ReplyParser:
         if self._reader.final:
             self._reader.final = False
             self._steps = self._further()
-        self._reader.add(text)
+        self._waiting.append(text)
+        self._num_waiting += len(text)
+        if self._reader.num_held > MAX_EAGER and 16 * self._num_waiting < self._reader.num_held:
+            return []  # held text is copied with each addition: the cost stays linear
+        self._add()
         next(self._steps, None)
         return self._taken()
 
     def end_raw(self) -> list[tuple[AnyPiece, str]]:
         """Return the pieces of `end`, markup included, each with its part of the reply's text."""
+        self._add()
         self._reader.final = True
         for _ in self._steps:
             raise AssertionError("the reply has ended")
         return self._taken()
+
+    def _add(self) -> None:
+        self._reader.add("".join(self._waiting))
+        self._waiting, self._num_waiting = [], 0
 
     def _taken(self) -> list[tuple[AnyPiece, str]]:
         pieces, self._reader.pieces = self._reader.pieces, []

@@ -78,6 +78,8 @@ class Conversation:
     documents: Sequence[Any] | None = None
     add_generation_prompt: bool = True
     continue_final: Continuation = ""  # the part of the last message, the assistant's, that the reply continues
+    thinking: bool | None = None  # whether the reply shall begin with reasoning; None: as the template has it
+    budget: int = -1  # most tokens of reasoning; -1: any number
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -100,11 +102,15 @@ class ChatTemplate:
         self._template = self._sandbox.compile_template(source)
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         names = meta.find_undeclared_variables(self._sandbox.parse(source))
-        self.knows_tools = "tools" in names
+        self._names = names
+        self.knows_tools = not names.isdisjoint(("tools", "functions"))
         self.family = family_of(source, self.knows_tools)
+        self.can_think = self.family.can_think(source)
         self._has_thinking_field = self.family.is_harmony
         self._has_thinking_parts = "'thinking'" in source and self.family.reasoning[0] == "[THINK]"
-        self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength"))
+        self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength", "thinking_effort"))
+        self._knows_no_effort = "'no_think'" in source  # Hunyuan's: low, high or no_think
+        self._is_told_by_words = "/no_think" in source and "enable_thinking" not in names
         self._knows_developers = "developer" in source
         self._takes_parts = self._needs_parts()
         asked = [_message("system", "needle"), _message("user", "x")]
@@ -137,12 +143,13 @@ class ChatTemplate:
         if conversation.continue_final:
             return self._continued(conversation)
         text = self._render(conversation, conversation.messages, conversation.add_generation_prompt)
+        text = text.removesuffix(self.family.prompt_end)
         return ChatPrompt(text, thinking=self.family.begins_thinking(text))
 
     def _continued(self, conversation: Conversation) -> ChatPrompt:
         """Render all messages but the last, and append the last as the reply's beginning, so that nothing ends it."""
         *before, last = conversation.messages
-        head = self._render(conversation, before, add_generation_prompt=True)
+        head = self._render(conversation, before, add_generation_prompt=True).removesuffix(self.family.prompt_end)
         content, reasoning = content_text(last.get("content"), "\n\n"), last.get("reasoning_content") or ""
         part = conversation.continue_final
         if part == "auto":
@@ -163,6 +170,8 @@ class ChatTemplate:
     def _render(self, conversation: Conversation, messages: Sequence[Message], add_generation_prompt: bool) -> str:
         try:
             prepared = self._prepare(messages, conversation.tools)
+            if self._is_told_by_words and conversation.thinking is not None:
+                _tell(prepared, "/think" if conversation.thinking else "/no_think")
             return self._run(prepared, conversation, add_generation_prompt)
         except TemplateError as error:
             raise InvalidRequest(
@@ -175,17 +184,48 @@ class ChatTemplate:
             ) from None
 
     def _run(self, messages: Sequence[Message], conversation: Conversation, add_generation_prompt: bool) -> str:
+        tools = list(conversation.tools) if conversation.tools and self.knows_tools else None
         return self._sandbox.run(
             self._template,
             {
-                **conversation.variables,
+                **self._switches(conversation),
+                **self._with_effort(conversation),
                 **self._tokens,
                 "messages": messages,
-                "tools": list(conversation.tools) if conversation.tools and self.knows_tools else None,
+                "tools": tools,
                 "documents": conversation.documents,
                 "add_generation_prompt": add_generation_prompt,
             },
         )
+
+    def _switches(self, conversation: Conversation) -> dict[str, Any]:
+        """Return variables of the template that stand for others: by them some families switch reasoning."""
+        thinking, effort = conversation.thinking, conversation.variables.get("reasoning_effort")
+        tools = list(conversation.tools) if self.knows_tools else []
+        found: dict[str, Any] = {"functions": to_json(tools, indent=2)}  # Firefunction's, as text
+        if thinking is not None:
+            found |= {
+                "thinking": thinking,
+                "reasoning": thinking,
+                "thinking_mode": "enabled" if thinking else "disabled",
+            }
+            found["thinking_budget"] = conversation.budget if thinking else 0
+        elif conversation.budget >= 0:
+            found["thinking_budget"] = conversation.budget
+        if effort is not None:
+            found["thinking_effort"] = {"minimal": "low", "medium": "high", "xhigh": "max"}.get(effort, effort)
+        return {name: value for name, value in found.items() if name in self._names}
+
+    def _with_effort(self, conversation: Conversation) -> Mapping[str, Any]:
+        """Return the variables with an effort that Hunyuan's templates know; they refuse all others."""
+        effort = conversation.variables.get("reasoning_effort")
+        if not self._knows_no_effort:
+            return conversation.variables
+        if conversation.thinking is False or (effort is None and conversation.thinking is None):
+            effort = "no_think"
+        elif effort not in ("low", "no_think"):
+            effort = "low" if effort == "minimal" else "high"
+        return {**conversation.variables, "reasoning_effort": effort}
 
     # Substitutes for missing abilities ---------------------------------------------------------------------------------
 
@@ -280,6 +320,14 @@ def _call_with(*arguments: Any) -> list[dict[str, Any]]:
     calls = [{"id": f"abcdefgh{i}", "type": "function", "function": function} for i, function in enumerate(functions)]
     answers = [{**_message("tool", "y"), "name": "f", "tool_call_id": call["id"]} for call in calls]
     return [_message("user", "x"), {**_message("assistant", ""), "tool_calls": calls}, *answers]
+
+
+def _tell(messages: list[dict[str, Any]], word: str) -> None:
+    """Append a word to the last message of the user, by which some templates switch reasoning."""
+    for message in reversed(messages):
+        if message["role"] == "user" and isinstance(message["content"], str):
+            message["content"] += f" {word}"
+            return
 
 
 def _describe_tools(messages: list[dict[str, Any]], tools: Iterable[Mapping[str, Any]], family: Family) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+MAX_REFERENCES = 8  # one after another
+
 Tool = Mapping[str, Any]  # a function: name, description, parameters
 
 
@@ -16,8 +18,23 @@ def parameters_of(tool: Tool) -> Mapping[str, Any]:
 
 
 def properties_of(schema: Any) -> Mapping[str, Any]:
+    """Return the schemas of an object's properties, each with what it refers to in the object's definitions."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return {name: _resolved(each, schema) for name, each in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _resolved(schema: Any, whole: Mapping[str, Any]) -> Any:
+    for _ in range(MAX_REFERENCES):
+        target = schema.get("$ref") if isinstance(schema, Mapping) else None
+        where, _, name = target.rpartition("/") if isinstance(target, str) else ("", "", "")
+        if where not in ("#/$defs", "#/definitions") or not isinstance(whole.get(where[2:]), Mapping):
+            break
+        others = {key: value for key, value in schema.items() if key != "$ref"}
+        found = whole[where[2:]].get(name)
+        if not isinstance(found, Mapping):
+            break
+        schema = {**found, **others}
+    return schema
 
 
 def required_of(schema: Mapping[str, Any]) -> set[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
-from srb.web.bodies.fields import INT32_MAX, Integer, Prompt, between
+from srb.web.bodies.fields import Prompt
+from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
@@ -63,14 +64,6 @@ _NO_PLACE = (
 )
 # A chat's names of what is sent under others.
 _NAMES = {"response_format": "output_config.format"}
-
-
-class ThinkingFields(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: Annotated[Integer, between(0, INT32_MAX)] | None = None
-    display: Literal["summarized", "omitted"] | None = None
 
 
 class OutputFields(BaseModel):
@@ -128,15 +121,13 @@ class MessagesBody(ChatBody):
 
     def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a chat that this body has under other names."""
-        update: dict[str, Any] = {"messages": [*self.system, *self.messages]}
+        update = {**super()._as_chat(body), "messages": [*self.system, *self.messages]}
         if self.n_predict is None:
             update["n_predict"] = MAX_TOKENS
         if self.output_config.format:
             update["response_format"] = self.output_config.format
         if self.output_config.effort is not None:
             update["reasoning_effort"] = self.output_config.effort
-        if self.thinking is not None:
-            update["reasoning_budget_tokens"] = _budget(self.thinking)
         if "tool_choice" in body and body["tool_choice"].get("disable_parallel_tool_use") is True:
             update["parallel_tool_calls"] = False
         return update
@@ -152,10 +143,3 @@ class MessagesBody(ChatBody):
     def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
         with renamed(_NAMES):
             return super().request(settings, model)
-
-
-def _budget(thinking: ThinkingFields) -> int:
-    """Return a chat's budget of reasoning: 0 for none, -1 for any number of tokens."""
-    if thinking.type == "disabled":
-        return 0
-    return -1 if thinking.type == "adaptive" or thinking.budget_tokens is None else thinking.budget_tokens

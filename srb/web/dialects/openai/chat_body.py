@@ -16,6 +16,7 @@ from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
 from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, schema_text, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
+from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
 from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
@@ -154,10 +155,42 @@ def parse_tool_choice(value: Any) -> str:
     """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
     if isinstance(value, str) and value in ("auto", "none", "required"):
         return value
+    if allowed_tools(value) is not None:
+        return str(_allowed(value)["mode"])
     function = value.get("function") if isinstance(value, dict) else None
     if isinstance(function, dict) and isinstance(function.get("name"), str):
         return f"={function['name']}"
-    raise ValueError('must be "auto", "none", "required" or {"type": "function", "function": {"name": "…"}}')
+    raise ValueError(
+        'must be "auto", "none", "required", {"type": "function", "function": {"name": "…"}} or {"type": "allowed_tools", …}'
+    )
+
+
+def allowed_tools(value: Any) -> list[str] | None:
+    """Return the names of the tools that a tool_choice of the type allowed_tools allows, None for other types.
+
+    Raise ValueError.
+    """
+    if not isinstance(value, dict) or value.get("type") != "allowed_tools":
+        return None
+    given = _allowed(value)
+    tools = given.get("tools")
+    if given.get("mode") not in ("auto", "required") or not isinstance(tools, list):
+        raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
+    names = [_tool_name(tool) for tool in tools if not isinstance(tool, dict) or tool.get("type") in (None, "function")]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError('each of the allowed "tools" must have the name of a function')
+    return names
+
+
+def _allowed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with `mode` and `tools`: chats have it inside of another, responses have not."""
+    inner = value.get("allowed_tools")
+    return inner if isinstance(inner, dict) else value
+
+
+def _tool_name(tool: Any) -> Any:
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
 
 
 def parse_response_format(value: Any) -> str:
@@ -174,6 +207,14 @@ def parse_response_format(value: Any) -> str:
             raise ValueError("json_schema needs a 'schema'")
         return schema_text(schema)
     raise ValueError('its type must be one of "text", "json_object" and "json_schema"')
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """The tags of the reasoning that a grammar waits for, () for none, and the trigger with which it begins after them."""
+
+    tags: tuple[str, ...]
+    triggers: tuple[tuple[str, str | int], ...]
 
 
 @dataclass(frozen=True)
@@ -221,6 +262,9 @@ class ChatBody(CompletionBody):
     reasoning_effort: str | None = None
     reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
     reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = None
+    reasoning: ReasoningFields = ReasoningFields()
+    thinking: Thinking | None = None
+    enable_thinking: bool | None = None
 
     # Without effect: the server has one model, whatever its name, and does not distinguish users.
     model: str | None = None
@@ -230,8 +274,26 @@ class ChatBody(CompletionBody):
     def parse(cls, body: dict[str, Any]) -> Self:
         """Validate a body from `read_body`; raise InvalidRequest, which names the first field at fault."""
         parsed = cls._parse_fields(body)
+        parsed = parsed.model_copy(update=parsed._as_chat(body))
         parsed._check_together()
         return parsed
+
+    def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields that `body` has under other names or in other forms."""
+        update: dict[str, Any] = {}
+        if self.reasoning_effort is None and self.reasoning.effort is not None:
+            update["reasoning_effort"] = self.reasoning.effort
+        if self.reasoning_budget_tokens is None:
+            switch = None if self.enable_thinking is None else -1 if self.enable_thinking else 0
+            said = (self.thinking.budget if self.thinking else None, self.reasoning.budget, switch)
+            update["reasoning_budget_tokens"] = next((budget for budget in said if budget is not None), None)
+        allowed = allowed_tools(body.get("tool_choice"))
+        if allowed is not None:
+            known = [tool["function"]["name"] for tool in self.tools]
+            if unknown := next((name for name in allowed if name not in known), None):
+                raise bad_field("tool_choice", f"allows a tool that 'tools' lacks: {short_json(unknown)}")
+            update["tools"] = [tool for tool in self.tools if tool["function"]["name"] in allowed]
+        return update
 
     @classmethod
     def _parse_fields(cls, body: dict[str, Any]) -> Self:
@@ -271,8 +333,10 @@ class ChatBody(CompletionBody):
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)
-        shape = self._shape(template, prompt, settings)
-        commands = [_shaped(command, template, shape) for command in commands]
+        shape, awaited = self._shape(template, settings), self._awaited(template, prompt, settings)
+        opening, closing = template.family.reasoning
+        tags = ("" if prompt.thinking else opening, closing)
+        commands = [_shaped(command, template, shape, tags, awaited) for command in commands]
         tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
         reasoning_format = self.reasoning_format or settings.reasoning_format
         return ChatRequest(commands, prompt, tools, reasoning_format, template.family)
@@ -311,26 +375,42 @@ class ChatBody(CompletionBody):
         text = prompt.text
         if model.add_bos and model.bos_token and text.startswith(model.bos_token):
             text = text[len(model.bos_token) :]  # the engine adds the BOS
-        if (self._must_call or self.response_format or self.json_schema) and not prompt.has_begun:
-            text = template.family.without_open_thinking(text)  # the grammar allows JSON only, no reasoning
+        if prompt.thinking and not prompt.has_begun and self._is_constrained and not self._may_think(settings):
+            text = template.family.without_open_thinking(text)
             prompt = replace(prompt, thinking=False)
         if not text:
             raise bad_field("messages", "the chat template renders them to an empty prompt")
         return replace(prompt, text=text)
 
     def _conversation(self, marked: MarkedMessages, settings: Settings) -> Conversation:
+        variables = self._variables(settings)
+        is_asked = (
+            self._asks_for_reasoning or settings.reasoning != "auto" or "enable_thinking" in self._given(settings)
+        )
         return Conversation(
             messages=marked.messages,
             tools=self.offered_tools,
             documents=self.documents,
             add_generation_prompt=self.add_generation_prompt,
             continue_final=self._continues(settings),
-            variables=self._variables(settings),
+            variables=variables,
+            thinking=bool(variables["enable_thinking"]) if is_asked else None,
+            budget=self._budget(settings),
         )
+
+    def _given(self, settings: Settings) -> dict[str, Any]:
+        """Return the variables that the request and the settings give the template."""
+        given: dict[str, Any] = orjson.loads(settings.chat_template_kwargs or "{}")
+        return given | self.chat_template_kwargs
+
+    @property
+    def _asks_for_reasoning(self) -> bool:
+        """Whether the body says if, or how much, a reply shall think."""
+        return self.reasoning_effort is not None or self.reasoning_budget_tokens is not None
 
     def _variables(self, settings: Settings) -> dict[str, Any]:
         """Return the template's variables, as llama-server's: those of `chat_template_kwargs` have precedence."""
-        given = orjson.loads(settings.chat_template_kwargs or "{}") | self.chat_template_kwargs
+        given = self._given(settings)
         if isinstance(given.get("enable_thinking"), str):
             raise bad_field("chat_template_kwargs", 'invalid type for "enable_thinking" (expected boolean, got string)')
         effort = self.reasoning_effort or given.get("reasoning_effort") or settings.reasoning_effort
@@ -338,13 +418,12 @@ class ChatBody(CompletionBody):
             given.pop("reasoning_effort", None)
         elif effort != "default":
             given = {"reasoning_strength": effort} | given | {"reasoning_effort": effort}
-        asked = self.reasoning_effort is not None or self.reasoning_budget_tokens is not None
         forbidden = self.reasoning_effort == "none" or self.reasoning_budget_tokens == 0
         today = datetime.now()
         return {
             "datetime": f"{today:%b %d %Y}",
             "date_string": f"{today:%d %b %Y}",
-            "enable_thinking": not forbidden if asked else settings.reasoning != "off",
+            "enable_thinking": not forbidden if self._asks_for_reasoning else settings.reasoning != "off",
             **history_variables(given.get("preserve_reasoning", True)),
             **given,
         }
@@ -365,14 +444,31 @@ class ChatBody(CompletionBody):
         return "auto" if wanted is True else wanted or ""
 
     @property
+    def _is_constrained(self) -> bool:
+        """Whether a grammar holds for the whole answer of every branch."""
+        return self._must_call or bool(self.response_format or self.json_schema or self.grammar)
+
+    def _may_think(self, settings: Settings) -> bool:
+        """Whether a reply may begin with reasoning, as far as the request and the settings say."""
+        return self._budget(settings) != 0 and self._variables(settings)["enable_thinking"] is not False
+
+    def _budget(self, settings: Settings) -> int:
+        """Return the most tokens of reasoning; -1 for any number."""
+        if self.explore is not None:
+            return -1
+        given = self.reasoning_budget_tokens
+        return settings.reasoning_budget if given is None or given == -1 else given
+
+    @property
     def _must_call(self) -> bool:
         return self.tool_choice == "required" or self.tool_choice.startswith("=")
 
-    def _shape(self, template: ChatTemplate, prompt: ChatPrompt, settings: Settings) -> dict[str, Any]:
+    def _shape(self, template: ChatTemplate, settings: Settings) -> dict[str, Any]:
         """Return the sampling parameters that shape a reply: the grammar of its calls, and the budget of its reasoning."""
         family = template.family
         shape: dict[str, Any] = {}
         if self.offered_tools:
+            self._check_names(family)
             called = self.tool_choice.removeprefix("=") if self.tool_choice.startswith("=") else None
             functions = [tool["function"] for tool in self.tools if called in (None, tool["function"]["name"])]
             grammar = family.grammar(functions, self.parallel_tool_calls and not self._must_call, not self._must_call)
@@ -382,17 +478,33 @@ class ChatBody(CompletionBody):
                 "grammar_schemas": grammar.schemas,
                 "grammar_triggers": grammar.triggers,
             }
-        budget = (
-            settings.reasoning_budget if self.reasoning_budget_tokens in (None, -1) else self.reasoning_budget_tokens
-        )
-        if budget is not None and budget >= 0 and self.explore is None:
+        budget = self._budget(settings)
+        if budget >= 0:
             message = self.reasoning_budget_message
             shape["reasoning_budget_tokens"] = budget
             shape["reasoning_budget_message"] = settings.reasoning_budget_message if message is None else message
-        if shape and not self._must_call:
-            opening, closing = family.reasoning
-            shape["reasoning_tags"] = ("" if prompt.thinking else opening, closing)
         return shape
+
+    def _check_names(self, family: Family) -> None:
+        """Raise InvalidRequest for a tool whose name has no place in the family's calls."""
+        for place, tool in enumerate(self.offered_tools):
+            name = tool["function"]["name"]
+            if not family.forms[0].takes_name(name):
+                raise bad_field(
+                    "tools", f"tool {place}: calls of this model ({family.name}) have no place for the name "
+                    f"{short_json(name)}; letters, digits and _ . : / - are taken",
+                )  # fmt: skip
+
+    def _awaited(self, template: ChatTemplate, prompt: ChatPrompt, settings: Settings) -> Awaited:
+        """Return how a grammar waits for the answer. Without reasoning it begins at the first token."""
+        family = template.family
+        opening, closing = family.reasoning
+        is_over = prompt.has_begun or family.has_thought(prompt.text) or not template.can_think
+        thinks = prompt.thinking or (not is_over and self._may_think(settings))
+        tags = ("" if prompt.thinking else opening, closing) if thinks else ()
+        before = family.before_call if self._must_call else family.before_answer
+        has_header = family.is_harmony and not prompt.has_begun
+        return Awaited(tags, (("answer", before),) if thinks or has_header else ())
 
     def _check_together(self) -> None:
         """Raise InvalidRequest for fields that contradict each other."""
@@ -422,15 +534,24 @@ class ChatBody(CompletionBody):
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
 
 
-def _shaped(command: Generate, template: ChatTemplate, shape: dict[str, Any]) -> Generate:
+def _shaped(
+    command: Generate, template: ChatTemplate, shape: dict[str, Any], tags: tuple[str, ...], awaited: Awaited
+) -> Generate:
     """Return a command whose branches end at the template's stop strings, and are shaped alike.
 
-    A branch with a grammar of its own keeps it, if calls are not forced.
+    A branch with a grammar of its own keeps it, if calls are not forced. A grammar that is not lazy waits for the answer.
     """
 
     def shaped(branch: BranchSpec) -> BranchSpec:
-        is_free = not (branch.sampling.grammar or branch.sampling.json_schema) or not shape.get("grammar_triggers")
-        given = shape if is_free else {name: value for name, value in shape.items() if "grammar" not in name}
+        is_forced = "grammar" in shape and not shape["grammar_triggers"]
+        is_whole = is_forced or bool(branch.sampling.grammar or branch.sampling.json_schema)
+        given = shape
+        if is_whole and not is_forced:
+            given = {name: value for name, value in shape.items() if "grammar" not in name and name != "json_schema"}
+        if is_whole:
+            given = given | {"grammar_triggers": awaited.triggers, "reasoning_tags": awaited.tags}
+        elif given:
+            given = given | {"reasoning_tags": tags}
         sampling = replace(branch.sampling, **given) if given else branch.sampling
         return replace(branch, stop=(*branch.stop, *template.stops), sampling=sampling)
 

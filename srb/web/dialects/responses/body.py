@@ -76,13 +76,6 @@ NAMES = {
 }  # fmt: skip
 
 
-class ReasoningFields(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    effort: str | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None  # without effect: reasoning is sent as it is
-
-
 class TextFields(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -113,10 +106,7 @@ class ResponsesBody(ChatBody):
         BeforeValidator(lambda value: parse_tools(chat_tools(value))),
         WithJsonSchema(TOOLS_SCHEMA),
     ] = Field(default_factory=list)
-    tool_choice: Annotated[
-        str, BeforeValidator(lambda value: chat_tool_choice(value)[0]), WithJsonSchema(CHOICE_SCHEMA)
-    ] = "auto"
-    reasoning: ReasoningFields = ReasoningFields()
+    tool_choice: Annotated[str, BeforeValidator(chat_tool_choice), WithJsonSchema(CHOICE_SCHEMA)] = "auto"
     text: TextFields = TextFields()
     n_predict: NaturalOrMinusOne | None = field_alias(
         "max_output_tokens",
@@ -161,17 +151,12 @@ class ResponsesBody(ChatBody):
 
     def _as_chat(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a chat that this body has under other names."""
-        update: dict[str, Any] = {}
+        update = super()._as_chat(body)
         if self.text.format:
             update["response_format"] = self.text.format
-        if self.reasoning.effort is not None:
-            update["reasoning_effort"] = self.reasoning.effort
         if LOGPROBS in self.include or self.top_logprobs:
             update["logprobs"] = True
             update["top_logprobs"] = self.top_logprobs or 0
-        allowed = chat_tool_choice(body["tool_choice"])[1] if "tool_choice" in body else None
-        if allowed is not None:
-            update["tools"] = [tool for tool in self.tools if tool["function"]["name"] in allowed]
         return update
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:

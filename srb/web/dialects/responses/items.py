@@ -194,20 +194,16 @@ def _function(tool: Item) -> dict[str, Any]:
     return {name: part for name, part in tool.items() if name != "type" and part is not None}
 
 
-def chat_tool_choice(value: Any) -> tuple[str, frozenset[str] | None]:
-    """Return the choice in the form of ChatBody, and the names of the allowed tools, or None for all."""
+def chat_tool_choice(value: Any) -> str:
+    """Return the choice in the form of ChatBody; raise ValueError."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if kind == "allowed_tools":
-        tools = value.get("tools")
-        named = isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
-        if value.get("mode") not in ("auto", "required") or not named:
-            raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
-        return value["mode"], frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "function")
     if kind == "function" and isinstance(value.get("name"), str):
-        return f"={value['name']}", None
-    if isinstance(kind, str) and kind != "function":
+        return f"={value['name']}"
+    if isinstance(kind, str) and kind not in ("function", "allowed_tools"):
         raise ValueError(f"asks for a tool of type {short_json(kind)}, which the server does not run")
     try:
-        return parse_tool_choice(value), None
+        return parse_tool_choice(value)
     except ValueError:
+        if kind == "allowed_tools":
+            raise
         raise ValueError('must be "auto", "none", "required" or {"type": "function", "name": "…"}') from None

@@ -1,0 +1,128 @@
+"""MiniMax M3's calls, whose arguments are tags within tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from srb.web.chat.call_forms import NAME, Form, spaced_json
+from srb.web.chat.grammar import Rules, any_text_until, quoted
+from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
+from srb.web.chat.tool_schemas import (
+    Tool,
+    is_string,
+    json_or_text,
+    parameters_of,
+    properties_of,
+    required_of,
+    type_of,
+    with_definitions,
+    words_of,
+)
+
+
+@dataclass
+class _Element:
+    """A tag that is open: its text so far and the elements in it, each a pair of name and JSON text."""
+
+    name: str
+    schema: Any
+    text: list[str] = field(default_factory=list)
+    inner: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NestedTags(Form):
+    """A call's arguments as tags: objects have a tag for each key, lists one `item` for each value.
+
+    `mark` stands before each tag.
+    """
+
+    mark: str = ""
+
+    def markers(self) -> tuple[str, ...]:
+        return (*super().markers(), self.mark)
+
+    def _body(self, reader: Reader) -> Steps:
+        yield from reader.expect(f'{self.mark}<invoke name="')
+        name, _ = yield from reader.until('">')
+        if not NAME.fullmatch(name):
+            raise NoCall
+        reader.begin(name)
+        open_ones = [_Element("invoke", reader.tools.get(name) or {"type": "object"})]
+        while True:
+            top = open_ones[-1]
+            yield from reader.streamed((f"{self.mark}<",), top.text.append)
+            tag, _ = yield from reader.until(">")
+            if not tag.startswith("/"):
+                if len(open_ones) > MAX_NESTING:
+                    raise NoCall
+                open_ones.append(_Element(tag, _schema_within(top.schema, tag)))
+                continue
+            if tag[1:] != top.name:
+                raise NoCall
+            open_ones.pop()
+            if not open_ones:
+                break
+            open_ones[-1].inner.append((top.name, _json_of(top)))
+        reader.tell(_object_of(top))
+        reader.finish()
+
+    def _written(self, name: str, arguments: Any) -> str:
+        return f'\n{self.mark}<invoke name="{name}">{self._tags(arguments)}{self.mark}</invoke>\n'
+
+    def _tags(self, value: Any) -> str:
+        if isinstance(value, dict | list):
+            pairs = value.items() if isinstance(value, dict) else (("item", each) for each in value)
+            return "".join(f"{self.mark}<{key}>{self._tags(each)}{self.mark}</{key}>" for key, each in pairs)
+        return value if isinstance(value, str) else spaced_json(value)
+
+    def _tool(self, tool: Tool, rules: Rules) -> str:
+        """Return the grammar of a call: keys and texts are the schema's, and nested values are of any form."""
+        schemas = parameters_of(tool)
+        required = required_of(schemas)
+        mark = quoted(self.mark)
+        text = any_text_until(rules, self.mark)
+        rules.set("tag-name", "[A-Za-z_] [A-Za-z0-9_.-]*")
+        rules.set("tagged", f'{mark} "<" tag-name ">" ( {text} | tagged+ ) {mark} "</" tag-name ">"')
+        parts = []
+        for key, schema in properties_of(schemas).items():
+            words = words_of(schema) if is_string(schema) else []
+            if words:
+                value = " | ".join(map(quoted, words))
+            elif type_of(schema) in ("integer", "number", "boolean"):
+                value = rules.schema(with_definitions(schema, schemas))
+            else:
+                value = text if is_string(schema) else "tagged*" if type_of(schema) in ("object", "array") else ""
+                value = value or f"{text} | tagged+"
+            argument = f"{quoted(f'{self.mark}<{key}>')} ( {value} ) {quoted(f'{self.mark}</{key}>')}"
+            parts.append(argument if key in required else f"( {argument} )?")
+        begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
+        return f"[\\n]? {begin} {' '.join(parts)} {end} [\\n]?"
+
+
+def _schema_within(schema: Any, key: str) -> Any:
+    """Return the schema of a key's value, or of a list's items."""
+    if key == "item" and type_of(schema) == "array":
+        return schema.get("items")
+    return properties_of(schema).get(key)
+
+
+def _json_of(element: _Element) -> str:
+    """Return an element's value as JSON."""
+    kind = type_of(element.schema)
+    if not element.inner:
+        text = "".join(element.text)
+        if is_string(element.schema):
+            return orjson.dumps(text).decode()
+        if not text.strip() and kind in ("object", "array"):
+            return "{}" if kind == "object" else "[]"
+        return json_or_text(text)
+    is_list = kind == "array" or (kind != "object" and {name for name, _ in element.inner} == {"item"})
+    return f"[{', '.join(text for _, text in element.inner)}]" if is_list else _object_of(element)
+
+
+def _object_of(element: _Element) -> str:
+    return "{" + ", ".join(f"{orjson.dumps(name).decode()}: {text}" for name, text in element.inner) + "}"

@@ -86,8 +86,9 @@ class Cluster:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def deploy(self, replicas: int, *options: str) -> str:
-        values = SETTINGS | {"model": MODEL}
+    def deploy(self, replicas: int, *options: str, **given: object) -> str:
+        """Run `srb cluster deploy` with options, and with settings in place of those that all tests have."""
+        values = SETTINGS | {"model": MODEL} | given
         settings = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         return self.run("deploy", "--replicas", str(replicas), "--cpus", "0.1", *settings, *options)
 

@@ -23,10 +23,10 @@ from srb.cluster.bridge import Bridge
 from srb.cluster.door import Door
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
-from srb.cluster.routing import marks_of
+from srb.cluster.routing import choose, marks_of
 from srb.cluster.states import StateKeeper, StateShare
 from srb.engine.process.state_file import read_header
-from srb.errors import Conflict, EngineLoading, EngineRestarted, NotFound, NotSupported
+from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull
 from srb.protocol import (
     Accepted,
     AddBranches,
@@ -527,6 +527,39 @@ def test_a_replica_that_leaves_finishes_what_it_has(bridged: Bridged, pair: Any)
     wait_for(lambda: pair[1].door.num_open == 0, "the leaving replica has no connection left")
 
 
+def test_the_requests_of_a_replica_that_leaves_are_found_until_they_end(
+    loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    """Through the bridge that divided them, and through one that starts only then."""
+    bridged, later = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "later")
+    bridged.update(a=steady[0].entry(), b=steady[1].entry())
+    bridged.wait_ready(2)
+    owner = bridged.worker().ready()
+    owner.send(many("leaves", max_tokens=-1))
+    owner.next(Accepted)
+    for bridge in (bridged, later):
+        bridge.update(a=steady[0].entry(), b=steady[1].entry("leaving"))
+        bridge.wait_ready(1)
+    wait_for(lambda: len(later.bridge.members.reachable) == 2, "the bridge reaches both")
+    reader = later.worker().ready()
+    for asking in (owner, reader):
+        asking.send(ListRequests("list", ""))
+        [listed] = asking.next(Reply).value
+        assert [branch["state"] for branch in listed["branches"]] == ["running"] * 24
+    reader.send(Attach("attach", "leaves"))
+    snapshot = reader.next(Attached, Rejected)
+    assert not [branch for branch in snapshot.value["branches"] if "ended" in branch]
+    for index in (4, 5):  # one of each replica
+        reader.send(StopBranches("stop", "leaves", index=index))
+        answer, ended = answer_and(reader, BranchEnded)
+        assert answer.value["index"] == ended.index == index
+    owner.send(StopBranches("stop all", "leaves"))
+    assert {type(owner.next(Reply, Done)), type(owner.next(Reply, Done))} == {Reply, Done}
+    wait_for(lambda: steady[1].door.num_open == 0, "no bridge keeps the leaving replica")
+    for bridge in (bridged, later):
+        bridge.close()
+
+
 def test_without_a_replica_requests_are_refused_at_once(loop: Loop, tmp_path: Path) -> None:
     bridged = Bridged(loop, tmp_path / "bridge")
     worker = bridged.worker()
@@ -537,14 +570,105 @@ def test_without_a_replica_requests_are_refused_at_once(loop: Loop, tmp_path: Pa
     bridged.close()
 
 
-def test_slots_are_refused_and_states_go_by_their_name(bridged: Bridged) -> None:
+def test_states_go_by_their_name(bridged: Bridged) -> None:
     worker = bridged.worker().ready()
-    worker.send(StateAction("save", "save", "x"))
-    assert worker.next(Rejected).code == NotSupported.code
     worker.send(Generate("named", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     worker.next(Done)
     worker.send(Generate("again", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     assert worker.next(Done).cached_tokens > 0
+
+
+def in_slot(worker: Worker, name: str, request_id: str, slot: int, more: str = "") -> Done:
+    """Let a short request run in a slot of the replica of this name, and return its end."""
+    command = placed(name, request_id)
+    worker.send(replace(command, prompt=(command.prompt[0] + more,), branches=(BranchSpec(1, 3),), id_slot=slot))  # type: ignore[operator]
+    done = worker.next(Done, Failed, Rejected)
+    assert isinstance(done, Done), done
+    return done
+
+
+def acted(worker: Worker, action: str, name: str, slot: int) -> Any:
+    """Return the number of tokens of an action on a slot, or its refusal."""
+    worker.send(StateAction(f"{action} {slot}", action, name, slot))
+    answer = worker.next(Reply, Rejected)
+    return answer.value["tokens"] if isinstance(answer, Reply) else answer.error
+
+
+def test_a_slot_is_saved_and_erased_on_the_replica_that_has_its_newest_text(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    older = in_slot(worker, "b", "older", 5, more=" It is the longer one of the two.")
+    newer = in_slot(worker, "a", "newer", 5)
+    assert older.prompt_tokens > newer.prompt_tokens
+    assert acted(worker, "save", "newest", 5) == newer.prompt_tokens + 3 - 1  # the last one has not been computed
+    assert acted(worker, "erase", "", 5) > 0
+    refusal = acted(worker, "save", "none", 5)
+    assert isinstance(refusal, InvalidRequest)
+    assert "Slot 5 has no text" in refusal.message, "the older text of another replica is not slot 5's any more"
+    assert acted(worker, "erase", "", 5) == 0
+    assert (
+        in_slot(worker, "b", "older", 6, more=" It is the longer one of the two.").cached_tokens == older.prompt_tokens
+    )
+
+
+def test_a_state_is_restored_where_it_is_and_the_slots_next_request_goes_there(
+    bridged: Bridged, loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    worker = bridged.worker().ready()
+    done = in_slot(worker, "a", "restored", 7)
+    names = (f"chapter{number}" for number in range(100))
+    name = next(each for each in names if _first(bridged, StateAction("r", "restore", each)) == "b")
+    saved = acted(worker, "save", name, 7)
+    assert saved == done.prompt_tokens + 2
+    later = Bridged(loop, tmp_path / "later")  # knows no text
+    try:
+        later.update(a=pair[0].entry(), b=pair[1].entry())
+        later.wait_ready(2)
+        reader = later.worker().ready()
+        assert acted(reader, "restore", name, 7) == saved
+        reader.send(replace(placed("b", "in slot 7"), id_slot=7), placed("b", "in no slot"))
+        assert {reader.next(Accepted).request_id for _ in range(2)} == {"in slot 7", "in no slot"}
+        assert later.bridge.members.homes["in slot 7"].names == ("a",)
+        assert later.bridge.members.homes["in no slot"].names == ("b",)
+        refusal = acted(reader, "restore", "nobody", 7)
+        assert isinstance(refusal, InvalidRequest)
+        assert "Unable to restore" in refusal.message
+    finally:
+        later.close()
+
+
+def _first(bridged: Bridged, command: StateAction) -> str | None:
+    """Return the replica that a new bridge asks first."""
+    scratch = Affinity()
+    for name in bridged.entries:
+        scratch.join(name)
+    return choose(scratch, command)
+
+
+def test_a_full_queue_is_told(loop: Loop, tmp_path: Path) -> None:
+    replica = OneReplica(loop, max_queue=1, parallel=1).open()
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        bridged.update(a=replica.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        for request_id in ("runs", "waits"):
+            worker.send(endless(request_id))
+            worker.next(Accepted)
+        worker.send(endless("refused"))
+        refusal = worker.next(Rejected)
+        assert (refusal.request_id, refusal.code) == ("refused", QueueFull.code)
+    finally:
+        bridged.close()
+        replica.close()
+
+
+def test_without_a_replica_no_slot_is_saved(loop: Loop, tmp_path: Path) -> None:
+    bridged = Bridged(loop, tmp_path / "bridge")
+    worker = bridged.worker()
+    worker.next(Hello)
+    for action in ("save", "restore", "erase"):
+        assert isinstance(acted(worker, action, "x", 0), EngineLoading)
+    bridged.close()
 
 
 def test_a_story_goes_on_at_another_replica_when_its_own_is_gone(loop: Loop, tmp_path: Path) -> None:
@@ -582,7 +706,9 @@ class LocalKeeper:
 
     def __init__(self, max_bytes: int) -> None:
         keeper = StateKeeper(max_bytes)
-        self.keep, self.fetch = (SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.fetch))
+        self.keep, self.look, self.fetch = (
+            SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.look, keeper.fetch)
+        )
 
 
 def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -230,7 +230,7 @@ class StateFolder:
             self._files.pop(save.name, None)
             self._files[save.name] = StateEntry(size, save.number, is_automatic)
         if self._sharing is not None:
-            self._sharing.share(save.name)
+            self._sharing.share(save.name, size)
         log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
 

@@ -42,6 +42,7 @@ class Cluster:
         self._ray_folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' paths have to be short
         self.address = f"127.0.0.1:{free_port_for_ray()}"
         own = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+        own |= {"RAY_worker_niceness": "0"}  # else 15: on busy cores replicas would hardly run
         self.environ = clean_environ() | own | {"HOME": str(folder), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
     def start(self) -> Cluster:
@@ -49,7 +50,7 @@ class Cluster:
         self.head = self._node(
             "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._ray_folder}"
         )
-        wait_for(lambda: "Ray runtime started" in self.head.logs, "Ray has started", START_SECONDS)
+        assert _has_started(self.head), self.head.logs
         return self
 
     @property
@@ -61,7 +62,11 @@ class Cluster:
         )
 
     def add_node(self) -> Process:
-        return self._node(f"--address={self.address}")
+        """Add a machine. Ray gives up after 30 seconds, so on busy cores this may take several attempts."""
+        for _ in range(3):
+            if _has_started(node := self._node(f"--address={self.address}")):
+                return node
+        raise AssertionError(node.logs)
 
     def kill_node(self, node: Process) -> None:
         """End a node and all that runs on it, as a machine does that loses its power."""
@@ -104,6 +109,13 @@ class Cluster:
     def __exit__(self, *raised: object) -> None:
         self._exits.__exit__(None, None, None)
         subprocess.run(["rm", "-rf", self._ray_folder], check=True)
+
+
+def _has_started(node: Process) -> bool:
+    """Wait until Ray runs on a node, or has given up."""
+    started = "Ray runtime started"
+    wait_for(lambda: started in node.logs or node.popen.poll() is not None, "Ray has started", START_SECONDS)
+    return started in node.logs
 
 
 def free_port_for_ray() -> int:

@@ -126,7 +126,10 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
         deploying = threading.Thread(target=cluster.deploy, args=(3, "--max-queue", "99"))
         deploying.start()
         wait_for(lambda: set(actors(cluster.head.pid)) - before, "a new replica is there", 2 * DEADLINE)
+        listed = web.get("/v1/srb/completions").json()["completions"]
+        running = {request["id"] for request in listed if request["state"] == "running"}
         assert not any(stream.error for stream in streams)
+        assert len(running) >= len(streams), "those of the old replicas are found too"
         for stream in streams:  # else they would keep the old replicas
             stream.close()
         deploying.join(2 * DEADLINE)

@@ -127,7 +127,7 @@ def free_port_for_ray() -> int:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three replicas; shared, leave three running replicas behind."""
+    """Three replicas, shared. Tests may kill some, which Serve replaces; those that need all three wait for them."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as shared:
         shared.start().deploy(3)
         yield shared

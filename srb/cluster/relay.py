@@ -47,7 +47,8 @@ from srb.protocol import (
 log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
-_ASK_SECONDS = 0.4  # for an answer of every replica; a worker waits half a second for /health
+_STATS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
+_ASK_SECONDS = 1.5  # for other answers of every replica; a worker waits two seconds
 
 
 @dataclass(slots=True)
@@ -256,7 +257,8 @@ class Relay:
     async def _ask_all(self, command: Any) -> None:
         is_of_requests = isinstance(command, (ListRequests, GetSlots))  # those of leaving replicas too
         members = self._members.reachable if is_of_requests else self._members.ready
-        answers = await ask_all(members, command, _ASK_SECONDS)
+        seconds = _STATS_SECONDS if isinstance(command, GetStats) else _ASK_SECONDS
+        answers = await ask_all(members, command, seconds)
         try:
             if isinstance(command, GetStats):
                 answers = _with_latest(members, answers)

@@ -26,7 +26,7 @@ from srb.cluster.registry import Entry
 from srb.cluster.routing import choose, marks_of
 from srb.cluster.states import StateKeeper, StateShare
 from srb.engine.process.state_file import read_header
-from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull
+from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
 from srb.protocol import (
     Accepted,
     AddBranches,
@@ -92,6 +92,7 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # until the sockets that they have closed are
 
 
 class OneReplica:
@@ -545,7 +546,8 @@ def test_the_requests_of_a_replica_that_leaves_are_found_until_they_end(
     for asking in (owner, reader):
         asking.send(ListRequests("list", ""))
         [listed] = asking.next(Reply).value
-        assert [branch["state"] for branch in listed["branches"]] == ["running"] * 24
+        assert [branch["index"] for branch in listed["branches"]] == list(range(24))
+        assert not [branch for branch in listed["branches"] if branch["state"] == "ended"]
     reader.send(Attach("attach", "leaves"))
     snapshot = reader.next(Attached, Rejected)
     assert not [branch for branch in snapshot.value["branches"] if "ended" in branch]
@@ -608,6 +610,23 @@ def test_a_slot_is_saved_and_erased_on_the_replica_that_has_its_newest_text(brid
     assert (
         in_slot(worker, "b", "older", 6, more=" It is the longer one of the two.").cached_tokens == older.prompt_tokens
     )
+
+
+def test_no_slot_is_saved_while_a_replica_does_not_say_what_it_has(
+    bridged: Bridged, pair: tuple[OneReplica, OneReplica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = bridged.worker().ready()
+    in_slot(worker, "a", "saved", 3)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("srb.cluster.slots._LOOK_SECONDS", 0.2)
+        os.kill(pair[1].pid, signal.SIGSTOP)
+        try:
+            refusal = acted(worker, "save", "unknown", 3)
+        finally:
+            os.kill(pair[1].pid, signal.SIGCONT)
+    assert type(refusal) is Unavailable
+    assert "replica b" in refusal.message
+    assert acted(worker, "save", "known", 3) > 0
 
 
 def test_a_state_is_restored_where_it_is_and_the_slots_next_request_goes_there(
@@ -749,6 +768,44 @@ def test_without_a_common_folder_a_story_goes_on_by_the_keeper(
 def _kept_tokens(loop: Loop, keeper: LocalKeeper, name: str) -> int:
     found = loop.run(keeper.fetch.remote(name, -1))
     return 0 if found is None else int(read_header(BytesIO(found[1]))["tokens"])
+
+
+class SilentKeeper:
+    """A keeper that never answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.keep, self.look, self.fetch = (
+            SimpleNamespace(remote=self._never(name)) for name in ("keep", "look", "fetch")
+        )
+
+    def _never(self, name: str) -> Callable[..., Any]:
+        async def call(*_: Any) -> Any:
+            self.asked.append(name)
+            await asyncio.Event().wait()
+
+        return call
+
+
+def test_requests_with_a_state_are_computed_when_the_keeper_is_silent(loop: Loop, tmp_path: Path) -> None:
+    """It is asked once, and not again for each of the requests that follow."""
+    replica, keeper = OneReplica(loop).open(), SilentKeeper()
+    share = StateShare(replica.engine.states_folder, keeper)
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        loop.run(share.open(replica.engine.states_socket))
+        bridged.update(only=replica.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        for number in range(3):
+            worker.send(Generate("r", (f"Text {number}.",), (BranchSpec(1, 3),), state=f"state{number}"))
+            assert isinstance(worker.next(Done, Failed, Rejected), Done)
+            wait_for((replica.engine.states_folder / f"state{number}.srbstate").exists, "it is written all the same")
+        assert keeper.asked == ["look"]
+    finally:
+        share.close()
+        bridged.close()
+        replica.close()
 
 
 def test_a_state_that_the_keeper_refuses_stays_with_its_replica(

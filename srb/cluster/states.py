@@ -92,19 +92,28 @@ class StateShare:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = orjson.loads(await read_frame(reader))
-            act = {"share": self._share, "look": self._look, "fetch": self._fetch}[asked["action"]]
+            acting = asyncio.create_task(self._act(orjson.loads(await read_frame(reader))))
+            leaving = asyncio.create_task(reader.read())  # ends when the engine waits no longer, or is gone
             try:
-                answer = await act(asked["name"], asked["known"])
-            except Exception as failed:  # Ray's own errors are many; the engine goes on without the state
-                log.debug("state %s", asked["name"], exc_info=True)
-                answer = {"error": type(failed).__name__}
-            writer.write(frame(orjson.dumps(answer)))
-            await writer.drain()
+                await asyncio.wait((acting, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if acting.done():
+                    writer.write(frame(orjson.dumps(acting.result())))
+                    await writer.drain()
+            finally:
+                acting.cancel()
+                leaving.cancel()
         except (OSError, EOFError):
             pass  # the engine is gone
         finally:
             writer.close()
+
+    async def _act(self, asked: dict[str, Any]) -> dict[str, Any]:
+        act = {"share": self._share, "look": self._look, "fetch": self._fetch}[asked["action"]]
+        try:
+            return await act(asked["name"], asked["known"])
+        except Exception as failed:  # Ray's own errors are many; the engine goes on without the state
+            log.debug("state %s", asked["name"], exc_info=True)
+            return {"error": type(failed).__name__}
 
     async def _share(self, name: str, _: int) -> dict[str, Any]:
         data = await asyncio.to_thread(self._path(name).read_bytes)

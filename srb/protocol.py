@@ -239,13 +239,21 @@ class StateAction:
     """{"tokens": int, "bytes": int, "ms": float}: save, restore or erase a named state.
 
     `save` stores the text of the latest ended branch of `slot`; `restore` brings a state into the tree, for later
-    requests; `erase` evicts the idle text of `slot`.
+    requests; `erase` evicts the idle text of `slot`; `forget` leaves that text in the tree, and the slot without it.
     """
 
     request_id: str
     action: str
     name: str
     slot: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GetSlotAge:
+    """float | None: the seconds since a slot has the text that StateAction would save; None if it has none."""
+
+    request_id: str
+    slot: int
 
 
 # Controls of a running request, `target`, by its `owner`; an empty owner may control any request whose id it knows.
@@ -618,7 +626,7 @@ class ModelInfo:
 PromptEvent = Progress | PromptLogprobs | PromptDone
 Control = ListRequests | GetRequest | StopBranches | ChangeBranch | AddBranches
 Text = Tokenize | CountTokens | Detokenize
-Ask = Text | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
+Ask = Text | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | GetSlotAge | Control
 Command = Generate | Cancel | Ask | Attach
 Event = (
     Hello

@@ -169,6 +169,10 @@ class Affinity:
         self._shares[replica] += 1
         while len(self._latest) > _WINDOW * len(self._open):
             self._shares[self._latest.popleft()] -= 1
+        self.know(marks, replica)
+
+    def know(self, marks: Sequence[Mark], replica: str) -> None:
+        """Remember that a replica has what these marks stand for, apart from any request."""
         for mark in marks:
             others = tuple(name for name in self._known.pop(mark, ()) if name != replica)
             self._known[mark] = (replica, *others)[:3]

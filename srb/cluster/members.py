@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -15,11 +15,13 @@ from srb.cluster.affinity import Affinity
 from srb.cluster.link import Link
 from srb.cluster.registry import Entry
 from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, SRBError, Unavailable
-from srb.protocol import TERMINAL, Ask, Event, Failed, Rejected, Reply, decode, encode
+from srb.protocol import TERMINAL, Ask, Event, Failed, GetStats, Rejected, Reply, decode, encode
 
 log = logging.getLogger("srb.cluster")
 
 _PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
+_LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has requests
+_QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
 
 BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
@@ -35,6 +37,7 @@ class Member:
         self.stats: dict[str, float] = {}  # the latest
         self._asked: dict[str, asyncio.Future[Event]] = {}
         self.keeper: asyncio.Task[None] | None = None
+        self.parting: asyncio.Task[None] | None = None  # while it leaves, and after
 
     def __repr__(self) -> str:
         return f"<Member {self.name} {self.entry['host']}:{self.entry['port']} {'ready' if self.link else 'away'}>"
@@ -42,6 +45,16 @@ class Member:
     @property
     def is_leaving(self) -> bool:
         return self.entry["state"] == "leaving"
+
+    async def is_idle(self) -> bool:
+        """Whether no request runs or waits there, through whichever bridge; False if the engine is too busy to say."""
+        try:
+            stats = await self.ask(GetStats(""), _LOOK_SECONDS)
+        except EngineRestarted:  # it is away: what it had is lost
+            return True
+        except SRBError:
+            return False
+        return not stats["requests_processing"] + stats["requests_deferred"]
 
     async def ask(self, command: Ask, seconds: float) -> Any:
         """Return the value of the reply. Raise the SRBError of a refusal, or Unavailable without a reply in time."""
@@ -104,6 +117,11 @@ class Members:
         return [self._members[name] for name in self.affinity.replicas]
 
     @property
+    def reachable(self) -> list[Member]:
+        """The replicas that can be asked for what they have: those that are ready, and those that leave."""
+        return [member for member in self._members.values() if member.link is not None]
+
+    @property
     def model(self) -> dict[str, Any] | None:
         """The model of the newest replica that is ready, as ModelInfo's fields; None without any."""
         model = next((member.link.model for member in reversed(self.ready) if member.link), None)
@@ -133,15 +151,13 @@ class Members:
         """
         for name, entry in entries.items():
             member = self._members.get(name)
-            if member is None and entry["state"] != "leaving":
+            if member is None:
                 member = self._members[name] = Member(name, entry)
                 log.info("replica %s at %s:%d", name, entry["host"], entry["port"])
-                member.keeper = asyncio.create_task(self._keep(member))
-                member.keeper.add_done_callback(_log_failure)
-            elif member is not None:
-                member.entry = entry
-                if member.is_leaving:
-                    self._retire(member)
+                member.keeper = _watched(self._keep(member))
+            member.entry = entry
+            if member.is_leaving and member.parting is None:
+                self._retire(member)
         for name in self._members.keys() - entries.keys():
             if self._members[name].link is None:
                 self._remove(self._members[name])
@@ -151,27 +167,36 @@ class Members:
             self._remove(member)
 
     def _retire(self, member: Member) -> None:
-        """Give a replica no more requests; those that it has go on."""
+        """Give a replica no more requests; those that it has go on, and can be asked for."""
+        log.info("replica %s takes no more requests", member.name)
+        member.parting = _watched(self._see_out(member))
+        self.affinity.leave(member.name)
+        self._on_change()
+
+    async def _see_out(self, member: Member) -> None:
+        """Close the link to a leaving replica once it has no request; it waits for that."""
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            await asyncio.sleep(_LOOK_SECONDS)
+            quiet = quiet + 1 if await member.is_idle() else 0
         if member.keeper is not None:
-            log.info("replica %s takes no more requests", member.name)
             member.keeper.cancel()
-            member.keeper = None
-            self.affinity.leave(member.name)
-            self._on_change()
 
     def _remove(self, member: Member) -> None:
         del self._members[member.name]
         self.affinity.leave(member.name)
-        if member.keeper is not None:
-            member.keeper.cancel()
+        for task in (member.keeper, member.parting):
+            if task is not None:
+                task.cancel()
 
     async def _keep(self, member: Member) -> None:
         """Keep the link to a replica, as long as it is listed."""
         while True:
             try:
                 link = await Link.open(member.entry)
-                self.affinity.join(member.name)
-                log.info("replica %s is ready", member.name)
+                if not member.is_leaving:
+                    self.affinity.join(member.name)
+                    log.info("replica %s is ready", member.name)
                 serving = asyncio.create_task(member.serve(link))
                 await asyncio.sleep(0)  # until its link is set
                 self._on_change()
@@ -184,6 +209,12 @@ class Members:
             except BROKEN as error:
                 log.debug("replica %s: %s", member.name, error)
             await asyncio.sleep(_PAUSE)
+
+
+def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
+    return task
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

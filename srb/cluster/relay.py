@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
 from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, why_not_found
 from srb.cluster.routing import Way, choose, may_move, merge, way_of
+from srb.cluster.slots import act_on_state
 from srb.cluster.split import can_divide, is_part
 from srb.errors import EngineRestarted, ProtocolError, SRBError
 from srb.framing import frame, read_frame
@@ -30,11 +31,14 @@ from srb.protocol import (
     Failed,
     Generate,
     GetRequest,
+    GetSlots,
     GetStats,
     Hello,
+    ListRequests,
     Ready,
     Rejected,
     Reply,
+    StateAction,
     decode,
     encode,
     outline,
@@ -43,7 +47,8 @@ from srb.protocol import (
 log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
-_ASK_SECONDS = 0.4  # for an answer of every replica; a worker waits half a second for /health
+_STATS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
+_ASK_SECONDS = 1.5  # for other answers of every replica; a worker waits two seconds
 
 
 @dataclass(slots=True)
@@ -147,17 +152,15 @@ class Relay:
         if isinstance(command, Cancel):
             self._cancel(command, payload)
             return
-        try:
-            way = way_of(command)
-        except SRBError as error:
-            self._send([Rejected.of(command.request_id, error)])
-            return
+        way = way_of(command)
         if way is Way.ALL:
             self._spawn(self._ask_all(command))
             return
         request = self._open[command.request_id] = _Open(command, payload)
         if way is Way.HOME:
             self._go_home(command, request)
+        elif isinstance(command, StateAction):
+            self._spawn(self._answer(request, command, act_on_state(self._members, command)))
         else:
             self._place(command, request)
 
@@ -221,7 +224,7 @@ class Relay:
 
     async def _search(self, command: Any, request: _Open) -> None:
         question = GetRequest("", command.target, command.owner)
-        answers = await ask_all(self._members.ready, question, _ASK_SECONDS)
+        answers = await ask_all(self._members.reachable, question, _ASK_SECONDS)
         found = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
         if self._open.get(command.request_id) is not request:
             return  # cancelled meanwhile
@@ -243,16 +246,19 @@ class Relay:
             request.payload = None
             self._say(self._divided.attach(command, home.names))
         else:
-            self._spawn(self._control(command, request, home))
+            total = self._divided.total(command.target)
+            self._spawn(self._answer(request, command, control(self._members, command, home.names, total)))
 
-    async def _control(self, command: Any, request: _Open, home: Home) -> None:
-        answer = await control(self._members, command, home.names, self._divided.total(command.target))
+    async def _answer(self, request: _Open, command: Any, work: Awaitable[Reply | Rejected]) -> None:
+        answer = await work
         if self._open.get(command.request_id) is request:
             self._say([answer])
 
     async def _ask_all(self, command: Any) -> None:
-        members = self._members.ready
-        answers = await ask_all(members, command, _ASK_SECONDS)
+        is_of_requests = isinstance(command, (ListRequests, GetSlots))  # those of leaving replicas too
+        members = self._members.reachable if is_of_requests else self._members.ready
+        seconds = _STATS_SECONDS if isinstance(command, GetStats) else _ASK_SECONDS
+        answers = await ask_all(members, command, seconds)
         try:
             if isinstance(command, GetStats):
                 answers = _with_latest(members, answers)

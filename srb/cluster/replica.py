@@ -50,7 +50,7 @@ class Replica:
         except BaseException:
             self._engine.close()
             raise
-        self._state = ""
+        self._is_leaving = False
         self._open_branches = 0.0
         self._registry = find_registry()
         await self._announce()  # before this replica counts as started, so that an update ends the old ones only now
@@ -75,30 +75,32 @@ class Replica:
         """Leave the cluster: let the running requests end, then the engine."""
         if not hasattr(self, "_announcing"):
             return  # it never began
-        self._announcing.cancel()
-        self._state = "leaving"
-        await self._registry.announce.remote(self._name, self._entry())
+        self._is_leaving = True
+        await self._try_to_announce()  # and again every second: bridges that have just started ask it for its requests
         quiet = 0.0
         while quiet < _LAST_LOOK:
             await asyncio.sleep(_DRAIN_LOOK)
             quiet = 0.0 if self._door.num_open else quiet + _DRAIN_LOOK
+        self._announcing.cancel()
         self._door.close()
         await asyncio.to_thread(self._engine.close)
         await self._registry.withdraw.remote(self._name)
 
     async def _announce(self) -> None:
-        self._state = self._engine.state
         await self._registry.announce.remote(self._name, self._entry())
 
     async def _keep_announced(self) -> None:
         """Announce this replica once a second: the registry may have been started again."""
         while True:
-            try:
-                await self._announce()
-            except Exception as error:  # the registry's node is lost, or the head; bridges know us already
-                log.warning("the registry cannot be reached: %s", type(error).__name__)
-                self._registry = await asyncio.to_thread(_found_again, self._registry)
+            await self._try_to_announce()
             await asyncio.sleep(ANNOUNCE_SECONDS)
+
+    async def _try_to_announce(self) -> None:
+        try:
+            await self._announce()
+        except Exception as error:  # the registry's node is lost, or the head; bridges know us already
+            log.warning("the registry cannot be reached: %s", type(error).__name__)
+            self._registry = await asyncio.to_thread(_found_again, self._registry)
 
     def _entry(self) -> Entry:
         return {
@@ -107,7 +109,7 @@ class Replica:
             "token": self._door.token,
             "node": ray.get_runtime_context().get_node_id()[:8],
             "gpus": [str(gpu) for gpu in ray.get_gpu_ids()],
-            "state": self._state,
+            "state": "leaving" if self._is_leaving else self._engine.state,
             "alias": self._alias,
             "pid": os.getpid(),
         }

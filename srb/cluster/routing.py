@@ -12,7 +12,7 @@ from typing import Any
 from srb.cluster.affinity import Affinity, Mark, name_marks, opening_marks, text_marks, with_media
 from srb.cluster.members import no_replica
 from srb.cluster.split import unite_listed
-from srb.errors import NotSupported, SRBError
+from srb.errors import SRBError
 from srb.protocol import (
     AddBranches,
     Attach,
@@ -24,6 +24,7 @@ from srb.protocol import (
     Generate,
     GetAdapters,
     GetRequest,
+    GetSlotAge,
     GetSlots,
     GetStats,
     ListRequests,
@@ -43,23 +44,21 @@ class Way(Enum):
     TEXT = auto()  # to the replica that has computed its beginning
     ANY = auto()  # to the replica that has least to do
     HOME = auto()  # to the replica that has its target
+    STATE = auto()  # to the replica that has its slot's text, or takes its state
     ALL = auto()  # to every replica; the answers become one
 
 
 _WAYS: dict[type, Way] = {
-    **dict.fromkeys((Generate, StateAction), Way.TEXT),
+    Generate: Way.TEXT,
+    StateAction: Way.STATE,
     **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
     **dict.fromkeys((Attach, GetRequest, StopBranches, ChangeBranch, AddBranches), Way.HOME),
-    **dict.fromkeys((GetStats, GetSlots, ListRequests, SetAdapters), Way.ALL),
+    **dict.fromkeys((GetStats, GetSlots, GetSlotAge, ListRequests, SetAdapters), Way.ALL),
 }
 
 
 def way_of(command: Command) -> Way:
-    """Return the way of any command but Cancel, which follows its request. Raise NotSupported."""
-    if isinstance(command, StateAction) and command.action != "restore":
-        raise NotSupported(
-            "slots are numbered by each replica, so a cluster can only restore; name a state in a request"
-        )
+    """Return the way of any command but Cancel, which follows its request."""
     return _WAYS[type(command)]
 
 
@@ -84,11 +83,20 @@ def _text_of(command: Generate) -> Sequence[str | int]:
 
 
 def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collection[str] = ()) -> str | None:
-    """Return the replica for a command whose way is TEXT, beside `exclude`; None if there is none."""
+    """Return the replica for a request, or to restore a state, beside `exclude`; None if there is none.
+
+    A request for a slot whose text no replica knows goes where a state was restored into that slot.
+    """
     if isinstance(command, StateAction) or command.session or command.state:
         return affinity.choose(marks_of(command), exclude)
     text = _text_of(command)
-    return affinity.choose(text_marks(text), exclude, opening_marks(text))
+    restored = slot_marks(command.id_slot) if command.id_slot >= 0 else []
+    return affinity.choose(text_marks(text), exclude, [*restored, *opening_marks(text)])
+
+
+def slot_marks(slot: int) -> list[Mark]:
+    """Return the mark of a slot, which the replica has that restored a state into it."""
+    return name_marks("slot", str(slot))
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:

@@ -54,6 +54,11 @@ class StateKeeper:
         self._drop()
         return ""
 
+    def look(self, name: str, known: int) -> int:
+        """Return the size of what `fetch` would return; 0 for None."""
+        saved, data = self._files.get(name, (-1, b""))
+        return len(data) if saved > known else 0
+
     def fetch(self, name: str, known: int) -> tuple[int, bytes] | None:
         """Return a file with the number of its save, if that is larger than `known`."""
         if name not in self._files:
@@ -87,32 +92,42 @@ class StateShare:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = orjson.loads(await read_frame(reader))
+            acting = asyncio.create_task(self._act(orjson.loads(await read_frame(reader))))
+            leaving = asyncio.create_task(reader.read())  # ends when the engine waits no longer, or is gone
             try:
-                error = await (self._share if asked["action"] == "share" else self._fetch)(
-                    asked["name"], asked["known"]
-                )
-            except Exception as failed:  # Ray's own errors are many; the engine goes on without the state
-                log.debug("state %s", asked["name"], exc_info=True)
-                error = f"{type(failed).__name__}"
-            writer.write(frame(orjson.dumps({"error": error})))
-            await writer.drain()
+                await asyncio.wait((acting, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if acting.done():
+                    writer.write(frame(orjson.dumps(acting.result())))
+                    await writer.drain()
+            finally:
+                acting.cancel()
+                leaving.cancel()
         except (OSError, EOFError):
             pass  # the engine is gone
         finally:
             writer.close()
 
-    async def _share(self, name: str, _: int) -> str:
-        data = await asyncio.to_thread(self._path(name).read_bytes)
-        error: str = await self._keeper.keep.remote(name, saved_number(read_header(BytesIO(data))), data)
-        return error
+    async def _act(self, asked: dict[str, Any]) -> dict[str, Any]:
+        act = {"share": self._share, "look": self._look, "fetch": self._fetch}[asked["action"]]
+        try:
+            return await act(asked["name"], asked["known"])
+        except Exception as failed:  # Ray's own errors are many; the engine goes on without the state
+            log.debug("state %s", asked["name"], exc_info=True)
+            return {"error": type(failed).__name__}
 
-    async def _fetch(self, name: str, known: int) -> str:
+    async def _share(self, name: str, _: int) -> dict[str, Any]:
+        data = await asyncio.to_thread(self._path(name).read_bytes)
+        return {"error": await self._keeper.keep.remote(name, saved_number(read_header(BytesIO(data))), data)}
+
+    async def _look(self, name: str, known: int) -> dict[str, Any]:
+        return {"error": "", "size": await self._keeper.look.remote(name, known)}
+
+    async def _fetch(self, name: str, known: int) -> dict[str, Any]:
         found = await self._keeper.fetch.remote(name, known)
         if found is not None:
             saved, data = found
             await asyncio.to_thread(install, self._path(name), data, saved)
-        return ""
+        return {"error": ""}
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{SUFFIX}"

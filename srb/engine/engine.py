@@ -55,6 +55,7 @@ from srb.protocol import (
     Generate,
     GetAdapters,
     GetRequest,
+    GetSlotAge,
     GetSlots,
     GetStats,
     ListRequests,
@@ -371,6 +372,8 @@ class Engine:
                 return self.stats()
             case GetSlots():
                 return self._slots.show(self.model, self._registry.active.values())
+            case GetSlotAge(_, slot):
+                return self._state_actions.age(slot)
             case ListRequests(_, owner):
                 own = (request for request in self._registry if request.owner == owner)
                 return [self._steering.describe(request, texts=False) for request in own]

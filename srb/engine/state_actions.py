@@ -14,7 +14,7 @@ from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import InvalidRequest, SRBError, bad_field
 from srb.protocol import Event, Rejected, Reply
 
-ACTIONS = ("save", "restore", "erase")
+ACTIONS = ("save", "restore", "erase", "forget")
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class _Text:
     prompt: Tokens
     added: Tokens
     lora: LoraScales
+    since: float = 0.0  # when the slot got it
 
     @property
     def tokens(self) -> Tokens:
@@ -82,7 +83,13 @@ class StateActions:
             return
         self._texts.pop(branch.slot, None)
         if branch.request.cache_prompt:
-            self._texts[branch.slot] = _Text(branch.request.prefix.tokens, branch.tokens, branch.request.lora)
+            prompt, lora = branch.request.prefix.tokens, branch.request.lora
+            self._texts[branch.slot] = _Text(prompt, branch.tokens, lora, self._clock())
+
+    def age(self, slot: int) -> float | None:
+        """Return the seconds since a slot has its text; None if it has none."""
+        text = self._texts.get(slot)
+        return None if text is None else self._clock() - text.since
 
     def act(self, job: StateJob) -> list[Event]:
         """Return the Reply ({"tokens", "bytes", "ms"}) or Rejected; nothing yet for a save that waits for its file."""
@@ -98,7 +105,8 @@ class StateActions:
                 case _:
                     self._slots.unpin(job.slot)
                     text = self._texts.pop(job.slot, _NOTHING)
-                    tokens, size = self._states.evict(text.tokens, text.lora), 0
+                    tokens = self._states.evict(text.tokens, text.lora) if job.action == "erase" else 0
+                    size = 0
         except SRBError as refusal:
             return [Rejected.of(job.request_id, refusal)]
         return [self._reply(job.request_id, began, tokens, size)]
@@ -133,7 +141,7 @@ class StateActions:
         if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = found
-        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora)
+        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora, self._clock())
         self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 
@@ -142,7 +150,7 @@ def check_action(action: str, name: str, slot: int) -> None:
     """Raise InvalidRequest for an unknown action, a missing name or a negative slot."""
     if action not in ACTIONS:
         raise bad_field("action", f"should be one of {', '.join(ACTIONS)}")
-    if action != "erase" and not name:
+    if action in ("save", "restore") and not name:
         raise bad_field("filename", "should not be empty")
     if slot < 0:
         raise bad_field("id_slot", "should not be negative")

@@ -42,6 +42,7 @@ class Cluster:
         self._ray_folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' paths have to be short
         self.address = f"127.0.0.1:{free_port_for_ray()}"
         own = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+        own |= {"RAY_worker_niceness": "0"}  # else 15: on busy cores replicas would hardly run
         self.environ = clean_environ() | own | {"HOME": str(folder), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
     def start(self) -> Cluster:
@@ -49,7 +50,7 @@ class Cluster:
         self.head = self._node(
             "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._ray_folder}"
         )
-        wait_for(lambda: "Ray runtime started" in self.head.logs, "Ray has started", START_SECONDS)
+        assert _has_started(self.head), self.head.logs
         return self
 
     @property
@@ -61,7 +62,11 @@ class Cluster:
         )
 
     def add_node(self) -> Process:
-        return self._node(f"--address={self.address}")
+        """Add a machine. Ray gives up after 30 seconds, so on busy cores this may take several attempts."""
+        for _ in range(3):
+            if _has_started(node := self._node(f"--address={self.address}")):
+                return node
+        raise AssertionError(node.logs)
 
     def kill_node(self, node: Process) -> None:
         """End a node and all that runs on it, as a machine does that loses its power."""
@@ -86,8 +91,9 @@ class Cluster:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def deploy(self, replicas: int, *options: str) -> str:
-        values = SETTINGS | {"model": MODEL}
+    def deploy(self, replicas: int, *options: str, **given: object) -> str:
+        """Run `srb cluster deploy` with options, and with settings in place of those that all tests have."""
+        values = SETTINGS | {"model": MODEL} | given
         settings = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         return self.run("deploy", "--replicas", str(replicas), "--cpus", "0.1", *settings, *options)
 
@@ -105,6 +111,13 @@ class Cluster:
         subprocess.run(["rm", "-rf", self._ray_folder], check=True)
 
 
+def _has_started(node: Process) -> bool:
+    """Wait until Ray runs on a node, or has given up."""
+    started = "Ray runtime started"
+    wait_for(lambda: started in node.logs or node.popen.poll() is not None, "Ray has started", START_SECONDS)
+    return started in node.logs
+
+
 def free_port_for_ray() -> int:
     """Return a free port outside of the range that Ray gives its workers."""
     while 10002 <= (port := free_port()) <= 19999:
@@ -114,7 +127,7 @@ def free_port_for_ray() -> int:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three replicas; shared, leave three running replicas behind."""
+    """Three replicas, shared. Tests may kill some, which Serve replaces; those that need all three wait for them."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as shared:
         shared.start().deploy(3)
         yield shared

@@ -126,7 +126,10 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
         deploying = threading.Thread(target=cluster.deploy, args=(3, "--max-queue", "99"))
         deploying.start()
         wait_for(lambda: set(actors(cluster.head.pid)) - before, "a new replica is there", 2 * DEADLINE)
+        listed = web.get("/v1/srb/completions").json()["completions"]
+        running = {request["id"] for request in listed if request["state"] == "running"}
         assert not any(stream.error for stream in streams)
+        assert len(running) >= len(streams), "those of the old replicas are found too"
         for stream in streams:  # else they would keep the old replicas
             stream.close()
         deploying.join(2 * DEADLINE)
@@ -153,18 +156,16 @@ def test_twenty_killed_replicas_and_bridges_leave_no_stream_without_an_end(clust
             stream.close()
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Server]]:
-    """A cluster of one replica with a short queue, and a web server over it."""
+@pytest.mark.long
+def test_a_full_queue_is_answered_429(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Cluster(tmp_path_factory.mktemp("small")) as own:
         own.start().deploy(1, "--max-queue", "1", "--parallel", "1")
         web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
         wait_for(lambda: replicas(web) == 1, "the replica is ready", 2 * DEADLINE)
-        yield own, web
+        _fill_its_queue(web)
 
 
-def test_a_full_queue_is_answered_429(small: tuple[Cluster, Server]) -> None:
-    _, web = small
+def _fill_its_queue(web: Server) -> None:
     body = {"prompt": "One more", "n": 1, "max_tokens": 3, "stream": False}
     running = Stream(web, "The first one")
     wait_for(lambda: running.has_text, "one runs")
@@ -178,11 +179,10 @@ def test_a_full_queue_is_answered_429(small: tuple[Cluster, Server]) -> None:
     queued.join(DEADLINE)
 
 
-def test_without_the_head_what_runs_goes_on(small: tuple[Cluster, Server]) -> None:
-    own, web = small
+def test_without_the_head_what_runs_goes_on(cluster: Cluster, web: Server) -> None:
     running = Stream(web, "A stream that goes on")
     wait_for(lambda: running.has_text, "it runs")
-    [gcs] = [pid for pid in children(own.head.pid) if "gcs_server" in command_line(pid)]
+    [gcs] = [pid for pid in children(cluster.head.pid) if "gcs_server" in command_line(pid)]
     os.kill(gcs, signal.SIGSTOP)
     try:
         wait_for(lambda: "degraded" in web.get("/health").json(), "GET /health says so")

@@ -12,7 +12,7 @@ import requests
 
 from tests.cluster.conftest import MODEL, Cluster, replicas
 from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import Server
 
 STORY = "The lighthouse keeper had not spoken to anyone for nine days when the boat came. "  # more than one mark
 
@@ -144,10 +144,12 @@ def test_operators_see_each_replica(cluster: Cluster, web: Server) -> None:
     assert all(" running " in row for row in rows)
 
 
-def test_without_a_cluster_there_are_no_figures_of_replicas(make_server: MakeServer) -> None:
-    server = make_server().start()
-    assert "replica" not in server.get("/metrics").text
-    assert orjson.loads(server.get("/health").content).keys() == {"status", "slots_idle", "slots_processing"}
+def test_without_a_cluster_there_are_no_figures_of_replicas(web: Server, alone: Server) -> None:
+    assert "replica" not in alone.get("/metrics").text
+    assert orjson.loads(alone.get("/health").content).keys() == {"status", "slots_idle", "slots_processing"}
+    slots = [server.get("/slots").json() for server in (web, alone)]
+    assert len({slot["replica"] for slot in slots[0]}) == 3
+    assert not [slot for slot in slots[1] if "replica" in slot]
 
 
 CONFIG = """

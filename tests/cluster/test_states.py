@@ -7,8 +7,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cluster.conftest import Cluster, replicas
 from tests.processes import DEADLINE, children, command_line, wait_for
 from tests.servers import Server
@@ -43,14 +41,35 @@ def told(server: Server, text: str) -> dict[str, Any]:
     return usage
 
 
-def test_a_story_goes_on_at_another_replica_when_its_own_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Cluster(tmp_path_factory.mktemp("states")) as cluster:
-        cluster.start().deploy(2)
-        web = cluster.server(tmp_path_factory.mktemp("web")).start(wait=False)
-        wait_for(lambda: replicas(web) == 2, "both replicas are ready", 2 * DEADLINE)
-        known = told(web, STORY)["prompt_tokens"] - 1
-        [home] = wait_for(lambda: [pid for pid in actors(cluster.head.pid) if has_state(pid, "story")], "it is written")
-        wait_for(lambda: "story.srbstate saved" in cluster.replica_logs, "it is shared")
-        os.kill(home, signal.SIGKILL)
-        usage = told(web, STORY + "She had a letter, and no name.")
-        assert usage["prompt_tokens_details"]["cached_tokens"] >= known
+def kill_home(cluster: Cluster, name: str) -> None:
+    """Kill the one replica that has written a state."""
+    [home] = wait_for(lambda: [pid for pid in actors(cluster.head.pid) if has_state(pid, name)], "it is written")
+    wait_for(lambda: f"{name}.srbstate saved" in cluster.replica_logs, "it is shared")
+    os.kill(home, signal.SIGKILL)
+
+
+def test_a_story_goes_on_at_another_replica_when_its_own_is_killed(cluster: Cluster, web: Server) -> None:
+    wait_for(lambda: replicas(web) == 3, "all replicas are there", 2 * DEADLINE)
+    known = told(web, STORY)["prompt_tokens"] - 1
+    kill_home(cluster, "story")
+    usage = told(web, STORY + "She had a letter, and no name.")
+    assert usage["prompt_tokens_details"]["cached_tokens"] >= known
+
+
+def test_a_slot_is_restored_at_another_replica_when_its_own_is_killed(cluster: Cluster, web: Server) -> None:
+    wait_for(lambda: replicas(web) >= 2, "another one is left", 2 * DEADLINE)
+    text = "Nobody had lit the lamp since the war, and the ships went by in the dark. " * 3
+    body = {"prompt": text, "n_predict": 5, "id_slot": 4}
+    text += web.post("/completion", body).json()["content"]
+    saved = web.post("/slots/4?action=save", {"filename": "lamp"})
+    assert saved.status_code == 200, saved.text
+    kill_home(cluster, "lamp")
+    restored = web.post("/slots/4?action=restore", {"filename": "lamp"})
+    assert restored.status_code == 200, restored.text
+    assert restored.json()["n_restored"] == saved.json()["n_saved"]
+    answer = web.post("/completion", {**body, "prompt": text + " A girl came up the stairs."}).json()
+    assert answer["timings"]["cache_n"] >= restored.json()["n_restored"]
+    assert web.post("/slots/4?action=erase", {}).json()["n_erased"] > 0
+    for action in ("save", "restore"):
+        refused = web.post(f"/slots/4?action={action}", {"filename": "nothing"})
+        assert refused.status_code == 400, refused.text

@@ -23,10 +23,10 @@ from srb.cluster.bridge import Bridge
 from srb.cluster.door import Door
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
-from srb.cluster.routing import marks_of
+from srb.cluster.routing import choose, marks_of
 from srb.cluster.states import StateKeeper, StateShare
 from srb.engine.process.state_file import read_header
-from srb.errors import Conflict, EngineLoading, EngineRestarted, NotFound, NotSupported
+from srb.errors import Conflict, EngineLoading, EngineRestarted, InvalidRequest, NotFound, QueueFull, Unavailable
 from srb.protocol import (
     Accepted,
     AddBranches,
@@ -92,6 +92,7 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # until the sockets that they have closed are
 
 
 class OneReplica:
@@ -524,6 +525,40 @@ def test_a_replica_that_leaves_finishes_what_it_has(bridged: Bridged, pair: Any)
     wait_for(lambda: pair[1].door.num_open == 0, "the leaving replica has no connection left")
 
 
+def test_the_requests_of_a_replica_that_leaves_are_found_until_they_end(
+    loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    """Through the bridge that divided them, and through one that starts only then."""
+    bridged, later = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "later")
+    bridged.update(a=steady[0].entry(), b=steady[1].entry())
+    bridged.wait_ready(2)
+    owner = bridged.worker().ready()
+    owner.send(many("leaves", max_tokens=-1))
+    owner.next(Accepted)
+    for bridge in (bridged, later):
+        bridge.update(a=steady[0].entry(), b=steady[1].entry("leaving"))
+        bridge.wait_ready(1)
+    wait_for(lambda: len(later.bridge.members.reachable) == 2, "the bridge reaches both")
+    reader = later.worker().ready()
+    for asking in (owner, reader):
+        asking.send(ListRequests("list", ""))
+        [listed] = asking.next(Reply).value
+        assert [branch["index"] for branch in listed["branches"]] == list(range(24))
+        assert not [branch for branch in listed["branches"] if branch["state"] == "ended"]
+    reader.send(Attach("attach", "leaves"))
+    snapshot = reader.next(Attached, Rejected)
+    assert not [branch for branch in snapshot.value["branches"] if "ended" in branch]
+    for index in (4, 5):  # one of each replica
+        reader.send(StopBranches("stop", "leaves", index=index))
+        answer, ended = answer_and(reader, BranchEnded)
+        assert answer.value["index"] == ended.index == index
+    owner.send(StopBranches("stop all", "leaves"))
+    assert {type(owner.next(Reply, Done)), type(owner.next(Reply, Done))} == {Reply, Done}
+    wait_for(lambda: steady[1].door.num_open == 0, "no bridge keeps the leaving replica")
+    for bridge in (bridged, later):
+        bridge.close()
+
+
 def test_without_a_replica_requests_are_refused_at_once(loop: Loop, tmp_path: Path) -> None:
     bridged = Bridged(loop, tmp_path / "bridge")
     worker = bridged.worker()
@@ -534,14 +569,122 @@ def test_without_a_replica_requests_are_refused_at_once(loop: Loop, tmp_path: Pa
     bridged.close()
 
 
-def test_slots_are_refused_and_states_go_by_their_name(bridged: Bridged) -> None:
+def test_states_go_by_their_name(bridged: Bridged) -> None:
     worker = bridged.worker().ready()
-    worker.send(StateAction("save", "save", "x"))
-    assert worker.next(Rejected).code == NotSupported.code
     worker.send(Generate("named", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     worker.next(Done)
     worker.send(Generate("again", ("A text with a name.",), (BranchSpec(1, 3),), state="chapter"))
     assert worker.next(Done).cached_tokens > 0
+
+
+def in_slot(worker: Worker, name: str, request_id: str, slot: int, more: str = "") -> Done:
+    """Let a short request run in a slot of the replica of this name, and return its end."""
+    command = placed(name, request_id)
+    worker.send(replace(command, prompt=(command.prompt[0] + more,), branches=(BranchSpec(1, 3),), id_slot=slot))  # type: ignore[operator]
+    done = worker.next(Done, Failed, Rejected)
+    assert isinstance(done, Done), done
+    return done
+
+
+def acted(worker: Worker, action: str, name: str, slot: int) -> Any:
+    """Return the number of tokens of an action on a slot, or its refusal."""
+    worker.send(StateAction(f"{action} {slot}", action, name, slot))
+    answer = worker.next(Reply, Rejected)
+    return answer.value["tokens"] if isinstance(answer, Reply) else answer.error
+
+
+def test_a_slot_is_saved_and_erased_on_the_replica_that_has_its_newest_text(bridged: Bridged) -> None:
+    worker = bridged.worker().ready()
+    older = in_slot(worker, "b", "older", 5, more=" It is the longer one of the two.")
+    newer = in_slot(worker, "a", "newer", 5)
+    assert older.prompt_tokens > newer.prompt_tokens
+    assert acted(worker, "save", "newest", 5) == newer.prompt_tokens + 3 - 1  # the last one has not been computed
+    assert acted(worker, "erase", "", 5) > 0
+    refusal = acted(worker, "save", "none", 5)
+    assert isinstance(refusal, InvalidRequest)
+    assert "Slot 5 has no text" in refusal.message, "the older text of another replica is not slot 5's any more"
+    assert acted(worker, "erase", "", 5) == 0
+    assert (
+        in_slot(worker, "b", "older", 6, more=" It is the longer one of the two.").cached_tokens == older.prompt_tokens
+    )
+
+
+def test_no_slot_is_saved_while_a_replica_does_not_say_what_it_has(
+    bridged: Bridged, pair: tuple[OneReplica, OneReplica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = bridged.worker().ready()
+    in_slot(worker, "a", "saved", 3)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("srb.cluster.slots._LOOK_SECONDS", 0.2)
+        os.kill(pair[1].pid, signal.SIGSTOP)
+        try:
+            refusal = acted(worker, "save", "unknown", 3)
+        finally:
+            os.kill(pair[1].pid, signal.SIGCONT)
+    assert type(refusal) is Unavailable
+    assert "replica b" in refusal.message
+    assert acted(worker, "save", "known", 3) > 0
+
+
+def test_a_state_is_restored_where_it_is_and_the_slots_next_request_goes_there(
+    bridged: Bridged, loop: Loop, pair: tuple[OneReplica, OneReplica], tmp_path: Path
+) -> None:
+    worker = bridged.worker().ready()
+    done = in_slot(worker, "a", "restored", 7)
+    names = (f"chapter{number}" for number in range(100))
+    name = next(each for each in names if _first(bridged, StateAction("r", "restore", each)) == "b")
+    saved = acted(worker, "save", name, 7)
+    assert saved == done.prompt_tokens + 2
+    later = Bridged(loop, tmp_path / "later")  # knows no text
+    try:
+        later.update(a=pair[0].entry(), b=pair[1].entry())
+        later.wait_ready(2)
+        reader = later.worker().ready()
+        assert acted(reader, "restore", name, 7) == saved
+        reader.send(replace(placed("b", "in slot 7"), id_slot=7), placed("b", "in no slot"))
+        assert {reader.next(Accepted).request_id for _ in range(2)} == {"in slot 7", "in no slot"}
+        assert later.bridge.members.homes["in slot 7"].names == ("a",)
+        assert later.bridge.members.homes["in no slot"].names == ("b",)
+        refusal = acted(reader, "restore", "nobody", 7)
+        assert isinstance(refusal, InvalidRequest)
+        assert "Unable to restore" in refusal.message
+    finally:
+        later.close()
+
+
+def _first(bridged: Bridged, command: StateAction) -> str | None:
+    """Return the replica that a new bridge asks first."""
+    scratch = Affinity()
+    for name in bridged.entries:
+        scratch.join(name)
+    return choose(scratch, command)
+
+
+def test_a_full_queue_is_told(loop: Loop, tmp_path: Path) -> None:
+    replica = OneReplica(loop, max_queue=1, parallel=1).open()
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        bridged.update(a=replica.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        for request_id in ("runs", "waits"):
+            worker.send(endless(request_id))
+            worker.next(Accepted)
+        worker.send(endless("refused"))
+        refusal = worker.next(Rejected)
+        assert (refusal.request_id, refusal.code) == ("refused", QueueFull.code)
+    finally:
+        bridged.close()
+        replica.close()
+
+
+def test_without_a_replica_no_slot_is_saved(loop: Loop, tmp_path: Path) -> None:
+    bridged = Bridged(loop, tmp_path / "bridge")
+    worker = bridged.worker()
+    worker.next(Hello)
+    for action in ("save", "restore", "erase"):
+        assert isinstance(acted(worker, action, "x", 0), EngineLoading)
+    bridged.close()
 
 
 def test_a_story_goes_on_at_another_replica_when_its_own_is_gone(loop: Loop, tmp_path: Path) -> None:
@@ -579,7 +722,9 @@ class LocalKeeper:
 
     def __init__(self, max_bytes: int) -> None:
         keeper = StateKeeper(max_bytes)
-        self.keep, self.fetch = (SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.fetch))
+        self.keep, self.look, self.fetch = (
+            SimpleNamespace(remote=_awaited(each)) for each in (keeper.keep, keeper.look, keeper.fetch)
+        )
 
 
 def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -620,6 +765,44 @@ def test_without_a_common_folder_a_story_goes_on_by_the_keeper(
 def _kept_tokens(loop: Loop, keeper: LocalKeeper, name: str) -> int:
     found = loop.run(keeper.fetch.remote(name, -1))
     return 0 if found is None else int(read_header(BytesIO(found[1]))["tokens"])
+
+
+class SilentKeeper:
+    """A keeper that never answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.keep, self.look, self.fetch = (
+            SimpleNamespace(remote=self._never(name)) for name in ("keep", "look", "fetch")
+        )
+
+    def _never(self, name: str) -> Callable[..., Any]:
+        async def call(*_: Any) -> Any:
+            self.asked.append(name)
+            await asyncio.Event().wait()
+
+        return call
+
+
+def test_requests_with_a_state_are_computed_when_the_keeper_is_silent(loop: Loop, tmp_path: Path) -> None:
+    """It is asked once, and not again for each of the requests that follow."""
+    replica, keeper = OneReplica(loop).open(), SilentKeeper()
+    share = StateShare(replica.engine.states_folder, keeper)
+    bridged = Bridged(loop, tmp_path / "bridge")
+    try:
+        loop.run(share.open(replica.engine.states_socket))
+        bridged.update(only=replica.entry())
+        bridged.wait_ready(1)
+        worker = bridged.worker().ready()
+        for number in range(3):
+            worker.send(Generate("r", (f"Text {number}.",), (BranchSpec(1, 3),), state=f"state{number}"))
+            assert isinstance(worker.next(Done, Failed, Rejected), Done)
+            wait_for((replica.engine.states_folder / f"state{number}.srbstate").exists, "it is written all the same")
+        assert keeper.asked == ["look"]
+    finally:
+        share.close()
+        bridged.close()
+        replica.close()
 
 
 def test_a_state_that_the_keeper_refuses_stays_with_its_replica(

@@ -8,12 +8,14 @@ from srb.cluster.states import StateKeeper
 def test_the_latest_save_of_a_name_is_kept_and_fetched_only_if_it_is_later_than_what_is_known() -> None:
     keeper = StateKeeper(100)
     assert keeper.fetch("x", 0) is None
+    assert keeper.look("x", 0) == 0
     assert keeper.keep("x", 5, b"five") == ""
     assert keeper.keep("x", 4, b"four, which was saved before") == ""
     assert keeper.fetch("x", 4) == (5, b"five")
     assert keeper.fetch("x", 5) is None
     assert keeper.keep("x", 6, b"six") == ""
     assert keeper.fetch("x", 5) == (6, b"six")
+    assert (keeper.look("x", 5), keeper.look("x", 6)) == (len(b"six"), 0)
 
 
 def test_the_least_recently_used_states_make_room() -> None:

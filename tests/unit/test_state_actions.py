@@ -16,7 +16,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.model import StateStore
 from srb.engine.process import state_folder
 from srb.engine.process.state_folder import StateFolder
-from srb.protocol import BranchSpec, Delta, Done, Generate, Rejected, Reply, StateAction
+from srb.protocol import BranchSpec, Delta, Done, Generate, GetSlotAge, Rejected, Reply, StateAction
 from tests.engine_helpers import solo
 from tests.processes import DEADLINE
 
@@ -96,6 +96,17 @@ def test_without_a_folder_states_live_in_memory() -> None:
     saved = session.act("save", "x")
     assert session.act("restore", "x", slot=5)["tokens"] == saved["tokens"]
     assert session.act("save", "y", slot=5)["tokens"] == saved["tokens"]
+
+
+def test_a_slot_that_is_told_to_forget_its_text_leaves_it_computed() -> None:
+    session = Session(None)
+    session.generate((PROMPT,))
+    held = session.held()
+    assert session.engine.serve_query(GetSlotAge("q", 0)) > 0
+    assert session.act("forget") == {"tokens": 0, "bytes": 0, "ms": 1000.0}
+    assert session.engine.serve_query(GetSlotAge("q", 0)) is None
+    assert "has no text" in session.act("save", "none")
+    assert session.held() == held
 
 
 def test_each_conversation_is_saved_from_the_slot_that_it_asked_for() -> None:

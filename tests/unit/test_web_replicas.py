@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from srb.errors import EngineLoading
 from srb.protocol import MAX_BRANCHES, Generate, Ready
 from srb.settings import Settings
 from srb.web.app import create_app
@@ -64,3 +65,37 @@ def test_the_limits_follow_the_number_of_replicas() -> None:
         tell(engine, replicas)
         assert web.request_settings.max_n == most
         assert web.request_settings is web.request_settings, "not made again for each request"
+
+
+def test_without_a_replica_health_says_what_an_engine_says_that_loads() -> None:
+    settings = Settings()
+    engine = client(2, settings)
+    http = create_app(settings, engine).test_client()
+    assert http.get("/health").status_code == 200
+
+    def refuse(*_: Any) -> Any:
+        raise EngineLoading("No replica of the cluster is ready", engine="loading")
+
+    engine.answers = refuse
+    answer = http.get("/health")
+    assert answer.status_code == 503
+    assert (answer.json or {})["status"] == "loading model"
+    assert answer.headers["Retry-After"]
+
+
+def test_the_slots_of_each_replica_are_told_apart() -> None:
+    settings = Settings()
+    engine = client(2, settings)
+    http = create_app(settings, engine).test_client()
+    slot = {"n_ctx": MODEL.n_ctx_seq, "is_processing": False}
+    engine.answers = lambda *_: [{"id": 0, **slot, "replica": name} for name in "ab"]
+    assert [(each["id"], each["replica"]) for each in http.get("/slots").json or []] == [(0, "a"), (0, "b")]
+
+
+def test_slots_are_saved_without_a_folder_of_the_web_servers_own() -> None:
+    answers = {}
+    for cluster in ("", "auto"):
+        settings = Settings(cluster=cluster)
+        http = create_app(settings, client(2, settings)).test_client()
+        answers[cluster] = http.post("/slots/1?action=save", data=b'{"filename": "chapter"}').status_code
+    assert answers == {"": 501, "auto": 200}

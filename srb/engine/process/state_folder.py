@@ -262,7 +262,7 @@ class StateFolder:
             self._index.put(save.name, StateEntry(size, save.number, is_automatic))
             self._saves += 1
         if self._sharing is not None:
-            self._sharing.share(save.name)
+            self._sharing.share(save.name, size)
         log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
 

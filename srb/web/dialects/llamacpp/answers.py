@@ -304,6 +304,7 @@ class SlotState(TypedDict):
     n_prompt_tokens_cache: int
     prompt: Literal[""]
     next_token: list[NextToken]
+    replica: NotRequired[str]  # of a cluster, where each replica numbers its own slots
 
 
 @shape

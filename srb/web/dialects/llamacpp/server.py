@@ -128,6 +128,8 @@ def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slo
         "prompt": "",
         "next_token": [_next_token(branch, is_full) for branch in slot.get("branches", [_NONE])],
     }
+    if "replica" in slot:
+        state["replica"] = slot["replica"]
     params = running_settings(slot, idle) if runs else idle
     if is_full:
         full: FullSlot = {**params, **state, "task_id": state["id_task"], "params": params}
@@ -153,7 +155,7 @@ def _next_token(branch: dict[str, Any], is_full: bool) -> NextToken:
 @operation(SlotBody, SlotAction, query=("action",))
 def slot_action(slot: str) -> Response:
     """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
-    if not web().settings.state_dir:
+    if not (web().settings.state_dir or web().settings.cluster):  # replicas of a cluster have a folder of their own
         raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
     number = _slot_number(slot)
     action = request.args.get("action", "")

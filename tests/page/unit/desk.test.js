@@ -61,6 +61,41 @@ test("taking a card ends its round, and the next one continues from its text of 
   assert.equal(next.body.prompt, "Once more");
 });
 
+test("the next round is asked for before the server is told to end the last one", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once");
+  await round(it, " upon");
+  const { api } = it;
+  const { send } = api;
+  const asked = [];
+  api.send = (method, ...given) => {
+    if (method === "DELETE") asked.push(api.streams.length);
+    return send.call(api, method, ...given);
+  };
+  it.desk.take(0);
+  assert.deepEqual([asked, api.last.body.prompt], [[2], "Once upon"]);
+  it.desk.go();
+  assert.equal(api.streams.length, 3);
+});
+
+test("first words are told in the next frame, and texts that nobody reads as fast less often", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("Once");
+  const told = () => new Promise((tell) => it.desk.addEventListener("text", tell, { once: true }));
+  const stream = await round(it, " upon");
+  await told();
+  const alive = setInterval(() => {}, 1000); // the desk's own clocks keep no process
+  for (const [text, beat] of [
+    [" a".repeat(500), 150],
+    [" b", 50],
+  ]) {
+    stream.send({ event: "stream", index: 0, text });
+    await told();
+    assert.equal(it.desk.rounds.beat, beat);
+  }
+  clearInterval(alive);
+});
+
 test("a part of a card that still grows can be taken, and all of it stays in the story", async () => {
   const it = await makeDesk();
   it.manuscript.type("Once");

@@ -207,6 +207,8 @@ test("taking a card without going on calls off a round that is being prepared", 
   const it = await makeDesk();
   it.manuscript.type("A");
   await round(it, " b");
+  it.desk.setSetting("mode", "chat"); // the server makes the prompt
+  it.api.answers["apply-template"] = { prompt: "<user>A" };
   it.desk.go({ n: 1 });
   await it.desk.take(0, { go: false });
   await settled();

@@ -4,6 +4,7 @@ import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
+/** @typedef {{prompt: string, keep: number}} Prepared */
 
 export class Context {
   /** @param {Desk} desk */
@@ -23,16 +24,15 @@ export class Context {
   }
 
   /**
-   * Return the prompt for a text, and the text's length without the spaces at its end.
+   * Return the prompt for a text, and the text's length without the spaces at its end; a promise of them if the server makes it.
    * @param {string} [text] the manuscript, if nothing else is given
-   * @returns {Promise<{prompt: string, keep: number}>}
+   * @returns {Prepared | Promise<Prepared>}
    */
-  async prepare(text = this.desk.text) {
-    const plan = this.plan(text);
-    if (text === this.desk.text) this.cut = plan.cut;
-    if (plan.prompt !== null) return { prompt: plan.prompt, keep: plan.keep };
-    const { prompt } = await this.desk.api.post("apply-template", plan.template);
-    return { prompt, keep: plan.keep };
+  prepare(text = this.desk.text) {
+    const { prompt, template, keep, cut } = this.plan(text);
+    if (text === this.desk.text) this.cut = cut;
+    if (prompt !== null) return { prompt, keep };
+    return this.desk.api.post("apply-template", template).then((said) => ({ prompt: said.prompt, keep }));
   }
 
   /** @param {string} text */

@@ -25,11 +25,12 @@ export class Gestures {
     const text = shown.round.taken(number, at);
     if (!text) return desk.notice("This card has no text yet.");
     const place = shown.place(number, text.length);
-    this.rounds.endShown();
+    const endOnServer = this.rounds.endShown();
     desk.move(place, "take");
+    const going = go ? this.rounds.go() : this.rounds.follow("take");
+    endOnServer();
     desk.flush();
-    if (go) await this.rounds.go();
-    else this.rounds.follow("take");
+    await going;
   }
 
   /** @param {number} number */
@@ -111,9 +112,11 @@ export class Gestures {
   /** Go on from the manuscript's first `at` characters and another word. @param {number} at @param {string} rival */
   async chooseInText(at, rival) {
     const { desk } = this;
-    this.rounds.endShown();
+    const endOnServer = this.rounds.endShown();
     desk.move(desk.story.edit(desk.head, at, desk.text.length, rival), "take");
-    await this.rounds.go();
+    const going = this.rounds.go();
+    endOnServer();
+    await going;
   }
 
   /** @param {number | null} number @param {number} at */

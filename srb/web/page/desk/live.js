@@ -207,8 +207,16 @@ export class Live {
 
   /** Stop all branches; their texts stay. */
   stop() {
-    for (const key of [...this.streams.keys()]) this.end(key);
-    this.listener.round(this, null);
+    this.drop()();
+  }
+
+  /** Stop all branches; return what tells the server and the listener, so that a request which is waited for can go before. */
+  drop() {
+    const calls = [...this.streams.keys()].map((key) => this.end(key));
+    return () => {
+      for (const call of calls) call();
+      this.listener.round(this, null);
+    };
   }
 
   /** Read no more; the branches go on, for this page when it comes back and for others that read them. */
@@ -226,15 +234,15 @@ export class Live {
     for (const key of this.streams.keys()) {
       const request = this.round.requests.get(key);
       if (request?.state !== "resting" || request.additions.count) continue;
-      this.end(key);
+      this.end(key)();
       return true;
     }
     return false;
   }
 
   /**
-   * End a request. One that has no id yet lives on at the server without a reader: it is ended as soon as it has one.
-   * @param {string} key
+   * End a request here; return what ends it on the server. One that has no id yet is ended there as soon as it has one.
+   * @param {string} key @returns {() => void}
    */
   end(key) {
     const call = this.round.planStop().find(({ request }) => request === key);
@@ -245,19 +253,24 @@ export class Live {
       if (slot.end?.reason === "lost") slot.end = { reason: "cancelled" };
       this.finish(number);
     }
-    if (call) this.hangUp(key, call.path);
+    if (!call) return () => {};
+    const stream = this.streams.get(key);
+    this.streams.delete(key);
+    return () => this.hangUp(stream, call.path);
   }
 
   /** End a request that was stopped before its id was known. @param {string} key @param {any[]} events its first ones */
   endLate(key, events) {
     const id = events.find(({ event }) => event === "start" || event === "snapshot")?.id;
-    if (id !== undefined) this.hangUp(key, `${ROUTE}/${encodeURIComponent(id)}`);
+    if (id === undefined) return;
+    const stream = this.streams.get(key);
+    this.streams.delete(key);
+    this.hangUp(stream, `${ROUTE}/${encodeURIComponent(id)}`);
   }
 
-  /** @param {string} key @param {string} path of the request */
-  hangUp(key, path) {
-    this.streams.get(key)?.abort();
-    this.streams.delete(key);
+  /** @param {AbortController | undefined} stream @param {string} path of the request */
+  hangUp(stream, path) {
+    stream?.abort();
     this.api.send("DELETE", path, undefined, { keepalive: true }).catch(() => {}); // it has ended already, or its server has
   }
 

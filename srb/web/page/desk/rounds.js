@@ -17,6 +17,10 @@ const SAVE = 1000; // ms between two saves of texts that grow
 const AT_ONCE = 3; // streams of this page: a browser opens six connections to a host
 const SOON = 1000; // ms until a lost stream is taken up again; twice as long after each failure
 const LATEST = 60_000;
+const FRAME = 1000 / 60; // ms
+const BEAT = 50; // ms between two tellings of texts that grow
+const FAST_BEAT = 150; // of those that grow faster than anybody reads: each drawing takes time from the model beside it
+const READ = 100; // characters a second
 
 export class Rounds {
   /** @param {Desk} desk */
@@ -34,7 +38,10 @@ export class Rounds {
     this.asked = 0; // counts `go`, so that only the last one begins a round
     /** @type {Set<number>} slots whose texts have grown since the last frame */
     this.grown = new Set();
-    this.frame = 0;
+    this.isTelling = false; // a frame or the timer for it is under way
+    this.told = { at: Number.NEGATIVE_INFINITY, length: 0 }; // performance.now() and characters of the shown round
+    this.beat = BEAT; // of the last texts: the next ones grow as fast
+    this.beatTimer = 0;
     this.timer = 0;
     this.wait = SOON;
     /** @type {Live | null} whose requests are being taken up again */
@@ -43,15 +50,20 @@ export class Rounds {
 
   // ---- Begin and end
 
-  /** Continue the text. @param {{n?: number}} [options] */
+  /**
+   * Continue the text. The first word is waited for, and the server may share the cores with this page: the request goes before
+   * all that is drawn, and before the end of the round that was shown.
+   * @param {{n?: number}} [options]
+   */
   async go({ n = this.desk.settings.n } = {}) {
     const { desk } = this;
     this.asked += 1;
     const ticket = this.asked;
-    this.endShown();
+    const endOnServer = this.endShown();
     const base = desk.settle();
-    await desk.guard(async () => {
-      const { prompt, keep } = await this.context.prepare();
+    const going = desk.guard(async () => {
+      const prepared = this.context.prepare();
+      const { prompt, keep } = prepared instanceof Promise ? await prepared : prepared;
       if (ticket !== this.asked) return;
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
@@ -62,6 +74,8 @@ export class Rounds {
       this.saveWhileOpen();
       await stream;
     });
+    endOnServer();
+    await going;
   }
 
   /** @param {Round} round @param {import("./live.js").Live["trails"]} [trails] */
@@ -90,13 +104,19 @@ export class Rounds {
     return slots.map((number) => ({ [ladder.name]: values[number % n] }));
   }
 
-  /** End the shown round for the next one: stop it, or let it finish if the settings say so. */
+  /**
+   * End the shown round for the next one, or let it finish if the settings say so. Return what ends it on the server: for after
+   * the next round's request.
+   * @returns {() => void}
+   */
   endShown() {
     const { shown } = this;
-    if (!shown) return;
-    if (this.desk.settings.let_finish && shown.isRunning) this.makeRoom();
-    else shown.stop();
+    if (!shown) return () => {};
+    const letsFinish = this.desk.settings.let_finish && shown.isRunning;
+    const endOnServer = letsFinish ? () => {} : shown.drop();
+    if (letsFinish) this.makeRoom();
     shown.save();
+    return endOnServer;
   }
 
   /**
@@ -151,6 +171,10 @@ export class Rounds {
   show(live) {
     this.shown = live;
     this.grown.clear();
+    this.told = { at: Number.NEGATIVE_INFINITY, length: 0 }; // its first words do not wait
+    if (this.beatTimer) this.isTelling = false;
+    clearTimeout(this.beatTimer);
+    this.beatTimer = 0;
     this.desk.tell("round", { slots: null });
   }
 
@@ -264,12 +288,32 @@ export class Rounds {
     this.wait = SOON;
     if (live !== this.shown) return;
     for (const number of slots) this.grown.add(number);
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      const grown = this.grown;
+    if (this.isTelling) return;
+    this.isTelling = true;
+    const wait = this.told.at + this.beat - FRAME / 2 - performance.now(); // the frame comes up to one later
+    if (wait > 0) this.beatTimer = window.setTimeout(() => this.tellInFrame(), wait);
+    else this.tellInFrame();
+  }
+
+  tellInFrame() {
+    this.beatTimer = 0;
+    requestAnimationFrame(() => {
+      this.isTelling = false;
+      this.findBeat();
+      const { grown } = this;
       this.grown = new Set();
       this.desk.tell("text", { slots: grown });
     });
+  }
+
+  /** See how fast the texts have grown since they were told of last. */
+  findBeat() {
+    const at = performance.now();
+    const length = this.shown?.round.slots.reduce((sum, { text }) => sum + text.length, 0) ?? 0;
+    const each = (length - this.told.length) / Math.max(1, this.grown.size);
+    const isFirst = this.told.at < 0;
+    if (!isFirst) this.beat = (1000 * each) / (at - this.told.at) > READ ? FAST_BEAT : BEAT;
+    this.told = { at, length };
   }
 
   /** @param {Live} live @param {Set<number> | null} slots */

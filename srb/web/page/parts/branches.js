@@ -17,6 +17,7 @@ import { Part } from "./part.js";
 /** @typedef {import("./branches/keys.js").Act} Act */
 
 const TREE_EVERY = 250; // ms between two drawings of the merged tree
+const PATIENCE = 80; // ms that cards stay for the first words of the next round: an empty one is a drawing more beside the model
 const SEEN_AFTER = 1500; // ms in view after which an ended branch counts as looked at
 
 export class Branches extends Part {
@@ -29,6 +30,7 @@ export class Branches extends Part {
     /** Nodes that were in view, until they count as seen. @type {Map<string, number>} */
     this.seen = new Map();
     this.treeTimer = 0;
+    this.roundTimer = 0; // until another round is shown that has no words yet
     this.counts = "";
     this.pointer = new Pointer(this);
   }
@@ -48,12 +50,14 @@ export class Branches extends Part {
     this.setAttribute("aria-label", "Branches");
     this.on("round", () => this.follow());
     this.on("text", ({ slots }) => this.grow(slots));
-    this.on("nodes", ({ ids }) => this.board?.refreshNodes(ids ?? null));
+    this.on("nodes", ({ ids, isGrowth }) => isGrowth || this.board?.refreshNodes(ids ?? null)); // texts are told of apart
     this.on("story", () => {
       this.board?.repaint();
       if (!this.round) this.requestUpdate();
     });
     this.on("head", () => this.round === null && this.requestUpdate());
+    for (const name of ["keydown", "pointerdown"])
+      this.addEventListener(name, () => this.roundTimer && this.showRound(), { signal, capture: true });
     this.addEventListener("keydown", (event) => this.onKey(event), { signal });
     this.addEventListener("focusin", (event) => this.onFocus(event), { signal });
     this.pointer.listen(signal);
@@ -92,17 +96,29 @@ export class Branches extends Part {
   follow() {
     const { board, round } = this;
     if (!board) return;
-    if (board.round === round) {
-      const known = board.cards.size;
-      board.refresh();
-      if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
-    } else {
-      const hadFocus = board.list.contains(document.activeElement);
-      if (this.reader?.isOpen) this.reader.close();
-      this.showList();
-      board.show(round);
-      if (hadFocus) this.focus();
+    if (board.round !== round) {
+      const isEmpty = round?.state === "asking" || round?.state === "reading";
+      if (!isEmpty) return this.showRound();
+      this.roundTimer ||= window.setTimeout(() => this.showRound(), PATIENCE);
+      return;
     }
+    const known = board.cards.size;
+    board.refresh();
+    if (board.cards.size > known && this.contains(document.activeElement)) board.reveal(known); // they were asked for here
+    this.requestUpdate();
+  }
+
+  /** Show the desk's round in the place of the one that is shown. */
+  showRound() {
+    const { board, round } = this;
+    clearTimeout(this.roundTimer);
+    this.roundTimer = 0;
+    if (!board || board.round === round) return;
+    const hadFocus = board.list.contains(document.activeElement);
+    if (this.reader?.isOpen) this.reader.close();
+    this.showList();
+    board.show(round);
+    if (hadFocus) this.focus();
     this.requestUpdate();
   }
 
@@ -118,6 +134,7 @@ export class Branches extends Part {
 
   /** @param {Set<number>} slots */
   grow(slots) {
+    this.showRound();
     this.board?.grown(slots);
     if (this.counts !== this.countWords()) this.requestUpdate();
     if (!this.isTree || this.treeTimer) return;

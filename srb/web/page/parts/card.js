@@ -25,7 +25,8 @@ import { BranchText } from "./branches/branch_text.js";
 const WHILE_RUNNING = 2000; // characters in the document while the branch grows; the box shows some hundred of them
 const NEAR = 60; // characters from which the first own word is known
 const AT_REST = 20_000; // the whole text is in the reader
-const COUNT_EVERY = 500; // ms between two writes of the number of tokens
+const COUNT_EVERY = 1000; // ms between two writes of the number of tokens
+const EARLY = 20; // ms that a write may come before its time, since frames and the desk's telling have rhythms of their own
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
 export const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
 
@@ -49,6 +50,8 @@ export class Card {
     this.lastWrite = Number.NEGATIVE_INFINITY;
     this.lastCount = Number.NEGATIVE_INFINITY;
     this.lastShade = Number.NEGATIVE_INFINITY;
+    this.counted = 0; // tokens that the card tells of
+    this.isScrolled = false;
     /** The state that is shown. @type {import("../round/slots.js").SlotState|""} */
     this.state = "";
     this.branch = ""; // which branch the text belongs to
@@ -86,6 +89,18 @@ export class Card {
     this.content = new BranchText(text);
   }
 
+  /** Be the card of another slot: its elements stay, and with them their layout. @param {Slot} slot @param {Highlights} highlights */
+  adopt(slot, highlights) {
+    this.unpaint(highlights);
+    this.content.clear();
+    if (this.isScrolled) this.body.scrollTop = 0;
+    this.isScrolled = false;
+    this.slot = slot;
+    this.lastWrite = this.lastCount = this.lastShade = Number.NEGATIVE_INFINITY;
+    this.counted = 0;
+    this.state = this.branch = this.text = "";
+  }
+
   // ---- State
 
   /** Show the state around the slot; only what has changed is written. @param {View} view */
@@ -99,7 +114,10 @@ export class Card {
     if (slot.state !== "running") {
       put(this.end, `${said.sign} ${said.words}`);
       set(this.end, "title", said.words);
-    } else set(this.end, "title", null); // the number changes with each word, and is read beside it
+    } else {
+      if (this.state !== "running") this._count(Number(document.timeline.currentTime) - 1); // in the frame of its first words
+      set(this.end, "title", null); // the number changes with each word, and is read beside it
+    }
     set(this.bar, "data-step", view.step ? `${view.step}` : view.likelihood ? "unknown" : null);
     set(this.bar, "title", view.likelihood || null);
     this.state = slot.state;
@@ -138,23 +156,51 @@ export class Card {
 
   // ---- Text
 
-  /** Write what is new, at most one change of the document; returns whether something is left for a later frame.
+  /** Write what is new, at most one change of the document in a frame. Returns the ms until something is left to write,
+   * infinite if nothing is.
    * @param {number} now ms @param {Highlights} highlights */
   step(now, highlights) {
-    const { slot, content } = this;
-    if (now === this.lastCount) return true; // the change of this frame
+    if (now === this.lastCount || now === this.lastWrite) return this._left(now); // the change of this frame
     this._follow(highlights);
-    const hasWords = slot.state === "running" && content.written > 0; // the first words come before their number
-    const countIsDue = hasWords && now - this.lastCount >= COUNT_EVERY;
-    if (countIsDue && put(this.end, runningWords(slot))) {
-      this.lastCount = now;
-      return true;
+    if (this._hasStaleCount && now - this.lastCount >= COUNT_EVERY) {
+      this._count(now);
+      return this._left(now);
     }
-    if (now - this.lastWrite < content.interval - 5) return this.isBehind;
-    const before = content.written;
-    content.write(slot.text, this._most());
-    if (content.written > before) this.lastWrite = now;
-    return this.isBehind || slot.state === "running";
+    if (now - this.lastWrite >= this.content.interval - EARLY && this._write()) this.lastWrite = now;
+    return this._left(now);
+  }
+
+  /** Write what is new, by one change of the document, out of turn. @param {Highlights} highlights */
+  catchUp(highlights) {
+    this._follow(highlights);
+    this._write();
+  }
+
+  /** Returns whether there was anything to write. */
+  _write() {
+    const before = this.content.written;
+    this.content.write(this.slot.text, this._most());
+    return this.content.written > before;
+  }
+
+  /** Tell of the branch's tokens. @param {number} now */
+  _count(now) {
+    const { sign, words } = endWord(this.slot);
+    put(this.end, `${sign} ${words}`);
+    this.counted = this.slot.length;
+    this.lastCount = now;
+  }
+
+  /** Whether the card tells of fewer tokens than the branch has. */
+  get _hasStaleCount() {
+    return this.slot.state === "running" && this.counted !== this.slot.length;
+  }
+
+  /** @param {number} now */
+  _left(now) {
+    const write = this.isBehind ? this.lastWrite + this.content.interval : Number.POSITIVE_INFINITY;
+    const count = this._hasStaleCount ? this.lastCount + COUNT_EVERY : Number.POSITIVE_INFINITY;
+    return Math.max(0, Math.min(write, count) - now);
   }
 
   /** Begin anew if another branch with another text fills the slot. @param {Highlights} highlights */
@@ -242,15 +288,10 @@ export class Card {
     const rect = this.content.rect(Math.max(0, offset - 1), offset);
     const box = this.body.getBoundingClientRect();
     if (!rect) return;
+    this.isScrolled = true;
     if (rect.bottom > box.bottom - 20) this.body.scrollTop += rect.bottom - box.bottom + 40;
     else if (rect.top < box.top) this.body.scrollTop += rect.top - box.top - 10;
   }
-}
-
-/** @param {Slot} slot */
-function runningWords(slot) {
-  const { sign, words } = endWord(slot);
-  return `${sign} ${words}`;
 }
 
 /** How unlikely a token was, from 1 to 5. @param {number} logprob @returns {1|2|3|4|5} */

@@ -13,6 +13,7 @@ const LEAST_HEIGHT = 150;
 const GAP = 8;
 const MOST_ROWS = 4; // in view; further ones are scrolled to
 const DIGITS = 10;
+const FRAME = 1000 / 60;
 
 export class Board {
   /** @param {{list: HTMLElement, highlights: Highlights, marks: (node: string|null) => {star?: boolean, note?: string},
@@ -41,6 +42,7 @@ export class Board {
     /** Slot numbers that have the same text. @type {number[][]} */
     this.groups = [];
     this.frame = 0;
+    this.timer = 0; // until a frame is needed again
     this.fitting = 0; // cards that are in view without scrolling
     this.inView = new IntersectionObserver((entries) => this._see(entries), { root: list, rootMargin: "120px" });
     this.overflow = new ResizeObserver((entries) => this._fade(entries));
@@ -48,6 +50,7 @@ export class Board {
 
   close() {
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
     this.inView.disconnect();
     this.overflow.disconnect();
     this.highlights.close();
@@ -57,20 +60,20 @@ export class Board {
 
   /** Show another round. @param {Round|null} round */
   show(round) {
-    for (const card of this.cards.values()) this._remove(card);
-    this.cards.clear();
+    this.list.scrollTo(0, 0);
     this.dirty.clear();
     this.round = round;
     this.window = 0;
-    this.current = round?.order[0] ?? 0;
     this.comparedLength = -1;
     this.shared.clear();
-    this.list.scrollTo(0, 0);
-    if (!round) return;
-    this.measure();
+    if (round) this.measure(); // while the layout is that of the last frame
+    this.currentCard?.setCurrent(false);
+    this.current = round?.order[0] ?? 0;
     this._sync(round);
-    this.groups = round.duplicates();
+    this.currentCard?.setCurrent(true);
+    this.groups = round?.duplicates() ?? [];
     for (const card of this.cards.values()) this._refresh(card);
+    if (this.dirty.size) this._schedule();
   }
 
   /** States of slots have changed. */
@@ -92,8 +95,7 @@ export class Board {
     this.refresh();
   }
 
-  /** Texts of slots have grown. The desk tells of it in a frame: a branch's first text is drawn in the same one, later ones are
-   * drawn already, since cards that run are drawn in each frame. @param {Iterable<number>} slots */
+  /** Texts of slots have grown. The desk tells of it in a frame, and they are drawn in the same one. @param {Iterable<number>} slots */
   grown(slots) {
     for (const number of slots) {
       const card = this.cards.get(number);
@@ -101,18 +103,26 @@ export class Board {
       this.dirty.add(card);
       this.isStale ||= card.state !== card.slot.state; // its first text
     }
-    if (!this.isStale) return this._schedule();
     cancelAnimationFrame(this.frame);
     this._draw(Number(document.timeline.currentTime));
   }
 
-  /** Make cards for new slots, and put all in the round's order. @param {Round} round */
+  /** Have a card for each slot, if need be one of a slot that is no longer there, and put all in the round's order.
+   * @param {Round|null} round */
   _sync(round) {
     for (const [number, card] of this.cards) {
-      if (round.slots[number] === card.slot) continue;
-      this._remove(card);
-      this.cards.delete(number);
+      const slot = round?.slots[number];
+      if (slot === card.slot) continue;
+      this._leave(card);
+      if (slot) {
+        card.adopt(slot, this.highlights);
+        this._await(card);
+      } else {
+        card.place.remove();
+        this.cards.delete(number);
+      }
     }
+    if (!round) return;
     for (const slot of round.slots) {
       if (!this.cards.has(slot.number)) this._add(slot);
     }
@@ -127,22 +137,27 @@ export class Board {
   /** @param {Slot} slot */
   _add(slot) {
     const card = new Card(slot);
-    card.isVisible = slot.number < this.fitting && slot.text === ""; // until the observer says more: first words do not wait
     card.setCurrent(slot.number === this.current);
     this.cards.set(slot.number, card);
     this.byPlace.set(card.place, card);
     this.list.append(card.place);
+    this._await(card);
+  }
+
+  /** Take a card for visible if it should be, until the observer says more: first words do not wait. @param {Card} card */
+  _await(card) {
+    card.isVisible = card.slot.number < this.fitting;
+    if (card.isVisible && card.slot.text) this.dirty.add(card);
     this.inView.observe(card.place);
     this.overflow.observe(card.content.root);
   }
 
   /** @param {Card} card */
-  _remove(card) {
+  _leave(card) {
     this.inView.unobserve(card.place);
     this.overflow.unobserve(card.content.root);
     this.highlights.clear(card);
     this.dirty.delete(card);
-    card.place.remove();
   }
 
   /** Give the cards their size, which stays for the round: what comes and goes beside them does not move them. */
@@ -161,8 +176,12 @@ export class Board {
 
   // ---- Frames
 
-  _schedule() {
-    this.frame ||= requestAnimationFrame((now) => this._draw(now));
+  /** Draw in the next frame, or in the first one after so many ms. */
+  _schedule(wait = 0) {
+    clearTimeout(this.timer);
+    if (wait === Number.POSITIVE_INFINITY || this.frame) return;
+    if (wait > FRAME) this.timer = window.setTimeout(() => this._schedule(), wait - FRAME / 2);
+    else this.frame = requestAnimationFrame((now) => this._draw(now));
   }
 
   /** @param {number} now */
@@ -171,11 +190,14 @@ export class Board {
     const { round } = this;
     if (!round) return;
     if (this.isStale) this._refreshAll(round);
+    let wait = Number.POSITIVE_INFINITY;
     for (const card of this.dirty) {
-      if (!card.step(now, this.highlights)) this.dirty.delete(card);
+      const left = card.step(now, this.highlights);
+      if (left === Number.POSITIVE_INFINITY) this.dirty.delete(card);
+      wait = Math.min(wait, left);
     }
     this._compare(now, round);
-    if (this.dirty.size || this._restore(round)) this._schedule();
+    this._schedule(this._restore(round) ? 0 : wait);
   }
 
   /** @param {Round} round */
@@ -195,7 +217,7 @@ export class Board {
   _restore(round) {
     if (round.state !== "ended") return false;
     const hidden = [...this.cards.values()].filter((card) => !card.isVisible && card.isBehind);
-    hidden[0]?.step(Number.POSITIVE_INFINITY, this.highlights);
+    hidden[0]?.catchUp(this.highlights);
     return hidden.length > 1;
   }
 
@@ -224,10 +246,12 @@ export class Board {
 
   /** @param {IntersectionObserverEntry[]} entries */
   _see(entries) {
+    let isNew = false;
     for (const { target, isIntersecting } of entries) {
       const card = this.byPlace.get(target);
       if (!card || card.isVisible === isIntersecting) continue;
       card.isVisible = isIntersecting;
+      isNew ||= isIntersecting;
       if (isIntersecting) {
         this._refresh(card);
         this.dirty.add(card);
@@ -236,15 +260,16 @@ export class Board {
         this.dirty.delete(card);
       }
     }
-    this._schedule();
+    if (isNew) this._schedule();
   }
 
   /** @param {ResizeObserverEntry[]} entries */
   _fade(entries) {
-    for (const { target, contentRect } of entries) {
-      const body = target.parentElement;
-      body?.toggleAttribute("data-more", contentRect.height > body.clientHeight + 1);
-    }
+    const found = entries.map(({ target: { parentElement: body }, contentRect: { height } }) => ({
+      body,
+      hasMore: body !== null && height > body.clientHeight + 1, // all are read before any is changed: one layout
+    }));
+    for (const { body, hasMore } of found) body?.toggleAttribute("data-more", hasMore);
   }
 
   // ---- What a card shows

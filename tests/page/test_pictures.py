@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.media import png
+from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import Writer
 from tests.processes import wait_for
@@ -45,10 +46,14 @@ def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def sighted(page: Page, seer: Server) -> Writer:
+def writer_of(page: Page, seer: Server) -> Writer:
     writer = Writer(page, seer.url).set(max_tokens=4, stop_at="", n=2)
     return writer.wait("desk.server.modalities?.vision")
+
+
+@pytest.fixture
+def sighted(page: Page, seer: Server) -> Writer:
+    return writer_of(page, seer)
 
 
 def give(
@@ -109,6 +114,34 @@ def test_a_picture_that_was_taken_along_is_sent_with_the_next_round(sighted: Wri
     page.evaluate("void desk.take(0)")
     wait_for(lambda: len(sent) == 2, "a second round is asked for")
     assert sent[1]["prompt"]["prompt_string"].startswith("<__media__>")
+    expect(pictures(page)).to_have_count(1)
+
+
+def test_a_picture_stands_where_it_is_dropped(sighted: Writer) -> None:
+    sighted.write("first line").press("Enter").write("second line")
+    line = sighted.page.locator("srb-manuscript .cm-line").first.bounding_box()
+    assert line is not None
+    give_shown(sighted.page, clientX=line["x"] + 1, clientY=line["y"] + line["height"] / 2)
+    assert MARKER.sub("#", full_text(sighted.page)) == "#first line\nsecond line"
+
+
+def test_a_picture_is_no_barrier(make_page: MakePage, seer: Server) -> None:
+    sighted = writer_of(make_page(bypass_csp=True), seer)  # axe sets styles of its own
+    give_shown(sighted.page)
+    assert violations(sighted.page) == []
+
+
+def test_a_picture_that_is_dropped_while_the_server_keeps_nothing_is_there_after_a_reload(
+    page: Page, seer: Server, troubles: Troubles
+) -> None:
+    troubles.allow("stories_off|status of 50[0-9]|Failed to load resource")
+    off = {"error": {"code": 404, "type": "stories_off", "message": "This server keeps no stories"}}
+    page.route("**/v1/srb/stories**", lambda route: route.fulfill(status=404, json=off))
+    page.route("**/v1/srb/stories/**", lambda route: route.fulfill(status=404, json=off))
+    writer = Writer(page, seer.url).wait("desk.server.modalities?.vision")
+    give_shown(page)
+    writer.write(" words").wait_until_saved()
+    writer.reload()
     expect(pictures(page)).to_have_count(1)
 
 

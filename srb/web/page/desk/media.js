@@ -15,6 +15,9 @@ import { sha256 } from "../sha256.js";
 const ID_DIGITS = 32;
 const SECTION = "media"; // of the outbox
 const ALL = 1e6;
+const MOST_FILES = 64; // in one request
+const ROOM_FOR_TEXT = 16_384; // bytes of a request beside prompt and files
+const UTF8 = 3; // bytes of a UTF-16 unit, at most; JSON escapes few
 
 /** A refusal with what a person can do: `action` as a notice has it. */
 export class MediaError extends Error {
@@ -31,6 +34,7 @@ export class Media {
     this.desk = desk;
     /** @type {Map<string, Bytes>} of the open story, by id */
     this.known = new Map();
+    this.omitted = 0; // first files of the last prompt that were too much for a request
     this.leavesOut = false; // a person continues this story without what the model cannot take
     this.sending = Promise.resolve();
     this.hasUnsent = true; // as far as is known: an earlier page may have left some
@@ -41,6 +45,7 @@ export class Media {
   /** Forget what belongs to the story that was open. */
   forget() {
     this.known.clear();
+    this.omitted = 0;
     this.leavesOut = false;
   }
 
@@ -106,7 +111,11 @@ export class Media {
 
   /** Send all that this browser keeps and the server lacks. */
   send() {
-    this.sending = this.sending.then(() => this.sendAll()).catch(() => {}); // it is tried again when the server is back
+    this.sending = this.sending
+      .then(() => this.sendAll())
+      .catch(() => {
+        this.hasUnsent = true; // it is tried again when the server is back
+      });
     return this.sending;
   }
 
@@ -114,6 +123,7 @@ export class Media {
     const { desk } = this;
     const { outbox, server } = desk.keeper;
     if (!this.hasUnsent || !server.isOn || desk.server.state !== "ready") return;
+    this.hasUnsent = false; // what is kept here from now on makes it true again
     for (const story of await outbox.shelf.firsts()) {
       for (const key of await outbox.shelf.keys(story, ALL)) {
         if (key[1] !== SECTION) continue;
@@ -122,7 +132,6 @@ export class Media {
       }
       await outbox.forget(story, {}); // a story of which nothing else is kept
     }
-    this.hasUnsent = false;
   }
 
   /** Whether the server takes a file; one that it refuses stays here. @param {string} story @param {Bytes} bytes */
@@ -171,6 +180,7 @@ export class Media {
         lost.push(`A picture or sound of the file ${/** @type {Error} */ (error).message}.`);
       }
     }
+    if (!lost.length) this.desk.story.media = {};
     return lost;
   }
 
@@ -190,7 +200,8 @@ export class Media {
   // ---- Prompts
 
   /**
-   * Return a prompt whose files are all at hand, without those that are left out.
+   * Return a prompt whose files are all at hand, without those that are left out: a request takes only so many bytes, and the
+   * last files are the nearest to what is written.
    * @param {string} prompt @returns {Promise<string>}
    * @throws {MediaError} if the model cannot take one, or its bytes are nowhere
    */
@@ -203,8 +214,34 @@ export class Media {
       if (!this.leavesOut) throw this.refusal(name, bytes);
       out.add(id);
     }
-    if (!out.size) return prompt;
-    return withoutMarkers(prompt, (name, id) => (out.has(id) ? "" : `![${name}](srb:${id})`));
+    const sent = out.size ? withoutMarkers(prompt, (name, id) => (out.has(id) ? "" : `![${name}](srb:${id})`)) : prompt;
+    return this.withinBody(sent);
+  }
+
+  /** Return a prompt without its first files, if all would be more than a request takes. @param {string} prompt */
+  withinBody(prompt) {
+    const markers = markersOf(prompt);
+    const { max_body_bytes: most = Number.POSITIVE_INFINITY } = this.desk.server;
+    let left = most - ROOM_FOR_TEXT - UTF8 * prompt.length;
+    let count = 0;
+    for (const { id } of [...markers].reverse()) {
+      left -= Math.ceil(((this.known.get(id)?.length ?? 0) * 4) / 3) + 4;
+      if (left < 0 || count === MOST_FILES) break;
+      count += 1;
+    }
+    let omitted = markers.length - count;
+    this.say(omitted, most);
+    return omitted ? withoutMarkers(prompt, (name, id) => (omitted-- > 0 ? "" : `![${name}](srb:${id})`)) : prompt;
+  }
+
+  /** Say once that files are not sent. @param {number} omitted @param {number} most bytes of a request */
+  say(omitted, most) {
+    if (omitted && !this.omitted) {
+      const which = omitted === 1 ? "The first picture is" : `The first ${omitted} pictures are`;
+      const limit = `a request takes ${MOST_FILES} of them, and ${Math.floor(most / 2 ** 20)} MB (setting max_body_bytes)`;
+      this.desk.notice(`${which} not sent: ${limit}.`);
+    }
+    this.omitted = omitted;
   }
 
   /** @param {string} name @param {Bytes | null} bytes */

@@ -13,6 +13,7 @@
  * @property {boolean} chat_template
  * @property {number} max_n
  * @property {number} max_linger seconds
+ * @property {number} [max_body_bytes]
  * @property {Record<string, any>} sampling the server's defaults
  * @property {number} n
  * @property {number} max_tokens

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from srb.stories.files import read_file
+from srb.stories.media import Medium, medium_of
 from srb.stories.posts import read_post
 from srb.stories.store import Imported, Store
 
@@ -76,6 +77,12 @@ class Stories:
 
     def export(self, story: str = ID) -> dict[str, Any]:
         return dict(orjson.loads(self.store.export(story)))
+
+    def add_medium(self, text: str, story: str = ID) -> Medium:
+        """Store a picture or sound, given as base64."""
+        medium = medium_of(text, "data")
+        self.store.add_medium(story, medium)
+        return medium
 
     def bring_in(self, file: Mapping[str, Any]) -> Imported:
         return self.store.bring_in(read_file(orjson.dumps(file)))

@@ -23,13 +23,13 @@ import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
 from srb.engine.media import Encoder, MediaChunk, Sections
-from srb.engine.media_files import kind_of
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import watch_of
 from srb.errors import GrammarDeadEnd, NotSupported
+from srb.media_files import kind_of
 from srb.protocol import ModelInfo, SamplingParams
 
 _WORDS = [

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import NotSupported, bad_field
+from srb.media_files import MediaKind, kind_of
 
 Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
 Numbers = npt.NDArray[np.int32]

@@ -14,7 +14,6 @@ from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
 from srb.engine.lookup import Draft, Index
 from srb.engine.media import MediaRun
-from srb.engine.media_files import MediaKind
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
@@ -22,6 +21,7 @@ from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
+from srb.media_files import MediaKind
 from srb.protocol import BranchEnded, BranchSpec, Explore, FinishReason, Generate
 
 

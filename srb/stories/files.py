@@ -6,6 +6,7 @@ which each was set; a time without a value is that of a value that was taken awa
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import orjson
 from srb.errors import bad_field
 from srb.stories.json_body import read_object, shown
 from srb.stories.limits import MAX_KEY, MAX_NUMBER
+from srb.stories.media import Medium, media_of
 from srb.stories.merge import Entry
 from srb.stories.nodes import canonical
 from srb.stories.parts import Part, check_marks, check_meta, nodes_of, runs_of, validated, value_text
@@ -43,6 +45,7 @@ class StoredStory:
     nodes: dict[str, tuple[str, int]]
     runs: dict[str, str]
     marks: dict[tuple[str, str], Entry]
+    media: dict[str, Medium]
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -57,7 +60,8 @@ def read_file(data: bytes) -> StoryFile:
         raise bad_field("version", f"is {given['version']}, and this server knows 1: it was written by a newer SRB")
     shape = validated(FileShape, given)
     check_marks(shape.changes.marks)
-    part = Part(_meta(given, shape), nodes_of(given["nodes"]), runs_of(given.get("runs", {})), _marks(shape))
+    runs, media = runs_of(given.get("runs", {})), media_of(shape.media)
+    part = Part(_meta(given, shape), nodes_of(given["nodes"]), runs, _marks(shape), media)
     return StoryFile(shape.id, shape.changed, part)
 
 
@@ -110,7 +114,7 @@ def file_of(story: StoredStory) -> bytes:
             mark = marks.setdefault(node, {NOT_MARK: 0})
             mark[key], mark[NOT_MARK] = orjson.Fragment(entry.json), max(mark[NOT_MARK], entry.changed)
     runs = {name: text for name, text in story.runs.items() if _is_place(orjson.loads(text), story)}
-    frame = {
+    frame: dict[str, Any] = {
         "format": "srb-story",
         "version": 1,
         "id": story.id,
@@ -122,6 +126,10 @@ def file_of(story: StoredStory) -> bytes:
         "marks": marks,
         "changes": {"meta": {key: entry.changed for key, entry in meta.items()}, "marks": times},
     }
+    if story.media:
+        frame["media"] = {
+            name: {"type": medium.type, "data": b64encode(medium.data).decode()} for name, medium in story.media.items()
+        }
     return orjson.dumps(frame)
 
 

@@ -12,7 +12,7 @@ import orjson
 from srb.errors import InvalidRequest, bad_field
 from srb.stories.limits import MAX_DEPTH
 
-_PARTS = {"meta", "nodes", "runs", "marks", "changes", "changed", "since", "server"}  # null counts as absent
+_PARTS = {"meta", "nodes", "runs", "marks", "media", "changes", "changed", "since", "server"}  # null counts as absent
 _MAX_SHOWN = 120  # characters of a field's name in a message
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from srb.errors import bad_field
 from srb.stories.json_body import shown
 from srb.stories.limits import MAX_NODES, MAX_TEXT, MAX_TITLE, MAX_VALUE
+from srb.stories.media import Medium
 from srb.stories.merge import Entry
 from srb.stories.nodes import Node, canonical, units
 from srb.stories.shapes import NOT_MARK, NOT_META, KnownMeta
@@ -26,6 +27,7 @@ class Part:
     nodes: dict[str, Node] = field(default_factory=dict)
     runs: dict[str, Entry] = field(default_factory=dict)
     marks: dict[tuple[str, str], Entry] = field(default_factory=dict)  # by node and key
+    media: dict[str, Medium] = field(default_factory=dict)
 
 
 def validated(shape: type[Shaped], given: Any, before: str = "") -> Shaped:

@@ -46,7 +46,16 @@ def _first(connection: Connection) -> None:
     name_anew(connection)
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first,)
+def _second(connection: Connection) -> None:
+    """Make the table of pictures and sounds. They never change, and a story's text names them, so they have no number."""
+    connection.execute(
+        """CREATE TABLE medium (
+            story INTEGER NOT NULL REFERENCES story ON DELETE CASCADE, id TEXT NOT NULL, type TEXT NOT NULL,
+            bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (story, id))"""
+    )
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second)
 
 
 def version(connection: Connection) -> int:

@@ -13,7 +13,7 @@ Key = Annotated[str, StringConstraints(min_length=1, max_length=MAX_KEY)]
 Natural = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 
 # The keys of a file that are not values of the story, and the key of a mark that is not a value of it.
-NOT_META = {"format", "version", "id", "changed", "nodes", "runs", "marks", "changes"}
+NOT_META = {"format", "version", "id", "changed", "nodes", "runs", "marks", "media", "changes"}
 NOT_MARK = "changed"
 
 
@@ -125,6 +125,14 @@ class ChangesShape(Shape):
     marks: dict[Id, dict[Key, Natural]] = {}
 
 
+class MediumShape(Shape):
+    """A picture or sound as base64; its type is told by its bytes, whatever `type` says."""
+
+    model_config = ConfigDict(extra="allow")
+
+    data: Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
+
+
 class FileShape(BaseModel):
     """A story as a file; every further key is a value of the story."""
 
@@ -136,5 +144,6 @@ class FileShape(BaseModel):
     nodes: dict[Id, NodeShape]
     runs: dict[Id, RunShape] = {}
     marks: dict[Id, dict[Key, Any]] = {}
+    media: dict[Id, MediumShape] = {}
     changed: Natural = 0
     changes: ChangesShape = ChangesShape()

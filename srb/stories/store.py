@@ -17,8 +17,21 @@ from srb.stories import schema
 from srb.stories.database import Database
 from srb.stories.files import StoryFile, file_of
 from srb.stories.limits import BIN_DAYS, DAY, MAX_NODES
+from srb.stories.media import Medium
 from srb.stories.posts import Post
-from srb.stories.tables import FULL, StoryRow, above, find_or_make, find_story, merge, raw, stored_story, with_differing
+from srb.stories.tables import (
+    FULL,
+    StoryRow,
+    above,
+    find_medium,
+    find_or_make,
+    find_story,
+    merge,
+    put_medium,
+    raw,
+    stored_story,
+    with_differing,
+)
 
 _LIST = """
     SELECT story.id, story.seq, story.changed, story.nodes, story.deleted, title.json, words.json FROM story
@@ -116,6 +129,11 @@ class Store:
             row = find_story(connection, story)
             return file_of(stored_story(connection, row))
 
+    def medium(self, story: str, name: str) -> Medium:
+        """Return a picture or sound of a story by its id. Raise NotFound."""
+        with self._database.reading() as connection:
+            return find_medium(connection, find_story(connection, story), name)
+
     # Writing -----------------------------------------------------------------------------------------------------------
 
     def post(self, story: str, post: Post) -> bytes:
@@ -138,6 +156,14 @@ class Store:
                 lacks = above(connection, row, _known(post.since, post.server, row, name), before)
                 answer |= with_differing(connection, row, lacks)
             return orjson.dumps(answer)
+
+    def add_medium(self, story: str, medium: Medium) -> None:
+        """Store a picture or sound beside a story's texts, once; the story is made if it is new. Raise StoryTooLarge."""
+        with self._database.writing() as connection:
+            row = find_or_make(connection, story, self._now())
+            put_medium(connection, row, medium)
+            if row.touched:
+                row.save(connection, self._now())
 
     def bring_in(self, file: StoryFile) -> Imported:
         """Merge a file into the story of its id: all of it or, after an error, nothing.

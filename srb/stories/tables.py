@@ -11,7 +11,8 @@ import orjson
 
 from srb.errors import NotFound, StoryTooLarge
 from srb.stories.files import StoredStory
-from srb.stories.limits import MAX_NODES, MAX_STORY, NEARLY_FULL
+from srb.stories.limits import MAX_MEDIA, MAX_NODES, MAX_STORY, NEARLY_FULL
+from srb.stories.media import Medium
 from srb.stories.merge import Entry, Keep, Write, decide
 from srb.stories.nodes import Node
 from srb.stories.parts import Part
@@ -178,6 +179,8 @@ def merge(connection: Connection, row: StoryRow, part: Part) -> None:
     for (node_name, key), entry in part.marks.items():
         if not _put_entry(connection, row, "mark", {"node": node_name, "key": key}, entry):
             row.marks_differ.append((node_name, key))
+    for medium in part.media.values():
+        put_medium(connection, row, medium)
 
 
 def _put_node(connection: Connection, row: StoryRow, name: str, node: Node, place: Place) -> None:
@@ -209,6 +212,35 @@ def _put_entry(connection: Connection, row: StoryRow, table: str, names: dict[st
     )
     row.note(len(entry.json.encode()) - (len(old.json.encode()) if old else -_ROW_BYTES))
     return True
+
+
+def put_medium(connection: Connection, row: StoryRow, medium: Medium) -> None:
+    """Store a medium unless the story has it. Raise StoryTooLarge if its media would exceed their limit."""
+    size = _base64_length(len(medium.data))
+    made = connection.execute(
+        "INSERT INTO medium (story, id, type, bytes, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (row.number, medium.id, medium.type, size, medium.data),
+    )
+    if not made.rowcount:
+        return
+    (total,) = connection.execute("SELECT sum(bytes) FROM medium WHERE story = ?", (row.number,)).fetchone()
+    if total > MAX_MEDIA:
+        message = f"The story's pictures and sounds would take {total} bytes as base64; they may take {MAX_MEDIA}"
+        raise StoryTooLarge(message, param="media")
+    row.note(size + _ROW_BYTES)
+
+
+def find_medium(connection: Connection, row: StoryRow, name: str) -> Medium:
+    found = connection.execute(
+        "SELECT type, data FROM medium WHERE story = ? AND id = ?", (row.number, name)
+    ).fetchone()
+    if found is None:
+        raise NotFound("The story has no such picture or sound")
+    return Medium(*found)
+
+
+def _base64_length(size: int) -> int:
+    return (size + 2) // 3 * 4
 
 
 # JSON -----------------------------------------------------------------------------------------------------------------
@@ -252,6 +284,7 @@ def stored_story(connection: Connection, row: StoryRow) -> StoredStory:
             (node, key): Entry(text, changed)
             for node, key, text, changed in rows("node, key, json, changed", "mark", "node, key")
         },
+        {name: Medium(kind, data) for name, kind, data in rows("id, type, data", "medium")},
     )
 
 

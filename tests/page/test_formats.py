@@ -134,7 +134,7 @@ def test_a_file_dropped_anywhere_is_imported_and_goes_nowhere_else(page: Page) -
     open_harness(page, "formats")
     over = ["#elsewhere", "dragover", [["story.txt", "x"]]]
     assert page.evaluate(DROP, over)
-    hint = page.get_by_text("Drop a file to import it")
+    hint = page.get_by_text("or a story to import it")
     expect(hint).to_be_visible()
     assert page.evaluate(DROP, ["#elsewhere", "drop", [["lamp.txt", "Once upon a lamp"]]])
     page.wait_for_function("() => desk.imported.length === 1")
@@ -153,7 +153,7 @@ def test_a_dropped_file_that_is_no_story_opens_the_dialog_with_the_reason(page: 
 def test_text_that_is_dragged_is_left_alone(page: Page) -> None:
     open_harness(page, "formats")
     assert not page.evaluate(DROP, ["#elsewhere", "dragover", []])
-    expect(page.get_by_text("Drop a file to import it")).to_be_hidden()
+    expect(page.get_by_text("or a story to import it")).to_be_hidden()
 
 
 def test_pasted_text_becomes_a_story(page: Page, dialog: Locator) -> None:

@@ -115,7 +115,7 @@ def test_the_core_imports_no_clock_no_randomness_and_no_io(name: str) -> None:
     locked = {"threading"} if name == "srb.engine.media" else set()  # one file is encoded at a time
     assert not tops(IMPORTS[name]) & (FRAMEWORKS | OUTSIDE - seeded - locked)
     shared = {module for module in ours(IMPORTS[name]) if package_of(module) == "srb"}
-    assert shared <= {"srb.errors", "srb.protocol", "srb.sampling_params"}
+    assert shared <= {"srb.errors", "srb.media_files", "srb.protocol", "srb.sampling_params"}
     if name != "srb.engine.fake":
         assert "srb.engine.fake" not in IMPORTS[name]
 
@@ -148,11 +148,14 @@ def test_the_engine_knows_no_web_framework(name: str) -> None:
         assert not tops(IMPORTS[name]) & {"llama_cpp", "numpy"}
 
 
-def test_the_stories_know_of_the_package_only_its_errors() -> None:
+def test_the_stories_know_of_the_package_only_its_errors_and_the_checks_of_media() -> None:
     """And no framework: the command line and the web workers use them alike."""
     for name, modules in IMPORTS.items():
         if package_of(name) == "srb.stories":
-            assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {"srb.errors"}
+            assert {module for module in ours(modules) if package_of(module) != "srb.stories"} <= {
+                "srb.errors",
+                "srb.media_files",
+            }
             assert not tops(modules) & FRAMEWORKS
 
 

@@ -10,10 +10,10 @@ import pytest
 from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
-from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
+from srb.media_files import MediaKind, kind_of
 from srb.protocol import ContextShift, Done, PromptDone, StateAction
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav

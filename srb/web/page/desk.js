@@ -394,7 +394,8 @@ export class Desk extends EventTarget {
     try {
       await act();
     } catch (error) {
-      this.notice(/** @type {Error} */ (error).message, "error");
+      const { message, action } = /** @type {Error & {action?: Action}} */ (error);
+      this.notice(message, "error", action);
       this.checkServer();
     }
   }

@@ -2,6 +2,8 @@
 //
 // As in a book of chess, the main line keeps its depth, however long it gets; only alternatives are indented.
 
+import { withoutMarkers } from "./markers.js";
+
 /** @typedef {import("./story.js").Story} Story */
 /** @typedef {import("./story/types.js").Node} Node */
 
@@ -93,9 +95,11 @@ export function found(story, words, most = 500) {
   return ids;
 }
 
+const LONGEST_MARKER = 250;
+
 /** The words that stand for a node in one line. @param {Node} node @param {number} [length] */
 export function labelOf(node, length = 160) {
-  const line = node.text
+  const line = withoutMarkers(node.text.slice(0, length + LONGEST_MARKER))
     .slice(0, length)
     .trim()
     .replace(/\s*\n\s*/g, " ↵ ");

@@ -3,6 +3,8 @@
 // A story that is too long is cut at the front, at a paragraph's end, a quarter of the room at once. The cut then stays for
 // many rounds: a prompt that begins elsewhere in each round would be computed anew in each.
 
+import { markersOf } from "./markers.js";
+
 /** @typedef {{at: number, characters: number, next: string}} Cut   the sent story begins at `at`; `next`: its first characters there */
 /** @typedef {{kind: "system" | "memory" | "story" | "note" | "room", characters: number, tokens: number, cut: number}} Part
  *  a share of the context; `cut`: the characters that were left out; "room" is for the branches' own words */
@@ -10,6 +12,7 @@
 /**
  * @typedef {object} Sources
  * @property {string} text - the manuscript
+ * @property {number} [perMedium] - tokens of a picture or sound in it
  * @property {string} [memory] - before the story, whatever is cut
  * @property {{text: string, depth: number}} [note] - put before the last `depth` paragraphs
  * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string}} settings
@@ -62,6 +65,7 @@ export function planPrompt({
   settings,
   n_ctx,
   rate = FIRST_RATE,
+  perMedium = 0,
   cut = null,
 }) {
   const isChat = settings.mode === "chat";
@@ -71,12 +75,15 @@ export function planPrompt({
   const keep = trimmedLength(text);
   const extra = memory.trim().length + note.text.trim().length;
   const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
-  const start = startOf(text, keep, forStory, cut);
+  const markers = markersOf(text);
+  const each = perMedium * rate;
+  const start = besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, forStory, each), cut));
+  const media = markers.filter(({ from }) => from >= start).map(({ from, to }) => Math.max(0, each - (to - from)));
   const [story, noted] = withNote(text.slice(start, keep), note, budget - forStory);
   const remembered = shortened(memory.trim(), budget - forStory - noted);
   const parts = [
     part("memory", rate, remembered.length, memory.trim().length),
-    part("story", rate, keep - start, keep),
+    withTokens(part("story", rate, keep - start, keep), media, rate),
     part("note", rate, noted, note.text.trim().length),
     { kind: /** @type {const} */ ("room"), characters: Math.floor(room * rate), tokens: room, cut: 0 },
   ];
@@ -109,6 +116,16 @@ function roomOf({ n, max_tokens }, n_ctx) {
  */
 function part(kind, rate, sent, whole) {
   return { kind, characters: sent, tokens: Math.ceil(sent / rate), cut: whole - sent };
+}
+
+/**
+ * @param {Part} text
+ * @param {number[]} more - characters that its files are worth beside their markers
+ * @param {number} rate
+ * @returns {Part}
+ */
+function withTokens(text, more, rate) {
+  return { ...text, tokens: text.tokens + Math.ceil(more.reduce((sum, each) => sum + each, 0) / rate) };
 }
 
 /**
@@ -245,6 +262,38 @@ function joined(memory, story) {
 /** @param {{instruction?: string}} settings */
 function instructionOf({ instruction = "" }) {
   return instruction.trim() === "" ? "Continue the story." : instruction.trim();
+}
+
+// Pictures and sounds --------------------------------------------------------------------------------------------------------
+
+/**
+ * Return the characters of a text's end that a budget allows, if each file in it takes more than its marker.
+ *
+ * @param {import("./markers.js").Marker[]} markers
+ * @param {number} keep - the text's end
+ * @param {number} budget - characters
+ * @param {number} each - characters that a file is worth
+ */
+function budgetBeside(markers, keep, budget, each) {
+  let left = budget;
+  for (const { from, to } of [...markers].reverse()) {
+    const more = Math.max(0, each - (to - from));
+    if (to > keep || keep - from + more > left) {
+      return Math.max(0, Math.min(left, keep - to));
+    }
+    left -= more;
+  }
+  return left;
+}
+
+/**
+ * Return a text's beginning, moved behind a marker that it would cut.
+ *
+ * @param {import("./markers.js").Marker[]} markers
+ * @param {number} start
+ */
+function besideMarkers(markers, start) {
+  return markers.find(({ from, to }) => from < start && start < to)?.to ?? start;
 }
 
 /**

@@ -9,7 +9,7 @@ const LINGER = 600;
  * Return the body of a request. Fields that equal the server's defaults are left out.
  *
  * @param {Record<string, any>} settings - the desk's; null is the server's default
- * @param {string} prompt
+ * @param {import("./desk/media.js").Prompt} prompt
  * @param {number} n
  * @param {{max_tokens?: number, max_linger?: number, sampling?: Record<string, unknown>}} [server] - of GET /v1/srb/server
  * @returns {Record<string, unknown>}

@@ -98,3 +98,12 @@ class StoryImported(TypedDict):
     seq: int
     nodes: int
     copied: bool
+
+
+@shape
+class StoredMedium(TypedDict):
+    """A picture or sound of a story: its id, its type by its bytes, and its size."""
+
+    id: str
+    type: Literal["image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", "audio/mpeg", "audio/flac"]
+    bytes: int

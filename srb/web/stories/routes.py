@@ -11,9 +11,12 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import BodyTooLarge, Forbidden, bad_field
 from srb.stories.files import read_file
-from srb.stories.limits import MAX_NUMBER, MAX_POST, MAX_STORY
+from srb.stories.json_body import read_object
+from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE
+from srb.stories.media import medium_of
+from srb.stories.parts import validated
 from srb.stories.posts import read_post
-from srb.stories.shapes import FileShape, PostShape
+from srb.stories.shapes import FileShape, MediumShape, PostShape
 from srb.stories.store import Store
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_bytes
@@ -21,11 +24,18 @@ from srb.web.context import web
 from srb.web.openapi import operation
 from srb.web.request_log import QUIET
 from srb.web.stories import door
-from srb.web.stories.answers import StoryImported, StoryList, StoryParts, StoryPosted, StoryState
+from srb.web.stories.answers import StoredMedium, StoryImported, StoryList, StoryParts, StoryPosted, StoryState
 
 routes = Blueprint("stories", __name__)
 
 ONE = f"{door.ROOT}/<story_id>"
+MEDIA = f"{ONE}/media"
+
+# Bytes of somebody's picture are shown as that picture, or not at all: never as a document that could run something.
+_MEDIUM_HEADERS = {
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Content-Disposition": "attachment",
+}
 
 
 @routes.before_request
@@ -65,8 +75,7 @@ def read(story_id: str) -> Response:
 @operation(PostShape, StoryPosted)
 def post(story_id: str) -> Response:
     """Save parts of a story, merged with what is stored; a new id makes a new story."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", story_id):
-        raise bad_field("story_id", "should be an id: 1 to 64 letters, digits, - and _")
+    _check_id(story_id)
     data = _body(MAX_POST, "one post of a story")
     return _json(web().stories.use(lambda store: store.post(story_id, read_post(data))))
 
@@ -92,6 +101,30 @@ def export(story_id: str) -> Response:
     response = _changed(lambda store: store.export(story_id))
     response.headers["Content-Disposition"] = f'attachment; filename="srb-story-{story_id}.json"'
     return response
+
+
+@routes.post(MEDIA)
+@operation(MediumShape, StoredMedium)
+def add_medium(story_id: str) -> Response:
+    """Store a picture or sound beside a story's texts; a new story id makes a new story."""
+    _check_id(story_id)
+    given = validated(MediumShape, read_object(_body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound")))
+    medium = medium_of(given.data, "data")
+    web().stories.use(lambda store: store.add_medium(story_id, medium))
+    return _json(orjson.dumps({"id": medium.id, "type": medium.type, "bytes": len(medium.data)}))
+
+
+@routes.get(f"{MEDIA}/<medium_id>")
+@operation(media_type="application/octet-stream")
+def medium(story_id: str, medium_id: str) -> Response:
+    """Return a picture or sound of a story, with the type that its bytes have."""
+    found = web().stories.use(lambda store: store.medium(story_id, medium_id))
+    return Response(found.data, mimetype=found.type, headers=_MEDIUM_HEADERS)
+
+
+def _check_id(story_id: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", story_id):
+        raise bad_field("story_id", "should be an id: 1 to 64 letters, digits, - and _")
 
 
 def _changed(act: Callable[[Store], bytes]) -> Response:

@@ -180,15 +180,25 @@ class Added(TypedDict):
 
 
 @shape
+class Senses(TypedDict):
+    """Whether the model takes pictures and sounds."""
+
+    vision: bool
+    audio: bool
+
+
+@shape
 class ServerDescription(TypedDict):
     """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
 
     version: str
     model: str
     n_ctx: int
+    modalities: Senses
     chat_template: bool
     max_n: int
     max_linger: int
+    max_body_bytes: int
     n: int
     max_tokens: int
     sampling: JSONObject

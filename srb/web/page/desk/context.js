@@ -1,16 +1,24 @@
 /** What is sent of the manuscript: its prompt, made by plan or by the model's chat template, and how much of the context it takes. */
 
+import { markersOf } from "../markers.js";
 import { FIRST_RATE, learnRate, planPrompt } from "../prompt.js";
 import { requestBody } from "../request.js";
+import { Media } from "./media.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {{prompt: string, keep: number}} Prepared */
+
+const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
+const FIRST_SHARE = 1 / 8; // … but of its context no more than this
 
 export class Context {
   /** @param {Desk} desk */
   constructor(desk) {
     this.desk = desk;
+    this.media = new Media(desk);
     this.rate = FIRST_RATE; // characters per token, learned from the server's answers
+    /** @type {number | null} tokens of a picture or sound, learned likewise; null before that */
+    this.perMedium = null;
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
     /** @type {{basis: unknown[], share: {used: number, limit: number, cut: number}} | null} */
@@ -21,18 +29,26 @@ export class Context {
   forget() {
     this.cut = null;
     this.measured = null;
+    this.media.forget();
   }
 
   /**
-   * Return the prompt for a text, and the text's length without the spaces at its end; a promise of them if the server makes it.
+   * Return the prompt for a text, with markers of its pictures, and the text's length without the spaces at its end; a promise of
+   * them if the server makes it, or pictures are to be read.
    * @param {string} [text] the manuscript, if nothing else is given
    * @returns {Prepared | Promise<Prepared>}
    */
   prepare(text = this.desk.text) {
     const { prompt, template, keep, cut } = this.plan(text);
     if (text === this.desk.text) this.cut = cut;
-    if (prompt !== null) return { prompt, keep };
-    return this.desk.api.post("apply-template", template).then((said) => ({ prompt: said.prompt, keep }));
+    if (prompt === null)
+      return this.desk.api.post("apply-template", template).then((said) => this.withMedia(said.prompt, keep));
+    return markersOf(prompt).length ? this.withMedia(prompt, keep) : { prompt: this.media.withinBody(prompt), keep };
+  }
+
+  /** @param {string} prompt @param {number} keep @returns {Promise<Prepared>} */
+  async withMedia(prompt, keep) {
+    return { prompt: await this.media.prepared(prompt), keep };
   }
 
   /** @param {string} text */
@@ -40,17 +56,26 @@ export class Context {
     const { settings, server, story } = this.desk;
     const memory = /** @type {string | undefined} */ (story.meta("memory")) ?? "";
     const note = /** @type {{text: string, depth: number} | undefined} */ (story.meta("note"));
-    return planPrompt({ text, memory, note, settings, n_ctx: server.n_ctx || 1 << 30, rate: this.rate, cut: this.cut });
+    const n_ctx = server.n_ctx || 1 << 30;
+    const { rate, cut, perMedium } = this;
+    const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
+    return planPrompt({ text, memory, note, settings, n_ctx, rate, perMedium: each, cut });
   }
 
   /** @param {string} prompt @param {number} n */
   body(prompt, n) {
-    return requestBody(this.desk.settings, prompt, n, this.desk.server);
+    return requestBody(this.desk.settings, this.media.field(prompt), n, this.desk.server);
   }
 
   /** @param {string} prompt @param {number | null | undefined} tokens */
   learn(prompt, tokens) {
-    if (tokens) this.rate = learnRate(this.rate, prompt.length, tokens);
+    if (!tokens) return;
+    const media = markersOf(prompt);
+    if (media.length === 0) this.rate = learnRate(this.rate, prompt.length, tokens);
+    else {
+      const characters = media.reduce((sum, { from, to }) => sum - (to - from), prompt.length);
+      this.perMedium = Math.max(1, (tokens - characters / this.rate) / media.length);
+    }
   }
 
   /** The share of the context that is taken, in tokens, and the characters at the beginning that are not sent. */
@@ -75,6 +100,7 @@ export class Context {
       settings,
       server,
       this.rate,
+      this.perMedium,
       this.cut,
     ];
   }

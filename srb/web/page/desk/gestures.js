@@ -122,11 +122,11 @@ export class Gestures {
   /** @param {number | null} number @param {number} at */
   async alternatives(number, at) {
     const { desk } = this;
-    const { shown } = this.rounds;
-    if (number === null || !shown)
-      return likelyTokens(desk.api, (await this.rounds.context.prepare(desk.text.slice(0, at))).prompt);
+    const { context, shown } = this.rounds;
+    const likely = (/** @type {string} */ prompt) => likelyTokens(desk.api, context.media.field(prompt));
+    if (number === null || !shown) return likely((await context.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
-    return likelyTokens(desk.api, shown.round.prompt + shown.round.slots[number].text.slice(0, at));
+    return likely(shown.round.prompt + shown.round.slots[number].text.slice(0, at));
   }
 
   /** Carry out a plan whose branches begin with a part of a card. @param {Live} live @param {number} number @param {Plan} plan */

@@ -7,7 +7,7 @@ const RIVALS = 12;
 
 /**
  * Return the likeliest tokens after a prompt, likeliest first.
- * @param {Api} api @param {string} prompt
+ * @param {Api} api @param {import("./media.js").Prompt} prompt
  * @returns {Promise<Rival[]>}
  */
 export async function likelyTokens(api, prompt) {

@@ -9,9 +9,11 @@
  * @property {number | null} percent how much of the model is loaded, while it is being loaded
  * @property {string} model
  * @property {number} n_ctx longest text in tokens; 0 while unknown
+ * @property {{vision: boolean, audio: boolean}} [modalities]
  * @property {boolean} chat_template
  * @property {number} max_n
  * @property {number} max_linger seconds
+ * @property {number} [max_body_bytes]
  * @property {Record<string, any>} sampling the server's defaults
  * @property {number} n
  * @property {number} max_tokens

@@ -1,5 +1,7 @@
 /** The manuscript in chapters and paragraphs, for formats that print it. A chapter begins at each named node of its path. */
 
+import { withoutMarkers } from "../markers.js";
+
 /** @import {Story} from "./types.js" */
 
 /**
@@ -57,7 +59,7 @@ export function paragraphsOf(text) {
   /** @type {{text: string, scene: boolean}[]} */
   const paragraphs = [];
   let empty = 0;
-  for (const line of text.split("\n")) {
+  for (const line of withoutMarkers(text).split("\n")) {
     if (line.trim() === "") {
       empty += 1;
       continue;

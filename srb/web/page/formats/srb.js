@@ -12,8 +12,10 @@ export const srb = {
 
 /**
  * @param {Story} story
+ * @param {object} [media] its pictures and sounds by id
  * @returns {string}
  */
-export function writeSrb(story) {
-  return `${JSON.stringify(story.toJSON(), null, 1)}\n`;
+export function writeSrb(story, media = {}) {
+  const more = Object.keys(media).length > 0 ? { media } : {};
+  return `${JSON.stringify({ ...story.toJSON(), ...more }, null, 1)}\n`;
 }

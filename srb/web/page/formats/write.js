@@ -15,6 +15,7 @@ import { writeMarkdown, writeText } from "./text.js";
  * @property {string} ending  of the file's name
  * @property {string} type  its media type
  * @property {(story: Story) => string | Uint8Array} write
+ * @property {(story: Story, media: object) => string} [writeWith]  its pictures and sounds as well
  */
 
 /** @type {Writer[]} */
@@ -22,10 +23,11 @@ export const WRITERS = [
   {
     id: "srb",
     label: "SRB story",
-    holds: "everything: all branches, names, stars, settings",
+    holds: "everything: all branches, names, stars, settings, pictures",
     ending: ".json",
     type: "application/json",
     write: writeSrb,
+    writeWith: writeSrb,
   },
   {
     id: "text",

@@ -2,6 +2,7 @@
 
 const TITLE_WORDS = 6;
 const TITLE_LENGTH = 60;
+const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // a marker, see markers.js, which is loaded later
 
 /** @param {number} unit */
 const isSpace = (unit) =>
@@ -24,7 +25,7 @@ const isUnspaced = (unit) =>
  * @returns {string} its first words, or ""
  */
 export function titleOf(text) {
-  const words = text.slice(0, 1000).trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
+  const words = text.slice(0, 1000).replace(PICTURE, "🖼 $1").trim().split(/\s+/u).slice(0, TITLE_WORDS).join(" ");
   return words.length <= TITLE_LENGTH
     ? words
     : `${Array.from(words)

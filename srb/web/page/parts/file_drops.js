@@ -1,7 +1,11 @@
-/** Files that are dragged over the page: wherever they are dropped, they are stories to import. Dragged text is left alone. */
+/**
+ * Files that are dragged over the page: wherever they are dropped, pictures and sounds go into the manuscript, and others are
+ * stories to import. Dragged text is left alone.
+ */
 
 import { html, nothing } from "../vendor/lit.js";
 import { Part } from "./part.js";
+import { isMedium } from "./picture_files.js";
 
 const DRAGS = /** @type {const} */ (["dragenter", "dragover", "dragleave", "drop"]);
 
@@ -27,11 +31,21 @@ class FileDrops extends Part {
       this.hovering = hovering;
       this.requestUpdate();
     }
-    if (event.type === "drop") this.desk.openDialog("formats", { files: [...event.dataTransfer.files] });
+    if (event.type === "drop") this.take([...event.dataTransfer.files], { x: event.clientX, y: event.clientY });
+  }
+
+  /** @param {File[]} files @param {{x: number, y: number}} point */
+  take(files, point) {
+    const media = files.filter(isMedium);
+    const others = files.filter((file) => !isMedium(file));
+    if (media.length) this.desk.openDialog("pictures", { files: media, point });
+    if (others.length) this.desk.openDialog("formats", { files: others });
   }
 
   render() {
-    return this.hovering ? html`<p>Drop a file to import it as a story of its own</p>` : nothing;
+    return this.hovering
+      ? html`<p>Drop a picture or sound to put it into the text, or a story to import it</p>`
+      : nothing;
   }
 }
 

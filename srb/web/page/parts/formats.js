@@ -1,5 +1,6 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
+import { ApiError } from "../api.js";
 import { read } from "../formats/detect.js";
 import { checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
@@ -98,7 +99,10 @@ class Formats extends DialogPart {
     const { choices, format, remarks } = /** @type {Offer} */ (this.offer);
     const stories = choices.filter(({ chosen }) => chosen).map(({ story }) => story);
     if (stories.length === 0) return this.fail("Choose at least one story.");
-    for (const story of stories) await this.desk.importStory(story);
+    for (const story of stories) {
+      await this.desk.importStory(story);
+      remarks.push(...((await this.desk.withRounds(({ context }) => context.media.takeIn(story.media))) ?? []));
+    }
     this.offer = null;
     const done = summary(stories, format);
     if (remarks.length === 0) {
@@ -113,13 +117,14 @@ class Formats extends DialogPart {
   // ---- Export
 
   /** @param {Writer} writer */
-  save({ write, ending, type }) {
+  async save({ write, writeWith, ending, type }) {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
     try {
-      download(write(story), name, type);
+      const media = writeWith && (await this.desk.withRounds(({ context }) => context.media.all()));
+      download(writeWith && media ? writeWith(story, media) : write(story), name, type);
     } catch (error) {
-      if (!(error instanceof StoryError)) throw error;
+      if (!(error instanceof StoryError || error instanceof ApiError)) throw error;
       return this.fail(error.message);
     }
     this.say(`“${name}” is among your downloads.`);

@@ -67,11 +67,20 @@ class Header extends Part {
           <select aria-label="Stop at" @change=${(/** @type {any} */ event) => desk.setSetting("stop_at", event.target.value)}>
             ${STOPS.map(([value, words]) => html`<option value=${value} ?selected=${value === stopAt}>${words}</option>`)}
           </select></label>
+        ${this.pictures()}
         <button class="quiet" aria-label="Undo" title="Undo (Ctrl+Z)" @click=${() => desk.undo()}>↶</button>
         <button class="quiet" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" @click=${() => desk.redo()}>↷</button>
         <button class="main" @click=${() => desk.go()} title="Ctrl+Enter">Continue</button>
       </div>
     </header>`;
+  }
+
+  pictures() {
+    const { vision, audio } = this.desk.server.modalities ?? {};
+    const words = vision ? "Add a picture" : audio && "Add a sound";
+    return words
+      ? html`<button class="quiet" aria-label=${words} title=${words} @click=${() => this.open("pictures")}>🖼</button>`
+      : null;
   }
 
   meter() {

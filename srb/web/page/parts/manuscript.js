@@ -9,6 +9,7 @@ import {
   isolateHistory,
   openSearchPanel,
   redo,
+  StateEffect,
   Transaction,
   undo,
 } from "../vendor/codemirror.js";
@@ -48,6 +49,8 @@ export class Manuscript extends HTMLElement {
   #view;
   #story = ""; // id of the story that the text is of
   #pause = 0;
+  /** @type {import("../vendor/codemirror.js").Extension[]} */
+  #more = [];
   #onSettings = () => this.#applySettings();
   #onLeave = () => this.#keepPlace();
   #isInserted = (/** @type {Piece} */ piece) => this.desk?.story.nodes.get(piece.node)?.tail !== undefined;
@@ -154,6 +157,12 @@ export class Manuscript extends HTMLElement {
     this.#view.dispatch(recordAct(undoFn, redoFn));
   }
 
+  /** Add an extension to the editor. @param {import("../vendor/codemirror.js").Extension} extension */
+  extend(extension) {
+    this.#more.push(extension);
+    this.#view.dispatch({ effects: StateEffect.appendConfig.of(extension) });
+  }
+
   focus() {
     this.#view.focus();
   }
@@ -237,7 +246,7 @@ export class Manuscript extends HTMLElement {
     return EditorState.create({
       doc: text,
       selection: { anchor: caret },
-      extensions: [oneHistory(() => this.head), authorship, proseEditor()],
+      extensions: [oneHistory(() => this.head), authorship, proseEditor(), this.#more],
     });
   }
 

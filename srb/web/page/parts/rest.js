@@ -4,6 +4,7 @@ import "./branches.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
 import "./outline.js";
+import "./pictures.js";
 import "./status.js";
 import { addStyle } from "./styles.js";
 
@@ -30,6 +31,6 @@ export async function addRest(desk, root) {
   root.querySelector("srb-header")?.after(make("srb-banner"));
   root.append(make("srb-branches"), make("srb-outline"));
   const key = /** @type {any} */ (make("srb-key"));
-  document.body.append(make("srb-status"), make("srb-file-drops"), key);
+  document.body.append(make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
   return { key, dialogs: new LaterDialogs(desk) };
 }

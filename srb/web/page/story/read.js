@@ -15,7 +15,18 @@ export const MOST_NODES = 100_000;
 const LONGEST_TITLE = 1000;
 /** Steps that the check for cut characters may take, so that no file keeps the page busy for long. */
 const MOST_STEPS = 50_000_000;
-const NOT_META = new Set(["format", "version", "id", "nodes", "runs", "marks", "changed", "changes", "settings"]);
+const NOT_META = new Set([
+  "format",
+  "version",
+  "id",
+  "nodes",
+  "runs",
+  "marks",
+  "media",
+  "changed",
+  "changes",
+  "settings",
+]);
 
 /** A story that cannot be taken. The message is a sentence for the person who tried. */
 export class StoryError extends Error {
@@ -29,7 +40,7 @@ export class StoryError extends Error {
  * @throws {StoryError} whose message is a sentence for the person who tried
  */
 export function storyOf(json) {
-  const { id, wire } = readStory(json);
+  const { id, wire, media } = readStory(json);
   const story = new Story(id);
   const { tree } = story;
   story.merge(wire);
@@ -42,6 +53,7 @@ export function storyOf(json) {
   const head = story.meta("head");
   if (head !== undefined && head !== null) checkPlace(story, head, "The story");
   story.putBack(wire);
+  story.media = media;
   return story;
 }
 
@@ -49,12 +61,12 @@ export function storyOf(json) {
  * Return the story of a file as a wire, or throw a StoryError that says what is wrong with it. Offsets inside a parent's text
  * are the tree's to check.
  * @param {unknown} json  the text of a file, or the object that it stands for
- * @returns {{id: string, wire: Required<Wire>}}
+ * @returns {{id: string, wire: Required<Wire>, media: Story["media"]}}
  */
 function readStory(json) {
   const story = parseFile(json);
   checkValue(story);
-  const { id, nodes, runs = {}, marks = {}, settings = {}, changed = 0 } = story;
+  const { id, nodes, runs = {}, marks = {}, media = {}, settings = {}, changed = 0 } = story;
   must(isId(id), "The story has no proper id.");
   must(isRecord(nodes), "The story has no nodes.");
   must(
@@ -65,6 +77,9 @@ function readStory(json) {
   must(Object.keys(nodes).length <= MOST_NODES, `The story has more than ${MOST_NODES} nodes.`);
   for (const [key, node] of Object.entries(nodes)) must(faultOfNode(key, node) === "", faultOfNode(key, node));
   for (const [key, run] of Object.entries(runs)) must(faultOfRun(key, run) === "", faultOfRun(key, run));
+  must(isRecord(media), "“media” is an object in a story.");
+  for (const [key, { data }] of Object.entries(/** @type {Record<string, any>} */ (media)))
+    must(typeof data === "string", `The picture or sound ${key.slice(0, 80)} of the story has no bytes.`);
   checkParents(/** @type {Record<string, BareNode>} */ (nodes));
   const times = timesOf(story.changes);
   return {
@@ -75,6 +90,7 @@ function readStory(json) {
       runs: /** @type {Record<string, BareRun>} */ (runs),
       marks: readMarks(marks, nodes, times.marks),
     },
+    media: /** @type {Story["media"]} */ (media),
   };
 }
 

@@ -29,7 +29,12 @@ class MediaKind(StrEnum):
 
 
 def kind_of(data: bytes) -> MediaKind:
-    """Return the kind of a media file whose header is sound.
+    """Return the kind of a media file whose header is sound. Raise ValueError as `type_of` does."""
+    return MediaKind(type_of(data).partition("/")[0])
+
+
+def type_of(data: bytes) -> str:
+    """Return the media type of a file whose header is sound, such as `image/png`, by its bytes alone.
 
     Pictures are PNG, JPEG, GIF and BMP, sounds WAV, MP3 and FLAC. Raise ValueError, which fits after "Field 'x': ", for
     other formats, damaged headers, and files beyond the limits.
@@ -40,31 +45,33 @@ def kind_of(data: bytes) -> MediaKind:
         raise ValueError("is damaged: its header cannot be read") from None
 
 
-def _inspect(data: bytes) -> MediaKind:
+def _inspect(data: bytes) -> str:
     if data.startswith(_PNG):
         _check_png(data)
-    elif data.startswith(b"\xff\xd8\xff"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
         _check_jpeg(data)
-    elif data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
         _check_size(*struct.unpack_from("<HH", data, 6))
-    elif data.startswith(b"BM"):
+        return "image/gif"
+    if data.startswith(b"BM"):
         _check_bmp(data)
-    elif data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        return "image/bmp"
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         _check_wav(data)
-        return MediaKind.AUDIO
-    elif data.startswith(b"fLaC", at := _after_tags(data)):
+        return "audio/wav"
+    if data.startswith(b"fLaC", at := _after_tags(data)):
         packed = int.from_bytes(data[at + 18 : at + 26], "big")  # 20 bits rate, 3 + 5 bits, 36 bits samples
         _check_seconds(packed & (2**36 - 1), packed >> 44)
-        return MediaKind.AUDIO
-    elif data.startswith(b"OggS", at):
+        return "audio/flac"
+    if data.startswith(b"OggS", at):
         raise ValueError("is a sound in Ogg, which is not supported")
-    elif data.startswith(b"ID3") or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0):
+    if data.startswith(b"ID3") or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0):
         if len(data) > MAX_MP3_BYTES:
             raise ValueError(f"has {len(data)} bytes of MP3; at most {MAX_MP3_BYTES} are taken")
-        return MediaKind.AUDIO
-    else:
-        raise ValueError("should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
-    return MediaKind.IMAGE
+        return "audio/mpeg"
+    raise ValueError("should be a picture (PNG, JPEG, GIF, BMP) or a sound (WAV, MP3, FLAC)")
 
 
 def _after_tags(data: bytes) -> int:

@@ -1,0 +1,288 @@
+"""Pictures in the manuscript, with a real model and projector: dropped, shown, sent, kept, undone and carried along."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Request, expect
+
+from tests.media import png
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import Writer
+from tests.processes import wait_for
+from tests.servers import Server
+from tools.random_gguf import write_llama, write_projector
+
+pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
+
+CAT, DOG = png(40, 30, seed=1), png(30, 40, seed=2)
+MARKER = re.compile(r"!\[([^]]*)]\(srb:([0-9a-f]{32})\)")
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+HTML = b"<!doctype html><script>alert(1)</script>"
+
+GIVE = """([bytes, name, type, how, at]) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([Uint8Array.from(atob(bytes), (each) => each.charCodeAt(0))], name, { type }));
+    const target = document.querySelector("srb-manuscript").shadowRoot.querySelector(".cm-content");
+    const options = { bubbles: true, cancelable: true, composed: true };
+    target.dispatchEvent(how === "paste"
+        ? new ClipboardEvent("paste", { ...options, clipboardData: transfer })
+        : new DragEvent("drop", { ...options, dataTransfer: transfer, ...at }));
+}"""
+
+
+@pytest.fixture(scope="module")
+def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("seer")
+    model, projector = write_llama(folder / "model.gguf"), write_projector(folder / "mmproj.gguf")
+    with Server(folder, model=model, mmproj=projector, n_ctx=8192, chat_template="chatml").start() as server:
+        yield server
+
+
+def writer_of(page: Page, seer: Server) -> Writer:
+    writer = Writer(page, seer.url).set(max_tokens=4, stop_at="", n=2)
+    return writer.wait("desk.server.modalities?.vision")
+
+
+@pytest.fixture
+def sighted(page: Page, seer: Server) -> Writer:
+    return writer_of(page, seer)
+
+
+def give(
+    page: Page, data: bytes, name: str = "cat.png", kind: str = "image/png", how: str = "drop", **at: float
+) -> None:
+    """Drop or paste a file as a browser tells of it."""
+    page.evaluate(GIVE, [b64encode(data).decode(), name, kind, how, at])
+
+
+def pictures(page: Page) -> Locator:
+    return page.locator("srb-manuscript .picture img")
+
+
+def give_shown(page: Page, data: bytes = CAT, count: int = 1, **options: Any) -> None:
+    give(page, data, **options)
+    expect(pictures(page)).to_have_count(count)
+
+
+def full_text(page: Page) -> str:
+    return str(page.evaluate("desk.text"))
+
+
+def bodies(page: Page) -> list[dict[str, Any]]:
+    """Gather the bodies of all requests for branches from now on."""
+    found: list[dict[str, Any]] = []
+
+    def note(request: Request) -> None:
+        if request.method == "POST" and request.url.endswith("/v1/srb/completions"):
+            found.append(json.loads(request.post_data or "{}"))
+
+    page.on("request", note)
+    return found
+
+
+def notice(page: Page) -> Locator:
+    return page.locator("srb-banner p:not(.server)")
+
+
+def test_a_dropped_picture_is_shown_kept_and_sent_with_the_text_around_it(sighted: Writer, seer: Server) -> None:
+    page, sent = sighted.page, bodies(sighted.page)
+    sighted.write("Look: ")
+    give_shown(page)
+    sighted.write(" It")
+    name, medium = MARKER.findall(full_text(page))[0]
+    assert (name, full_text(page)) == ("cat.png", f"Look: ![cat.png](srb:{medium}) It")
+    expect(page.get_by_role("img", name="Picture: cat.png")).to_be_visible()
+    sighted.go().wait_for_end()
+    assert sent[0]["prompt"] == {"prompt_string": "Look: <__media__> It", "multimodal_data": [b64encode(CAT).decode()]}
+    story = page.evaluate("desk.story.id")
+    kept = seer.get(f"/v1/srb/stories/{story}/media/{medium}")
+    assert (kept.content, kept.headers["Content-Type"]) == (CAT, "image/png")
+
+
+def test_a_picture_that_was_taken_along_is_sent_with_the_next_round(sighted: Writer) -> None:
+    page, sent = sighted.page, bodies(sighted.page)
+    give_shown(page)
+    sighted.go().wait_for_end()
+    page.evaluate("void desk.take(0)")
+    wait_for(lambda: len(sent) == 2, "a second round is asked for")
+    assert sent[1]["prompt"]["prompt_string"].startswith("<__media__>")
+    expect(pictures(page)).to_have_count(1)
+
+
+def test_a_picture_stands_where_it_is_dropped(sighted: Writer) -> None:
+    sighted.write("first line").press("Enter").write("second line")
+    line = sighted.page.locator("srb-manuscript .cm-line").first.bounding_box()
+    assert line is not None
+    give_shown(sighted.page, clientX=line["x"] + 1, clientY=line["y"] + line["height"] / 2)
+    assert MARKER.sub("#", full_text(sighted.page)) == "#first line\nsecond line"
+
+
+def test_a_picture_is_no_barrier(make_page: MakePage, seer: Server) -> None:
+    sighted = writer_of(make_page(bypass_csp=True), seer)  # axe sets styles of its own
+    give_shown(sighted.page)
+    assert violations(sighted.page) == []
+
+
+def test_a_picture_that_is_dropped_while_the_server_keeps_nothing_is_there_after_a_reload(
+    page: Page, seer: Server, troubles: Troubles
+) -> None:
+    troubles.allow("stories_off|status of 50[0-9]|Failed to load resource")
+    off = {"error": {"code": 404, "type": "stories_off", "message": "This server keeps no stories"}}
+    page.route("**/v1/srb/stories**", lambda route: route.fulfill(status=404, json=off))
+    page.route("**/v1/srb/stories/**", lambda route: route.fulfill(status=404, json=off))
+    writer = Writer(page, seer.url).wait("desk.server.modalities?.vision")
+    give_shown(page)
+    writer.write(" words").wait_until_saved()
+    writer.reload()
+    expect(pictures(page)).to_have_count(1)
+
+
+def test_a_pasted_picture_stands_at_the_caret(sighted: Writer) -> None:
+    sighted.write("ab").press("ArrowLeft")
+    give_shown(sighted.page, how="paste")
+    assert MARKER.sub("#", full_text(sighted.page)) == "a#b"
+
+
+def test_a_chosen_picture_stands_at_the_caret(sighted: Writer) -> None:
+    page = sighted.page
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Add a picture").click()
+    chooser.value.set_files([{"name": "dog.png", "mimeType": "image/png", "buffer": DOG}])
+    expect(page.get_by_role("img", name="Picture: dog.png")).to_be_visible()
+
+
+def test_a_picture_is_one_character_for_the_keys_and_undo_brings_it_back(sighted: Writer) -> None:
+    page = sighted.page
+    sighted.write("a")
+    give_shown(page)
+    whole = full_text(page)
+    sighted.press("Backspace")
+    assert full_text(page) == "a"
+    sighted.press("Control+z")
+    expect(pictures(page)).to_have_count(1)
+    assert full_text(page) == whole
+    sighted.press("ArrowLeft", "ArrowLeft").write("x")
+    assert MARKER.sub("#", full_text(page)) == "xa#"
+    sighted.press("Control+z", "Control+z")
+    assert full_text(page) == "a"
+    sighted.press("Control+Shift+z")
+    expect(pictures(page)).to_have_count(1)
+
+
+def test_a_click_selects_a_picture_which_delete_then_removes(sighted: Writer) -> None:
+    sighted.write("ab").press("ArrowLeft")
+    give_shown(sighted.page)
+    pictures(sighted.page).click()
+    sighted.press("Delete")
+    assert full_text(sighted.page) == "ab"
+
+
+def test_a_picture_is_there_after_a_reload_and_in_another_browser(
+    sighted: Writer, seer: Server, make_page: MakePage
+) -> None:
+    give_shown(sighted.page)
+    sighted.wait_until_saved()
+    story = sighted.page.evaluate("desk.story.id")
+    sighted.reload()
+    expect(pictures(sighted.page)).to_have_count(1)
+    other = Writer(make_page(), seer.url)
+    other.page.evaluate("(id) => desk.openStory(id)", story)
+    expect(pictures(other.page)).to_have_count(1)
+
+
+def test_an_exported_story_has_its_pictures_in_another_browser_and_server(
+    sighted: Writer, slow: Server, make_page: MakePage, tmp_path: Path
+) -> None:
+    give_shown(sighted.page)
+    sighted.write(" words").wait_until_saved()
+    dialog = sighted.open_dialog("formats")
+    with sighted.page.expect_download() as download:
+        dialog.get_by_role("button", name="SRB story").click()
+    path = tmp_path / "story.json"
+    download.value.save_as(path)
+    [medium] = json.loads(path.read_text())["media"].values()
+    assert medium == {"type": "image/png", "data": b64encode(CAT).decode()}
+    other = Writer(make_page(), slow.url)
+    other.open_dialog("formats").get_by_label("Choose files").set_input_files(path)
+    expect(pictures(other.page)).to_have_count(1)
+    story = other.page.evaluate("desk.story.id")
+    assert slow.get(f"/v1/srb/stories/{story}/export").json()["media"] == json.loads(path.read_text())["media"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(CAT[:60], "damaged"), (SVG, "cannot be read"), (HTML, "cannot be read"), (b"", "cannot be read"),
+     (png(50_000, 50_000, raw=b"\0"), "50000 × 50000 pixels")],
+    ids=["damaged", "svg", "html", "empty", "huge"],
+)  # fmt: skip
+def test_what_is_no_picture_is_refused_in_a_sentence_and_the_text_stays(
+    sighted: Writer, troubles: Troubles, data: bytes, says: str
+) -> None:
+    troubles.allow("status of 400")
+    sighted.write("before")
+    give(sighted.page, data, name="trap.png")
+    expect(notice(sighted.page)).to_contain_text(says)
+    expect(notice(sighted.page)).to_contain_text("trap.png")
+    assert full_text(sighted.page) == "before"
+
+
+def test_a_large_picture_is_made_smaller_before_it_is_kept(sighted: Writer) -> None:
+    page, sent = sighted.page, bodies(sighted.page)
+    give_shown(page, png(3000, 400, seed=3), name="large.png")
+    size = page.evaluate("[...desk.rounds.context.media.known.values()][0].length")
+    assert size < 2**20
+    sighted.go()
+    assert len(sent[0]["prompt"]["multimodal_data"][0]) < 2**20 * 4 / 3
+
+
+def test_a_model_without_eyes_says_what_is_missing(writer: Writer) -> None:
+    writer.write("before")
+    give(writer.page, CAT)
+    expect(notice(writer.page)).to_contain_text("mmproj")
+    assert full_text(writer.page) == "before"
+    expect(writer.page.get_by_role("button", name="Add a picture")).to_have_count(0)
+
+
+def test_a_story_whose_pictures_the_model_cannot_see_goes_on_without_them_when_asked(writer: Writer) -> None:
+    page, sent = writer.page, bodies(writer.page)
+    page.evaluate("(bytes) => desk.withRounds((rounds) => rounds.context.media.takeIn({'': {data: bytes}}))",
+                  b64encode(CAT).decode())  # fmt: skip
+    medium = page.evaluate("[...desk.rounds.context.media.known.keys()][0]")
+    page.evaluate("(marker) => desk.manuscript.insert(marker)", f"See ![cat](srb:{medium}) there")
+    writer.press("Control+Enter")
+    expect(notice(page)).to_contain_text("takes none")
+    assert sent == []
+    notice(page).get_by_role("button", name="Leave them out").click()
+    wait_for(lambda: len(sent) == 1, "a round is asked for")
+    assert sent[0]["prompt"] == "See  there"
+
+
+def test_a_chat_has_the_picture_in_its_template(sighted: Writer) -> None:
+    sent = bodies(sighted.page)
+    sighted.set(mode="chat")
+    give_shown(sighted.page)
+    sighted.write(" It is")
+    sighted.go()
+    prompt = sent[0]["prompt"]
+    assert prompt["prompt_string"].endswith("<|im_start|>assistant\n<__media__> It is")
+    assert len(prompt["multimodal_data"]) == 1
+
+
+def test_a_file_of_a_story_is_still_imported_wherever_it_is_dropped(sighted: Writer) -> None:
+    give(sighted.page, b"A dropped tale.", name="tale.txt", kind="text/plain")
+    sighted.expect_text("A dropped tale.")
+
+
+def test_the_outline_and_the_title_show_a_sign_for_a_picture(sighted: Writer) -> None:
+    give_shown(sighted.page)
+    sighted.write(" words")
+    wait_for(lambda: "🖼 cat.png" in sighted.page.locator("srb-outline").inner_text(), "the outline has a sign")
+    assert sighted.page.evaluate("desk.title").startswith("🖼 cat.png")

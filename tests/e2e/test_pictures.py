@@ -18,6 +18,8 @@ pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built wit
 pytestmark = pytest.mark.e2e
 
 NAME = "seer"
+ALBUM = 9  # files below media_path, more than are read at once
+TOKENS = 16  # of a picture, by this projector
 PICTURE, DAMAGED = b64(png(40, 30, seed=1)), b64(png(40, 30, seed=1)[:60])
 
 
@@ -64,7 +66,11 @@ FORMS = [
 def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("seer")
     model, projector = write_llama(folder / "model.gguf"), write_projector(folder / "mmproj.gguf")
+    (folder / "media").mkdir()
+    for seed in range(ALBUM):
+        (folder / "media" / f"{seed}.png").write_bytes(png(40, 30, seed=seed))
     settings = {"model": model, "mmproj": projector, "n_ctx": 4096, "alias": NAME, "chat_template": "chatml"}
+    settings["media_path"] = folder / "media"
     with Server(folder, **settings).start() as server:
         yield server
 
@@ -87,3 +93,21 @@ def test_a_picture_is_read_and_a_damaged_one_is_400_with_its_field(seer: Server,
 def test_ollama_and_koboldcpp_say_that_the_model_sees(seer: Server) -> None:
     assert "vision" in post(seer, "/api/show", {"model": NAME}).json()["capabilities"]
     assert requests.get(f"{seer.url}/api/extra/version", timeout=DEADLINE).json()["vision"] is True
+
+
+def test_the_files_that_a_chat_names_are_read_and_counted(seer: Server) -> None:
+    def ask(*names: object) -> requests.Response:
+        parts = [{"type": "image_url", "image_url": {"url": f"file:///{name}.png"}} for name in names]
+        return post(seer, "/v1/chat/completions", {"max_tokens": 4, "messages": [{"role": "user", "content": parts}]})
+
+    before = seer.metric("srb:media_encoded_total")
+    usage = ask(*range(ALBUM)).json()["usage"]
+    details = usage["prompt_tokens_details"]
+    assert (details["image_tokens"], details["audio_tokens"]) == (ALBUM * TOKENS, 0)
+    assert details["text_tokens"] == usage["prompt_tokens"] - ALBUM * TOKENS > 0
+    assert ask(*range(ALBUM)).json()["usage"]["prompt_tokens_details"]["image_tokens"] == ALBUM * TOKENS
+    assert before <= seer.metric("srb:media_encoded_total") <= before + ALBUM
+    assert seer.metric("srb:media_reused_total") >= ALBUM
+    refused = ask(0, "missing", 1)
+    assert refused.status_code == 400
+    assert "Field 'messages': file:///missing.png: the file cannot be read" in refused.text

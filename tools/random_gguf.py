@@ -476,9 +476,10 @@ def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
     return path
 
 
-def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0, name: str = "random") -> Path:
     """Write a Qwen2-VL's projector: a token for each 8 × 8 pixels, 8 of them at least."""
     out = _Projector(path, shape, seed, "vision")
+    out.gguf.add_name(name)
     out.gguf.add_string("clip.vision.projector_type", "qwen2vl_merger")
     out.gguf.add_uint32("clip.vision.image_size", 64)
     out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)

@@ -269,6 +269,28 @@ def test_a_damaged_picture_is_refused_with_the_field(load: Callable[..., LlamaMo
         engine.prepare(Generate("r", (-1,), (BranchSpec(0, 1),), media=(b64(b"text"),)))
 
 
+def test_a_vocabulary_without_the_projectors_tokens_is_refused_with_the_reason(
+    load: Callable[..., LlamaModel], tmp_path: Path
+) -> None:
+    model = load("llama", mmproj=str(write_tiling_projector(tmp_path / "tiles.gguf")))
+    engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+    with pytest.raises(NotSupported, match="lacks a token"):
+        engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(FILES[0]),)))
+
+
+def test_a_projector_whose_pictures_depend_on_their_place_is_refused_with_the_reason(
+    load: Callable[..., LlamaModel], tmp_path: Path
+) -> None:
+    """HunyuanVL's projector by name alone: its positions tell which picture of the prompt it is."""
+    path = write_merging_projector(tmp_path / "mmproj.gguf", name="a merger as hunyuanvl has")
+    model = load("qwen2vl", mmproj=str(path))
+    assert model.encoder is not None
+    assert (model.encoder.sees, model.encoder.hears) == (False, False)
+    engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+    with pytest.raises(NotSupported, match="depend on their place"):
+        engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(FILES[0]),)))
+
+
 def test_a_model_without_a_projector_names_the_flag(load: Callable[..., LlamaModel]) -> None:
     engine = Engine(load("llama"), max_queue=9, clock=iter(range(10**6)).__next__)
     with pytest.raises(NotSupported, match="--mmproj"):

@@ -87,3 +87,15 @@ def test_a_picture_is_read_and_a_damaged_one_is_400_with_its_field(seer: Server,
 def test_ollama_and_koboldcpp_say_that_the_model_sees(seer: Server) -> None:
     assert "vision" in post(seer, "/api/show", {"model": NAME}).json()["capabilities"]
     assert requests.get(f"{seer.url}/api/extra/version", timeout=DEADLINE).json()["vision"] is True
+
+
+@pytest.mark.parametrize(
+    ("form", "path"), [(_messages, "/v1/messages/count_tokens"), (_responses, "/v1/responses/input_tokens")]
+)
+def test_a_count_is_the_prompt_of_the_answer_and_a_damaged_picture_is_400(seer: Server, form: Any, path: str) -> None:
+    picture = b64(png(30, 40, seed=7))
+    counted = post(seer, path, form(picture)[1]).json()["input_tokens"]
+    usage = post(seer, *form(picture)).json()["usage"]
+    assert counted == usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
+    assert post(seer, path, form(picture)[1]).json()["input_tokens"] == counted  # of a file that is known
+    assert post(seer, path, form(DAMAGED)[1]).status_code == 400

@@ -24,13 +24,24 @@ from srb.settings import Settings
 from tests.contract.conftest import TILES
 from tests.media import b64, bmp, png, wav
 from tests.processes import wait_for
-from tools.random_gguf import TINY, write_merging_projector, write_projector, write_tiling_projector
+from tools.random_gguf import (
+    TINY,
+    write_merging_projector,
+    write_projector,
+    write_stacking_projector,
+    write_tiling_projector,
+)
 
 mtmd = pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
 FILES = [png(40, 30, seed=1), png(64, 64, seed=2), wav(0.7), bmp(5, 5)]
 PICTURES = [*FILES[:2], png(30, 70, seed=3), *FILES[3:]]
-PROJECTORS = {"qwen2vl": write_merging_projector, "qwen35": write_merging_projector, TILES: write_tiling_projector}
+PROJECTORS = {
+    "qwen2vl": write_merging_projector,
+    "qwen3vl": write_stacking_projector,
+    "qwen35": write_merging_projector,
+    TILES: write_tiling_projector,
+}
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
 
 

@@ -33,12 +33,16 @@ class Shape:
     seed: int = 0
     split: int = 0  # tensors of one file; 0: all in one
     control: tuple[str, ...] = ()  # the last tokens of the vocabulary
+    loud: int = 0  # layers after so many change little; 0: none. A model of the same seed with so many layers is a twin
 
 
 TINY = Shape()
 TILE_MARKS = ("\n\n", "<fake_token_around_image>", "<global-img>")
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+# A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
+BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
+_QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (
@@ -137,8 +141,9 @@ def write_llama(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
     _add_vocabulary(out)
     for layer in range(shape.layers):
-        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads)
-        _add_feed_forward(out, f"blk.{layer}.")
+        gain = _QUIET if 0 < shape.loud <= layer else 1.0
+        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads, gain=gain)
+        _add_feed_forward(out, f"blk.{layer}.", gain=gain)
     out.close()
     return path
 
@@ -598,20 +603,22 @@ def _add_sections(out: _Writer, head_dim: int) -> None:
     out.gguf.add_rope_dimension_sections([head_dim // 2 - 2 * third, third, third, 0])
 
 
-def _add_attention(out: _Writer, prefix: str, head_dim: int, gated: bool = False) -> None:
+def _add_attention(out: _Writer, prefix: str, head_dim: int, gated: bool = False, gain: float = 1.0) -> None:
     shape = out.shape
     out.ones(prefix + "attn_norm", shape.dim)
     out.matrix(prefix + "attn_q", (2 if gated else 1) * shape.heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_k", shape.kv_heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_v", shape.kv_heads * head_dim, shape.dim)
-    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim, scale=gain * (shape.heads * head_dim) ** -0.5)
 
 
-def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight", norm: str = "ffn_norm") -> None:
+def _add_feed_forward(
+    out: _Writer, prefix: str, norm_suffix: str = ".weight", norm: str = "ffn_norm", gain: float = 1.0
+) -> None:
     out.vector(prefix + norm, np.ones(out.shape.dim), norm_suffix)
     out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
-    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)
+    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn, scale=gain * out.shape.ffn**-0.5)
 
 
 def main() -> None:

@@ -41,14 +41,18 @@ class Preparer:
     """Commands turned into requests and jobs; input on which native code would abort is refused."""
 
     def __init__(
-        self, model: Model, states: StateStore | None, is_in_memory: Callable[[str], bool] = lambda name: False
+        self,
+        model: Model,
+        states: StateStore | None,
+        is_in_memory: Callable[[str], bool] = lambda name: False,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Load from `states` the states that are not in memory. Any thread may call `is_in_memory`."""
+        """Load from `states` the states that are not in memory. Any thread may call `is_in_memory` and `clock`."""
         self._model = model
         self._states = states
         self._is_in_memory = is_in_memory
         self._texts = KnownTexts(model)
-        self.media = MediaFiles(model.encoder)
+        self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
         self._schema_rules: dict[str, str] = {}
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none

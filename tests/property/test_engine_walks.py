@@ -31,7 +31,7 @@ from srb.protocol import (
     PromptLogprobs,
     StateAction,
 )
-from tests.engine_helpers import Driver, Outcome, parked_bytes, plain, solo
+from tests.engine_helpers import Contrary, Driver, Outcome, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
 
 FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tokens, with two more beside each
@@ -117,6 +117,9 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
         max_draft=st.sampled_from([0, 4]),
+        draft=st.sampled_from([None, None, FakeModel, Contrary, Wavering]),
+        draft_room=st.sampled_from([(400, 12), (60, 12), (400, 3)]),
+        looks_up=st.booleans(),
         ahead=st.booleans(),
         sections=st.booleans(),
     )
@@ -132,6 +135,9 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes: int,
         max_running: int,
         max_draft: int,
+        draft: type[FakeModel] | None,
+        draft_room: tuple[int, int],
+        looks_up: bool,
         ahead: bool,
         sections: bool,
     ) -> None:
@@ -149,7 +155,11 @@ class EngineWalk(RuleBasedStateMachine):
             has_sections=sections,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
-        self.driver = Driver(model, **limits, checkpoint_every=every, max_draft=max_draft)
+        draft_model = draft(draft_room[0], draft_room[1], 32, 8) if draft is not None and max_draft else None
+        drafts = {"max_draft": max_draft, "draft_model": draft_model, "looks_up": looks_up}
+        self.driver = Driver(model, **limits, checkpoint_every=every, **drafts)
+        if draft_model is not None:
+            always_draft(self.driver)
         self.max_running = max_running
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False

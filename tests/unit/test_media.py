@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
+from srb.engine.media_files import MediaKind, kind_of
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
-from srb.protocol import ContextShift, PromptDone, StateAction
+from srb.protocol import ContextShift, Done, PromptDone, StateAction
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 
@@ -71,6 +73,37 @@ def test_the_next_turn_and_other_requests_find_the_picture_in_the_tree() -> None
     assert cached(made, more) >= computed
     assert cached(made, same) == computed
     assert encoded(made) == 1
+
+
+def test_the_end_of_a_request_tells_its_tokens_of_pictures_and_sounds() -> None:
+    made = driver()
+    lengths = []
+    for part, brackets in ((-1, 2), (-2, 2), (-3, 0)):  # alone; a picture has a bracket before and after it
+        request_id = made.submit((part,), 1, 1, 1, media=FILES, add_special=False)
+        lengths.append(len(made.request(request_id).prefix.tokens) - brackets)
+    request_id = made.submit((FOX, -1, -2, " then", -3), 2, 1, 4, media=FILES)
+    made.run()
+    expected = lengths[0] + lengths[1], lengths[2]
+    events = made.result(request_id).events
+    told = [each for each in events if isinstance(each, (PromptDone, Done))]
+    assert [(each.image_tokens, each.audio_tokens) for each in told] == [expected] * 2
+    stats = made.engine.stats()
+    assert (stats["prompt_image_tokens_total"], stats["prompt_audio_tokens_total"]) == (
+        2 * expected[0],
+        2 * expected[1],
+    )
+
+
+def test_files_that_are_encoded_and_those_that_were_known_are_counted() -> None:
+    ticks = iter(range(100))
+    files = MediaFiles(FakeModel(reads_media=True).encoder, clock=lambda: next(ticks) * 0.5)
+    for data in (png(seed=1), png(seed=2), png(seed=1)):
+        files.append_to(tokens_of(()), data, "prompt")
+    told = files.stats()
+    size = told.pop("media_cache_bytes")
+    assert told == {"media_encoded_total": 2, "media_reused_total": 1, "media_encode_seconds_total": 1.0}
+    files.append_to(tokens_of(()), png(seed=3), "prompt")
+    assert files.stats()["media_cache_bytes"] > size > 0
 
 
 def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> None:
@@ -187,6 +220,34 @@ def test_tokens_are_counted_as_they_would_be_encoded() -> None:
         assert count == len(tokens)
     with pytest.raises(InvalidRequest, match="'prompt': should be a picture"):
         files.count(b"text", "prompt")
+
+
+def test_a_file_is_checked_once_and_others_are_never_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    def note(data: bytes) -> MediaKind:
+        checked.append(data)
+        return kind_of(data)
+
+    monkeypatch.setattr(media, "kind_of", note)
+    monkeypatch.setattr(media, "MAX_CHECKED", 2)
+    files = MediaFiles(FakeModel(reads_media=True).encoder)
+    one, two, three = (png(seed=seed) for seed in range(3))
+    broken = one[:-30]
+
+    def ask(data: bytes) -> None:
+        files.append_to(tokens_of(()), data, "prompt")
+
+    for data in (one, one, two, one):
+        ask(data)
+    assert checked == [one, two]
+    for _ in range(2):  # what was refused is checked again
+        with pytest.raises(InvalidRequest, match="'prompt': is damaged"):
+            ask(broken)
+    assert checked == [one, two, broken, broken]
+    for data in (three, one, two):  # the one that was used last stays
+        ask(data)
+    assert checked[4:] == [three, two]
 
 
 def test_vectors_that_were_dropped_are_made_again() -> None:

@@ -11,14 +11,17 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import CountTokens, Generate
+from srb.protocol import Accepted, BranchEnded, CountTokens, Delta, Done, Generate, PromptDone
 from srb.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.calls import scripted
 from srb.web.calls.scripted import ScriptedClient
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.kobold.answers import Features, KoboldError
+from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
+from srb.web.dialects.responses.answers import Response
+from srb.web.dialects.srb.answers import SRBCompletion
 from tests.media import b64, png, wav
 from tests.needs import need
 from tests.official import anthropic_over, openai_over
@@ -335,6 +338,53 @@ def test_responses_without_a_projector_are_501_and_name_the_flag(blind: Applicat
         ask_openai(blind, input_image(image_url=URL))
     assert (refused.value.status_code, refused.value.param) == (501, "input")
     assert "--mmproj" in refused.value.message
+
+
+# Usage ----------------------------------------------------------------------------------------------------------------
+
+
+def see_and_hear(command: Generate) -> Any:
+    """Script of a prompt of nine tokens, of which three are a picture's and one is a sound's."""
+    request_id = command.request_id
+    yield [Accepted(request_id, 9), PromptDone(request_id, 2, 0, 1.0, [0], 3, 1)]
+    ends = [BranchEnded(request_id, index, "eos", 1) for index in range(len(command.branches))]
+    told = [Delta(request_id, end.index, " a", [1]) for end in ends]
+    yield [*told, *ends, Done(request_id, 9, 2, len(ends), 1.0, 1.0, image_tokens=3, audio_tokens=1)]
+
+
+def test_usage_tells_a_prompts_tokens_of_pictures_and_sounds(engine: ScriptedClient) -> None:
+    engine.script = see_and_hear
+    app = create_app(Settings(), engine)
+    client, http = openai_over(app), app.test_client()
+    kinds = {"cached_tokens": 2, "text_tokens": 5, "image_tokens": 3, "audio_tokens": 1}
+
+    chat = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Hi"}])
+    assert chat.usage is not None
+    assert chat.usage.prompt_tokens_details is not None
+    assert chat.usage.prompt_tokens_details.model_dump(exclude_none=True) == kinds
+    stream = client.chat.completions.create(
+        model="any", messages=[{"role": "user", "content": "Hi"}], stream=True, stream_options={"include_usage": True}
+    )
+    [usage] = [chunk.usage for chunk in stream if chunk.usage]
+    assert usage.prompt_tokens_details is not None
+    assert usage.prompt_tokens_details.image_tokens == 3
+
+    response = client.responses.create(model="any", input="Hi")
+    assert response.usage is not None
+    assert response.usage.input_tokens_details.model_dump(exclude_none=True) == {**kinds, "cache_write_tokens": 0}
+    read(Response, post(http, "/v1/responses", input="Hi").data)
+
+    done = read(SRBCompletion, post(http, "/v1/srb/completions", prompt="Hi", stream=False).data)
+    assert done["usage"]["prompt_tokens_details"] == kinds
+    assert (done["timings"]["image_n"], done["timings"]["audio_n"]) == (3, 1)
+    final = read(Final, post(http, "/completion", prompt="Hi", n=1).data)
+    assert (final["timings"]["image_n"], final["timings"]["audio_n"]) == (3, 1)
+
+
+def test_usage_of_a_text_names_no_pictures(engine: ScriptedClient, http: FlaskClient) -> None:
+    answer = orjson.loads(post(http, "/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}]).data)
+    assert answer["usage"]["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert "image_n" not in answer["timings"]
 
 
 # Templates ------------------------------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ import llama_cpp as lib
 
 from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
+from srb.engine.drafting import check_vocabularies
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.device_sampling import DeviceSampling
+from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
@@ -39,6 +41,7 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
+from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
@@ -177,6 +180,27 @@ class LlamaModel:
         choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
         choose_overlap(loaded, settings.text_overlap)
         return loaded
+
+    @classmethod
+    def load_draft(cls, settings: Settings, model: LlamaModel) -> LlamaModel:
+        """Load the draft model that `settings` name, which computes with the threads of `model`. Raise ModelLoadFailed."""
+        try:
+            draft = cls.load(settings.of_draft_model.model_copy(update={"n_ctx": model.n_ctx}))
+        except ModelLoadFailed as error:
+            raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
+        try:
+            if draft.has_states or not draft.supports_partial_reuse:
+                raise ModelLoadFailed(
+                    f"spec_draft_model: the memory of {settings.draft_model_path} ({draft.memory_kind}) cannot be cut "
+                    "after a token, as drafts need it; a draft model has attention in every layer"
+                )
+            check_vocabularies(model, draft, (str(settings.model_path), str(settings.draft_model_path)))
+        except ModelLoadFailed:
+            draft.close()
+            raise
+        model._threads.add(draft._context)
+        draft._threads = model._threads
+        return draft
 
     # ---- any thread
 
@@ -521,10 +545,16 @@ def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
     """Return the encoder of pictures and sounds that the settings ask for. Raise ModelLoadFailed."""
     if not settings.mmproj:
         return None
+    on_gpu = settings.mmproj_offload and uses_gpu(settings)
+    if on_gpu and (needed := projector_bytes(settings)) > (free := free_gpu_memory()):  # llama.cpp would abort
+        raise ModelLoadFailed(
+            f"mmproj: {settings.mmproj_path} takes {needed >> 20} MiB, and beside the model {free >> 20} MiB are free on "
+            "the GPU; --no-mmproj-offload leaves it on the CPU, and a smaller n_ctx makes room"
+        )
     return LlamaEncoder(
         settings.mmproj_path,
         model,
-        on_gpu=settings.mmproj_offload and uses_gpu(settings),
+        on_gpu=on_gpu,
         min_tokens=settings.image_min_tokens,
         max_tokens=settings.image_max_tokens,
     )

@@ -29,7 +29,7 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
-from srb.web.media_sources import MAX_CHARACTERS, media_data
+from srb.web.media_sources import MAX_CHARACTERS, load_media
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -290,7 +290,9 @@ class ChatBody(CompletionBody):
         check_reads_media(model, "messages")
         try:
             most = max(MAX_CHARACTERS, settings.max_body_bytes)
-            parts, media = marked.prompt(text, lambda source: _data(source, settings), MAX_FILES, most)
+            parts, media = marked.prompt(
+                text, lambda sources: load_media(sources, settings, "messages", most), MAX_FILES
+            )
         except ValueError as error:
             raise bad_field("messages", str(error)) from None
         if len(media) < len(marked.sources):
@@ -418,11 +420,6 @@ class ChatBody(CompletionBody):
         names = [tool["function"]["name"] for tool in self.tools]
         if self.tool_choice.startswith("=") and self.tool_choice[1:] not in names:
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
-
-
-def _data(source: dict[str, str], settings: Settings) -> str:
-    """Return the base64 of a part of media. Raise InvalidRequest or NotSupported."""
-    return source["data"] if "data" in source else media_data(source["url"], settings, "messages")
 
 
 def _shaped(command: Generate, template: ChatTemplate, shape: dict[str, Any]) -> Generate:

@@ -162,6 +162,24 @@ def write_qwen2vl(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_qwen3vl(path: Path, shape: Shape = TINY) -> Path:
+    """Write a qwen3vl: M-RoPE with interleaved sections, and pictures that also enter the first layer (DeepStack)."""
+    out = _Writer(path, "qwen3vl", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    _add_sections(out, head_dim)
+    out.gguf.add_uint32("qwen3vl.n_deepstack_layers", 1)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        out.ones(prefix + "attn_q_norm", head_dim)
+        out.ones(prefix + "attn_k_norm", head_dim)
+        _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
     """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer."""
     out = _Writer(path, "qwen35", shape)
@@ -481,9 +499,10 @@ def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
     return path
 
 
-def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0, name: str = "random") -> Path:
     """Write a Qwen2-VL's projector: a token for each 8 × 8 pixels, 8 of them at least."""
     out = _Projector(path, shape, seed, "vision")
+    out.gguf.add_name(name)
     out.gguf.add_string("clip.vision.projector_type", "qwen2vl_merger")
     out.gguf.add_uint32("clip.vision.image_size", 64)
     out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)
@@ -491,6 +510,25 @@ def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> P
     out.zeros("mm.0.bias", out.ffn)
     out.matrix("mm.2.weight", shape.dim, out.ffn)
     out.zeros("mm.2.bias", shape.dim)
+    out.close()
+    return path
+
+
+def write_stacking_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+    """Write a Qwen3-VL's projector: as Qwen2-VL's, with a vector for the model's first layer beside each."""
+    out = _Projector(path, shape, seed, "vision")
+    out.gguf.add_string("clip.vision.projector_type", "qwen3vl_merger")
+    out.add_positions(image=64)
+    out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)
+    out.matrix("v.blk.0.attn_qkv.weight", 3 * out.dim, out.dim)
+    out.zeros("v.blk.0.attn_qkv.bias", 3 * out.dim)
+    out.ones("v.deepstack.0.norm.weight", 4 * out.dim)
+    out.zeros("v.deepstack.0.norm.bias", 4 * out.dim)
+    for first, second in (("mm.0", "mm.2"), ("v.deepstack.0.fc1", "v.deepstack.0.fc2")):
+        out.matrix(f"{first}.weight", out.ffn, 4 * out.dim)
+        out.zeros(f"{first}.bias", out.ffn)
+        out.matrix(f"{second}.weight", shape.dim, out.ffn)
+        out.zeros(f"{second}.bias", shape.dim)
     out.close()
     return path
 
@@ -513,6 +551,7 @@ def write_tiling_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Pa
 WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "llama": write_llama,
     "qwen2vl": write_qwen2vl,
+    "qwen3vl": write_qwen3vl,
     "gemma2": write_gemma2,
     "gemma3": write_gemma3,
     "mamba": write_mamba,

@@ -24,13 +24,24 @@ from srb.settings import Settings
 from tests.contract.conftest import TILES
 from tests.media import b64, bmp, png, wav
 from tests.processes import wait_for
-from tools.random_gguf import TINY, write_merging_projector, write_projector, write_tiling_projector
+from tools.random_gguf import (
+    TINY,
+    write_merging_projector,
+    write_projector,
+    write_stacking_projector,
+    write_tiling_projector,
+)
 
 mtmd = pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
 FILES = [png(40, 30, seed=1), png(64, 64, seed=2), wav(0.7), bmp(5, 5)]
 PICTURES = [*FILES[:2], png(30, 70, seed=3), *FILES[3:]]
-PROJECTORS = {"qwen2vl": write_merging_projector, "qwen35": write_merging_projector, TILES: write_tiling_projector}
+PROJECTORS = {
+    "qwen2vl": write_merging_projector,
+    "qwen3vl": write_stacking_projector,
+    "qwen35": write_merging_projector,
+    TILES: write_tiling_projector,
+}
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
 
 
@@ -267,6 +278,28 @@ def test_a_damaged_picture_is_refused_with_the_field(load: Callable[..., LlamaMo
         engine.prepare(Generate("r", (-1,), (BranchSpec(0, 1),), media=(b64(jpeg),)))
     with pytest.raises(InvalidRequest, match="'prompt': should be a picture"):
         engine.prepare(Generate("r", (-1,), (BranchSpec(0, 1),), media=(b64(b"text"),)))
+
+
+def test_a_vocabulary_without_the_projectors_tokens_is_refused_with_the_reason(
+    load: Callable[..., LlamaModel], tmp_path: Path
+) -> None:
+    model = load("llama", mmproj=str(write_tiling_projector(tmp_path / "tiles.gguf")))
+    engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+    with pytest.raises(NotSupported, match="lacks a token"):
+        engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(FILES[0]),)))
+
+
+def test_a_projector_whose_pictures_depend_on_their_place_is_refused_with_the_reason(
+    load: Callable[..., LlamaModel], tmp_path: Path
+) -> None:
+    """HunyuanVL's projector by name alone: its positions tell which picture of the prompt it is."""
+    path = write_merging_projector(tmp_path / "mmproj.gguf", name="a merger as hunyuanvl has")
+    model = load("qwen2vl", mmproj=str(path))
+    assert model.encoder is not None
+    assert (model.encoder.sees, model.encoder.hears) == (False, False)
+    engine = Engine(model, max_queue=9, clock=iter(range(10**6)).__next__)
+    with pytest.raises(NotSupported, match="depend on their place"):
+        engine.prepare(Generate("r", ("See", -1), (BranchSpec(0, 1),), media=(b64(FILES[0]),)))
 
 
 def test_a_model_without_a_projector_names_the_flag(load: Callable[..., LlamaModel]) -> None:

@@ -111,3 +111,15 @@ def test_the_files_that_a_chat_names_are_read_and_counted(seer: Server) -> None:
     refused = ask(0, "missing", 1)
     assert refused.status_code == 400
     assert "Field 'messages': file:///missing.png: the file cannot be read" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("form", "path"), [(_messages, "/v1/messages/count_tokens"), (_responses, "/v1/responses/input_tokens")]
+)
+def test_a_count_is_the_prompt_of_the_answer_and_a_damaged_picture_is_400(seer: Server, form: Any, path: str) -> None:
+    picture = b64(png(30, 40, seed=7))
+    counted = post(seer, path, form(picture)[1]).json()["input_tokens"]
+    usage = post(seer, *form(picture)).json()["usage"]
+    assert counted == usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
+    assert post(seer, path, form(picture)[1]).json()["input_tokens"] == counted  # of a file that is known
+    assert post(seer, path, form(DAMAGED)[1]).status_code == 400

@@ -14,7 +14,18 @@ import pytest
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem
 from srb.errors import InvalidRequest
-from srb.protocol import BranchSpec, Cancel, Detokenize, Generate, GetSlots, Rejected, Reply, StateAction, Tokenize
+from srb.protocol import (
+    BranchSpec,
+    Cancel,
+    CountTokens,
+    Detokenize,
+    Generate,
+    GetSlots,
+    Rejected,
+    Reply,
+    StateAction,
+    Tokenize,
+)
 from tests.processes import DEADLINE
 
 
@@ -53,6 +64,11 @@ class SlowEngine:
             self.begun.put("tokens")
             assert self.gate.acquire(timeout=DEADLINE)
         return [len(parts)]
+
+    def count_tokens(self, command: CountTokens) -> int:
+        self.begun.put(command.request_id)
+        assert self.gate.acquire(timeout=DEADLINE)
+        return len(command.prompt)
 
     def detokenize(self, tokens: Any, special: bool) -> list[bytes]:
         return [b"x"] * len(tokens)
@@ -133,6 +149,15 @@ def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
     assert desk.next_event().request_id == "picture"
     desk.engine.gate.release(2)
     assert desk.next_item().request_id == "text"
+
+
+def test_a_picture_is_counted_beside_requests_and_texts(desk: Desk) -> None:
+    desk.take(CountTokens("count", ("See", -1), ("aGk=",)))
+    assert desk.begun() == "count"
+    desk.take(Tokenize("t", ("quick",), True, True))
+    assert desk.next_event() == Reply("t", [1])
+    desk.engine.gate.release()
+    assert desk.next_event() == Reply("count", 2)
 
 
 def test_requests_reach_the_inbox_in_their_order(desk: Desk) -> None:

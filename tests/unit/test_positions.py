@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from srb.engine.media import MediaChunk, MediaRun, Sections
+from srb.engine.media_files import MediaKind
 from srb.engine.model import Batch
 from srb.engine.positions import Positions
 
@@ -17,7 +18,7 @@ def picture(start: int, rows: int = 2, columns: int = 3) -> MediaRun:
     sections = np.stack([0 * places, places // columns, places % columns, 0 * places])
     moving = np.array([[1], [1], [1], [0]], np.int32).repeat(count, axis=1)
     chunk = MediaChunk(np.zeros((count, 4), np.float32), False, Sections(sections, moving, max(rows, columns)))
-    return MediaRun(start, chunk)
+    return MediaRun(start, chunk, MediaKind.IMAGE)
 
 
 def compute(

@@ -21,7 +21,7 @@ from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.sections import NUM_SECTIONS
 from srb.engine.media import EncodedFile, Encoder, MediaChunk, Sections
-from srb.errors import ModelLoadFailed
+from srb.errors import ModelLoadFailed, NotSupported
 
 log = logging.getLogger("srb.llama")
 
@@ -71,7 +71,7 @@ class LlamaEncoder(Encoder):
                 if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
                     count = ctypes.c_size_t()
                     ids = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
-                    parts.append(list(ids[: count.value]))
+                    parts.append(_known_tokens(list(ids[: count.value])))
                 else:
                     parts.append(self._encoded(chunk))
         return parts
@@ -152,6 +152,13 @@ def _library() -> Any:
             "install it with -DLLAVA_BUILD=ON in CMAKE_ARGS (docs/deploy.md)"
         ) from None
     return mtmd
+
+
+def _known_tokens(tokens: list[int]) -> list[int]:
+    """Return tokens that mtmd has put beside pictures. Raise NotSupported if the vocabulary lacks one of them."""
+    if min(tokens, default=0) < 0:
+        raise NotSupported("the model's vocabulary lacks a token that its projector puts beside pictures")
+    return tokens
 
 
 def _names_one_of(path: Path, projectors: Sequence[bytes]) -> bool:

@@ -49,6 +49,9 @@ CASES = (
     Case("repeats, n = 1", _LIST, 1, SamplingParams(temperature=0.0)),
     Case("repeats, n = 2", _LIST, 2, SamplingParams(temperature=0.0)),
     Case("repeats, n = 8", _LIST, 8, SamplingParams(temperature=0.0)),
+    Case("likeliest, n = 1", _STORY, 1, SamplingParams(temperature=0.0)),
+    Case("likeliest, n = 2", _STORY, 2, SamplingParams(temperature=0.0)),
+    Case("likeliest, n = 8", _STORY, 8, SamplingParams(temperature=0.0)),
     Case("story, n = 1", _STORY, 1, SamplingParams()),
     Case("story, n = 8", _STORY, 8, SamplingParams()),
 )

@@ -19,7 +19,7 @@ from srb.engine.tree.prefix_tree import Lease, PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import ModelLoadFailed
 
-_LEARN = 0.15  # weight of the newest token in a branch's share of drafted tokens that are right
+_LEARN = 0.08  # weight of the newest token in a branch's share of drafted tokens that are right
 _LEARN_ALL = 0.02  # the same for the share of all branches, with which new ones begin
 _FIRST_CHANCE = 0.6
 _PADDING = 128  # tokens by which vocabularies may differ at their ends; some models of one family do

@@ -20,7 +20,8 @@ from srb.engine.step_times import StepTimes
 from srb.engine.tree.residency import Residency
 from srb.protocol import Event
 
-_TRIES = 0.01  # share of the time that trying a draft model may cost where it has not paid
+_TRIES = 0.005  # share of the time that trying a draft model may cost where it has not paid
+_MARGIN = 0.05  # part of a step's time that a draft model has to save at least, since chances are estimates
 _MOST_CREDIT = 5.0  # seconds of such tries that can be saved up
 _FIRST_SAVED = 0.25  # share of a step's time that a draft model saves, before it is measured
 _LEARN_SAVED = 0.02  # weight of the newest step in that share
@@ -72,13 +73,13 @@ class Speculation:
         self._saved = _FIRST_SAVED  # share of a step's time that it saves
         self._credit = 0.0  # seconds that it may be tried for
         self._spent = 0.0  # seconds that it took before the current step's decode
-        self._has_drafted = False  # in the current step
+        self._has_drafted = self._is_try = False  # in the current step
         self._accepted_before = 0
         self.counters = SpeculationCounters()
 
     def add_drafts(self, plan: StepPlan) -> None:
         """Add drafted tokens to a step of newest tokens alone, the likeliest first, as many as pay."""
-        self._spent, self._has_drafted = 0.0, False
+        self._spent, self._has_drafted, self._is_try = 0.0, False, False
         self._accepted_before = self.counters.spec_decode_num_accepted_tokens_total
         if not self._max_draft or not plan.chunks or plan.num_tokens != len(plan.chunks) or plan.num_prompt_tokens:
             return
@@ -101,6 +102,7 @@ class Speculation:
             began = self._clock()
             drafts += self._ask(self._draft_model, others, plan.num_tokens, room)
             self._spent = self._clock() - began
+            self._credit -= self._spent if self._is_try else 0.0
         if not drafts:
             return
         chances = [
@@ -183,10 +185,11 @@ class Speculation:
             return [0] * len(ready)  # a step without drafts tells again what they have to compete with
         chances.sort()  # all branches' first tokens come first, since they are drafted together
         a_pass = self._passes.seconds(len(ready)) or 0.0
-        costs = [(place + 1) * a_pass for place, _, _ in chances]
+        margin = _MARGIN * (self._times.seconds(size) or 0.0)
+        costs = [(place + 1) * a_pass + margin for place, _, _ in chances]
         count = self._times.best_addition(size, [-chance for _, chance, _ in chances[:room]], costs)
         if not count and chances and a_pass <= self._credit:
-            self._credit -= a_pass
+            self._is_try = True
             count = min(room, len(ready) * max(1, self._min_draft))
         depths = [0] * len(ready)
         for _, _, number in chances[:count]:

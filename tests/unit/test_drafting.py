@@ -87,7 +87,7 @@ def test_a_draft_that_is_always_wrong_is_soon_not_asked_any_more() -> None:
     assert right == 0
     assert 0 < tokens < 40
     assert made.result(request_id).tokens[0] == written(Driver(FakeModel(4000)), n=2, max_tokens=1000, **GREEDY)[0][0]
-    # What it is still asked for takes one per cent of the time; the fake's clock counts steps and passes alike.
+    # What it is still asked for takes half a per cent of the time; the fake's clock counts steps and passes alike.
     assert copied(made) < 200
 
 

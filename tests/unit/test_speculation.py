@@ -240,3 +240,23 @@ def test_a_single_slow_step_does_not_end_speculation() -> None:
             times.note(size, seconds)
     times.note(4, 100.0)
     assert times.best_addition(1, [0.9, 0.9, 0.9]) == 3
+
+
+def test_the_time_that_drafting_takes_counts_against_its_tokens() -> None:
+    times = measured(t1=1, t2=1.1, t3=1.1, t4=1.1, t5=1.1)
+    assert times.best_addition(1, [0.9] * 4, [0.1, 0.2, 0.3, 0.4]) == 4
+    assert times.best_addition(1, [0.9] * 4, [0.1, 0.2, 1.9, 2.0]) == 2
+    assert times.best_addition(1, [0.9] * 4, [1.0, 2.0, 3.0, 4.0]) == 0
+
+
+def test_the_step_that_drafts_compete_with_is_measured_now_and_then() -> None:
+    times = StepTimes()
+    for _ in range(3):
+        assert not times.is_fresh(1)
+        times.note(1, 1.0)
+    assert times.is_fresh(1)
+    for _ in range(65):
+        times.note(5, 1.0)
+    assert not times.is_fresh(1)
+    times.note(1, 1.0)
+    assert times.is_fresh(1)

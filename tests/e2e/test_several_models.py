@@ -165,8 +165,10 @@ def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -
 def test_a_loaded_engine_that_is_killed_is_started_again(two: Server) -> None:
     [first] = children(two.supervisor)
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: not is_alive(first), "it is gone")
-    assert complete(two, "a").json()["model"] == "a"
+    answer = wait_for(lambda: (found := complete(two, "a")).status_code == 200 and found, "another engine answers")
+    assert answer.json()["model"] == "a"
+    assert not is_alive(first)
+    assert "SIGKILL" in two.logs
 
 
 def test_a_client_that_leaves_takes_back_its_wish(make_server: MakeServer) -> None:
@@ -318,3 +320,31 @@ def test_a_new_server_that_takes_over_the_sockets_uses_the_old_ones_engines_unti
         os.kill(new_arbiter, signal.SIGTERM)
         wait_for(lambda: not is_alive(new_arbiter), "the new server has ended")
     assert not two.runtime.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"models": "/a/one.gguf,/b/one.gguf"}, "have the same name, one"),
+        ({"models": "/nowhere/one.gguf"}, "cannot read the model /nowhere/one.gguf"),
+        ({"models": "a=fake:", "model": "b"}, "b is not among models"),
+        ({"models": "a=fake:", "cluster": "auto"}, "models and cluster exclude each other"),
+    ],
+)
+def test_a_wrong_list_is_refused_at_the_start(make_server: MakeServer, settings: dict[str, str], message: str) -> None:
+    server = make_server(**{"model": "", **settings}).start(wait=False)
+    assert server.wait() != 0
+    assert message in server.logs
+
+
+def test_with_autoload_off_only_a_command_loads(make_server: MakeServer) -> None:
+    server = make_server(**TWO, models_autoload=False).start()
+    assert complete(server, "a").status_code == 200
+    assert complete(server, "b").status_code == 400
+    assert server.post("/v1/completions?autoload=true", {**BODY, "model": "b"}).json()["model"] == "b"
+
+
+def test_one_model_takes_any_name_as_before(server: Server) -> None:
+    assert complete(server, "any name").status_code == 200
+    assert "status" not in server.get("/v1/models").json()["data"][0]
+    assert server.post("/models/load", {"model": "x"}).status_code == 501

@@ -113,6 +113,8 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-to", "600"], {"read_timeout": 600, "write_timeout": 600}),
         (["-ngl", "auto"], {"n_gpu_layers": -1}),
         (["-cram", "-1"], {"cache_ram_mib": 2**30}),
+        (["--models-dir", "/m", "--models-max", "0"], {"models": "/m", "max_engines": 64}),
+        (["--models-max", "3", "--no-models-autoload"], {"max_engines": 3, "models_autoload": False}),
         (["--memory-f32"], {"cache_type_k": "f32", "cache_type_v": "f32"}),
         (["--path", "/srv"], {"static_path": "/srv"}),
         (["--slots-endpoint-disable"], {"slots": False}),

@@ -45,17 +45,17 @@ install: .venv/.installed$(addprefix -,$(GPU))
 dev: .venv/.installed-dev
 
 $(BIN)/python:
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv .venv
 
 # The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
 .venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml | $(BIN)/python
-	@echo 'Installing into .venv. The first time this compiles llama.cpp, which takes some minutes.'
-	@$(BIN)/python -m tools.install_llama $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@echo 'Installing into .venv. llama.cpp is compiled, which takes some minutes, unless pip has kept it from an earlier time.'
+	@$(BIN)/python -m tools.install llama-cpp-python --verbose --no-deps $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
+	@$(BIN)/python -m tools.install SRB -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed$(addprefix -,$(GPU))
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m tools.install 'SRB for development' -e '.[dev]'
 	@touch $@
 
 serve: install
@@ -71,7 +71,7 @@ test-cluster-long: ray
 	$(BIN)/pytest tests/cluster -m long
 
 ray: dev
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[cluster]'
+	@$(BIN)/python -m tools.install 'SRB with Ray' -e '.[cluster]'
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
 node: build/node/.installed

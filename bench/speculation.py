@@ -1,5 +1,8 @@
 """Tokens per second with drafts and without, in turns: `python -m bench.speculation --model M.gguf`.
 
+Drafts come from the text itself, or with `--draft-model D.gguf` from a draft model. `--twins` writes a large model and one
+with its first layer alone, which writes nearly the same, into a folder, and measures these.
+
 A model with random weights that draws its likeliest tokens soon repeats itself, as code and lists do; with its default
 sampling it never does, so nothing can be gained there. Each round runs every case once with each engine; the ratio is the
 median of the rounds.
@@ -9,17 +12,27 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from srb.engine.engine import Engine
 from srb.engine.llama.model import LlamaModel
+from srb.engine.model import Model
 from srb.protocol import BranchSpec, Generate, SamplingParams
 from srb.settings import BUNDLED_MODEL, Settings
+from tools.random_gguf import BENCH_TWINS, write_llama
 
 _LIST = "".join(f"- item {number}: the red house by the river has a small green door.\n" for number in range(12))
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
+
+
+_COUNTED = (
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
+    "n_decode_total",
+    "spec_decode_draft_model_tokens_total",
+)
 
 
 @dataclass(frozen=True)
@@ -41,10 +54,23 @@ CASES = (
 )
 
 
-def engine(path: str, threads: int, max_draft: int) -> Engine:
-    """Return an engine of its own for a model."""
-    settings = Settings(model=path, n_ctx=8192, n_seq_max=32, threads=threads)
-    return Engine(LlamaModel.load(settings), max_queue=4, clock=time.perf_counter, max_draft=max_draft)
+def engine(path: str, threads: int, max_draft: int, draft_path: str = "") -> Engine:
+    """Return an engine of its own for a model, and for its draft model if there is one."""
+    settings = Settings(model=path, n_ctx=8192, n_seq_max=32, threads=threads, spec_draft_model=draft_path)
+    model = LlamaModel.load(settings)
+    draft: Model | None = LlamaModel.load_draft(settings, model) if draft_path else None
+    drafts = {"max_draft": max_draft, "draft_model": draft, "looks_up": draft is None}
+    return Engine(model, max_queue=4, clock=time.perf_counter, cache_bytes=2**28, **drafts)
+
+
+def twins(folder: Path) -> tuple[Path, Path]:
+    """Return a large model and its twin, written if they are not there."""
+    paths = folder / "large.gguf", folder / "twin.gguf"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, shape in zip(paths, (BENCH_TWINS, replace(BENCH_TWINS, layers=BENCH_TWINS.loud)), strict=True):
+        if not path.exists():
+            write_llama(path, shape)
+    return paths
 
 
 def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
@@ -69,12 +95,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200, help="of each branch (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--max-draft", type=int, default=8)
+    parser.add_argument("--draft-model", type=Path, default=None)
+    parser.add_argument("--twins", type=Path, metavar="FOLDER", help="write two models there, and measure these")
     given = parser.parse_args()
+    path, draft_path = twins(given.twins) if given.twins else (given.model, given.draft_model)
     plain, drafting = (
-        engine(str(given.model), given.threads, 0),
-        engine(str(given.model), given.threads, given.max_draft),
+        engine(str(path), given.threads, 0),
+        engine(str(path), given.threads, given.max_draft, str(draft_path or "")),
     )
-    print(f"{'case':18} {'ratio':>6} {'tokens/s':>9} {'drafted':>8} {'right':>6}")
+    print(f"{'case':18} {'ratio':>6} {'tokens/s':>9} {'drafted':>8} {'right':>6} {'decodes':>8} {'read':>8}")
     for case in CASES:
         ratios, rates = [], []
         before = drafting.stats()
@@ -82,12 +111,11 @@ def main() -> None:
             alone = rate(plain, case, given.tokens, 1 + seed)
             rates.append(rate(drafting, case, given.tokens, 1 + seed))
             ratios.append(rates[-1] / alone)
-        drafted, right = (
-            drafting.stats()[name] - before[name]
-            for name in ("spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total")
-        )
+        after = drafting.stats()
+        drafted, right, decodes, read = (after[name] - before[name] for name in _COUNTED)
         share = f"{right / drafted:.2f}" if drafted else "-"
-        print(f"{case.name:18} {median(ratios):6.2f} {median(rates):9.0f} {drafted:8.0f} {share:>6}", flush=True)
+        counts = f"{drafted:8.0f} {share:>6} {decodes:8.0f} {read:8.0f}"
+        print(f"{case.name:18} {median(ratios):6.2f} {median(rates):9.0f} {counts}", flush=True)
 
 
 if __name__ == "__main__":

@@ -34,14 +34,15 @@ def check_model_file(settings: Settings) -> None:
 
 
 def check_adapter_files(settings: Settings) -> None:
-    """Raise ConfigError where the file of a LoRA adapter or of the projector cannot be a GGUF file.
+    """Raise ConfigError where the file of a LoRA adapter, the projector or the draft model cannot be a GGUF file.
 
     Whether it fits the model shows at loading.
     """
     if is_fake(settings):
         return
-    projectors = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
-    for name, path in [*(("lora", path) for path, _ in settings.adapters), *projectors]:
+    others = [("mmproj", settings.mmproj_path)] if settings.mmproj else []
+    others += [("spec_draft_model", settings.draft_model_path)] if settings.has_draft_model else []
+    for name, path in [*(("lora", path) for path, _ in settings.adapters), *others]:
         try:
             is_gguf = _is_gguf(path)
         except OSError as error:

@@ -71,6 +71,11 @@ class ModelNeeds:
     compute_per_cell: float
     refused: str = ""  # llama.cpp's reason why there is no context with these settings
     remarks: tuple[str, ...] = ()  # settings with another effect than their number says
+    projector: int = 0  # weights and buffers of the projector, if there is one
+    projector_refused: str = ""  # the reason why it cannot be loaded
+    is_projector_apart: bool = False  # on the CPU, while the model is on a GPU
+    draft: int = 0  # of the draft model, all together at n_ctx
+    draft_per_cell: float = 0.0
 
     @property
     def store(self) -> int:
@@ -78,8 +83,14 @@ class ModelNeeds:
         return int(self.n_ctx * self.bytes_per_cell) + self.states
 
     @property
+    def projector_beside(self) -> int:
+        """The projector's bytes in the memory where the model is."""
+        return 0 if self.is_projector_apart else self.projector
+
+    @property
     def total(self) -> int:
-        return self.weights + self.store + self.compute
+        """All that is in the memory where the model is."""
+        return self.weights + self.store + self.compute + self.projector_beside + self.draft
 
 
 @dataclass(frozen=True)

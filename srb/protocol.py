@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 7
+VERSION = 8
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -163,6 +163,16 @@ class Tokenize:
     parts: tuple[str | int, ...]
     add_special: bool
     parse_special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokens:
+    """int: the number of tokens of a prompt with media (see `Generate`), the vocabulary's BOS included."""
+
+    request_id: str
+    prompt: tuple[str | int, ...]
+    media: tuple[str, ...]
+    media_field: str = "prompt"  # named in errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +408,8 @@ class PromptDone:
     restored_tokens: int
     prompt_ms: float
     slots: list[int] = field(default_factory=list)
+    image_tokens: int = 0  # of the prompt's tokens: those of pictures
+    audio_tokens: int = 0  # … and of sounds
 
 
 class ReplicaStats(TypedDict):
@@ -468,6 +480,8 @@ class BranchEnded:
     message: str = ""
     rewinds: int = 0  # how often the branch was rewound, to avoid banned strings
     path_logprob: float | None = None  # of all tokens together and the end of the text, of an explored branch
+    drafted: int = 0  # tokens of drafts that were computed (spec_type), and of those the ones that the branch drew
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,16 +525,20 @@ class Resting:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0
+    image_tokens: int = 0
+    audio_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @classmethod
     def of(cls, done: Done, seconds: float) -> Resting:
-        values = (done.prompt_tokens, done.cached_tokens, done.completion_tokens, done.prompt_ms, done.predicted_ms)
-        return cls(done.request_id, seconds, *values, done.restored_tokens)
+        return cls(seconds=seconds, **asdict(done))
 
     @property
     def done(self) -> Done:
-        values = (self.prompt_tokens, self.cached_tokens, self.completion_tokens, self.prompt_ms, self.predicted_ms)
-        return Done(self.request_id, *values, self.restored_tokens)
+        values = asdict(self)
+        del values["seconds"]
+        return Done(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +552,10 @@ class Done:
     prompt_ms: float
     predicted_ms: float
     restored_tokens: int = 0  # tokens of `cached_tokens` that had been parked
+    image_tokens: int = 0  # tokens of `prompt_tokens` that are pictures'
+    audio_tokens: int = 0  # … and sounds'
+    drafted_tokens: int = 0  # computed for drafts (spec_type), and of those the ones that the branches drew
+    accepted_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,7 +617,8 @@ class ModelInfo:
 
 PromptEvent = Progress | PromptLogprobs | PromptDone
 Control = ListRequests | GetRequest | StopBranches | ChangeBranch | AddBranches
-Ask = Tokenize | Detokenize | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
+Text = Tokenize | CountTokens | Detokenize
+Ask = Text | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | Control
 Command = Generate | Cancel | Ask | Attach
 Event = (
     Hello

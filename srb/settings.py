@@ -540,13 +540,35 @@ class Settings(_SamplingSettings):
         "removed, least recently used first; states saved with POST /slots are never removed. 0: no limit",
     )
 
-    spec_type: Literal["none", "ngram"] = Field(
-        "none",
+    spec_type: Literal["auto", "none", "ngram", "draft", "both"] = Field(
+        "auto",
         description="speculation: tokens that probably follow are computed with a branch's newest one, and kept as far as "
         "its sampler draws the same. ngram: they are those that followed the last three tokens before, in the prompt or "
-        "the branch. Only while it pays, by measured step times; so a text may differ by rounding from run to run",
+        "the branch; draft: those that spec_draft_model finds likeliest; both: ngram, and draft where that finds none; "
+        "auto: draft with spec_draft_model, else none. Only while it pays, by measured step times; so a text may differ by "
+        "rounding from run to run",
+    )
+    spec_draft_model: str = Field(
+        "",
+        description="path of the draft model, a GGUF file: a small model with the model's vocabulary (spec_type); "
+        "empty: none",
     )
     spec_draft_n_max: int = Field(8, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
+    spec_draft_n_min: int = Field(
+        0, ge=0, le=32, description="drafts of the draft model with fewer tokens are not used"
+    )
+    spec_draft_p_min: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="a draft ends before a token to which the draft model gives a smaller probability; 0: at none",
+    )
+    spec_draft_ngl: int = Field(-1, ge=-1, description="layers of the draft model on the GPU; -1: all")
+    spec_draft_type_k: CacheType = Field("f16", description="data type of the keys in the draft model's KV store")
+    spec_draft_type_v: CacheType = Field(
+        "f16",
+        description="data type of the values in the draft model's KV store; quantized types need flash attention",
+    )
 
     # Engine
     max_queue: int = Field(256, ge=1, description="requests that may wait in the queue; further ones are answered 429")
@@ -606,6 +628,12 @@ class Settings(_SamplingSettings):
             raise ValueError("HTTPS needs both ssl_key_file and ssl_cert_file")
         if self.grammar and self.json_schema:
             raise ValueError("grammar and json_schema exclude each other")
+        if self.spec_type in ("draft", "both") and not self.spec_draft_model:
+            raise ValueError(f"spec_type {self.spec_type} needs spec_draft_model, the path of a GGUF file")
+        if self.spec_draft_n_min > self.spec_draft_n_max:
+            raise ValueError(
+                f"spec_draft_n_min ({self.spec_draft_n_min}) is more than spec_draft_n_max ({self.spec_draft_n_max})"
+            )
         return self
 
     @property
@@ -712,6 +740,39 @@ class Settings(_SamplingSettings):
     @property
     def mmproj_path(self) -> Path:
         return Path(self.mmproj).expanduser()
+
+    @property
+    def draft_model_path(self) -> Path:
+        return Path(self.spec_draft_model).expanduser()
+
+    @property
+    def has_draft_model(self) -> bool:
+        """Whether a draft model is used."""
+        return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
+
+    @property
+    def has_drafts(self) -> bool:
+        """Whether tokens are drafted at all."""
+        return self.has_draft_model or self.spec_type == "ngram"
+
+    @property
+    def of_draft_model(self) -> Settings:
+        """The settings of the draft model's context: the model's own, but for those that have others beside them.
+
+        Its threads are the model's, and its memory can be cut.
+        """
+        changes: dict[str, Any] = {
+            "model": self.spec_draft_model,
+            "n_gpu_layers": self.spec_draft_ngl,
+            "cache_type_k": self.spec_draft_type_k,
+            "cache_type_v": self.spec_draft_type_v,
+            "swa_full": "on",
+            "backend_sampling": "off",
+            "text_overlap": "off",
+            **dict.fromkeys(("lora", "mmproj", "rpc", "tensor_split"), ""),
+            **dict.fromkeys(("embedding", "reranking"), False),
+        }
+        return self.model_copy(update={**changes, "pooling": "auto", "spec_draft_model": ""})
 
     @property
     def runtime_path(self) -> Path:

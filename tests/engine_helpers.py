@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from srb.engine.engine import Engine
-from srb.engine.fake import FakeModel
+from srb.engine.fake import EOS, FakeModel
+from srb.engine.model import Logits
 from srb.engine.request import BranchState, Request
 from srb.engine.steering import Growth
 from srb.engine.tree.host import NODE_BYTES, TOKEN_BYTES
@@ -30,6 +33,40 @@ from srb.protocol import (
     SamplingParams,
     StopBranches,
 )
+
+
+class Contrary(FakeModel):
+    """A draft model whose likeliest token is the one that the fake finds least likely."""
+
+    def _next_logits(self, visible: bytes) -> Logits:
+        logits = super()._next_logits(visible)
+        return np.where(np.isfinite(logits), -logits, logits)
+
+
+class Wavering(FakeModel):
+    """A draft model that agrees with the fake at two of three places, and wants to end the text at some."""
+
+    def _next_logits(self, visible: bytes) -> Logits:
+        logits = super()._next_logits(visible)
+        if visible[0] % 3 == 0:
+            logits = np.where(np.isfinite(logits), -logits, logits)
+        if visible[0] % 11 == 0:
+            logits[EOS] = 100.0
+        return logits
+
+
+def always_draft(driver: Driver) -> Driver:
+    """Let an engine draft as much as it may, whatever it has measured."""
+    always_draft_in(driver.engine)
+    return driver
+
+
+def always_draft_in(engine: Engine) -> None:
+    """Let an engine draft as much as it may, whatever it has measured."""
+    speculation = engine._speculation
+    speculation._times.best_addition = lambda size, chances, costs=(): len(chances)  # type: ignore[method-assign,misc,assignment]
+    speculation._times.is_fresh = lambda size: True  # type: ignore[method-assign]
+    speculation._promise = lambda branch, size: float("inf")  # type: ignore[method-assign]
 
 
 @dataclass
@@ -81,7 +118,7 @@ class Driver:
         max_queue: int = 100,
         cache_cells: int = 10**6,
         cache_bytes: int = 10**6,
-        **timeouts: float,
+        **options: Any,
     ) -> None:
         self.model = model or FakeModel()
         self.now = 0.0
@@ -91,7 +128,7 @@ class Driver:
             clock=self._tick,
             cache_cells=cache_cells,
             cache_bytes=cache_bytes,
-            **timeouts,
+            **options,
         )
         self.outcomes: dict[str, Outcome] = defaultdict(Outcome)
         self._controls = (f"c{number}" for number in itertools.count())
@@ -233,6 +270,10 @@ class Driver:
             stats["kv_cells_used"] == self.model.used_cells or not self.model.supports_partial_reuse
         )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
+        if (drafts := self.engine._speculation._draft_model) is not None:
+            assert [*drafts._prompts, *drafts._copies, *drafts._awaits] == []
+            cells = drafts._residency.used_cells
+            assert cells == drafts._residency._idle.cells == drafts.model.used_cells  # type: ignore[attr-defined]
         resting = {request.request_id: request for request in self.resting}
         resumable = sum(branch.can_resume for request in resting.values() for branch in request.branches)
         assert self.model.open_samplers == resumable
@@ -252,7 +293,9 @@ def plain(seed: int | None = None, append: tuple[str | int, ...] = (), sampling:
 def solo(prompt: str | Sequence[int], seed: int, max_tokens: int = 10, **options: Any) -> Outcome:
     """Return the outcome of one branch alone on a roomy model: the oracle of other tests."""
     adapters = 1 if options.get("lora") else 0
-    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=options.pop("n_ctx_seq", None), n_adapters=adapters))
+    reads_media = bool(options.get("media"))
+    n_ctx_seq = options.pop("n_ctx_seq", None)
+    driver = Driver(FakeModel(n_ctx=4096, n_ctx_seq=n_ctx_seq, n_adapters=adapters, reads_media=reads_media))
     request_id = driver.submit(prompt, 1, seed, max_tokens, **options)
     driver.run()
     return driver.result(request_id)

@@ -32,11 +32,17 @@ class Shape:
     q8: bool = False
     seed: int = 0
     split: int = 0  # tensors of one file; 0: all in one
+    control: tuple[str, ...] = ()  # the last tokens of the vocabulary
+    loud: int = 0  # layers after so many change little; 0: none. A model of the same seed with so many layers is a twin
 
 
 TINY = Shape()
+TILE_MARKS = ("\n\n", "<fake_token_around_image>", "<global-img>")
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
+# A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
+BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
+_QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
 SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
 
 _WORDS = (
@@ -112,11 +118,12 @@ class _Writer:
         fillers = (f"▁w{number}{_mark(number)}" for number in range(self.shape.vocab))
         seen = {text for text, _, _ in entries}
         for text in (*words, *fillers):
-            if len(entries) == self.shape.vocab:
+            if len(entries) == self.shape.vocab - len(self.shape.control):
                 break
             if text not in seen:
                 seen.add(text)
                 entries.append((text, -float(len(entries)), types.NORMAL))
+        entries += [(text, 0.0, types.CONTROL) for text in self.shape.control]
         self.gguf.add_tokenizer_model("llama")
         self.gguf.add_token_list([text for text, _, _ in entries])
         self.gguf.add_token_scores([score for _, score, _ in entries])
@@ -134,8 +141,61 @@ def write_llama(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
     _add_vocabulary(out)
     for layer in range(shape.layers):
-        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads)
+        gain = _QUIET if 0 < shape.loud <= layer else 1.0
+        _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads, gain=gain)
+        _add_feed_forward(out, f"blk.{layer}.", gain=gain)
+    out.close()
+    return path
+
+
+def write_qwen2vl(path: Path, shape: Shape = TINY) -> Path:
+    """Write a qwen2vl: attention with M-RoPE, whose positions have three sections, in every layer."""
+    out = _Writer(path, "qwen2vl", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    _add_sections(out, head_dim)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        _add_attention(out, f"blk.{layer}.", head_dim)
         _add_feed_forward(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
+def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
+    """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer."""
+    out = _Writer(path, "qwen35", shape)
+    head_dim, heads, size = shape.dim // shape.heads, shape.kv_heads, 2 * shape.state
+    inner, mixed = heads * size, 3 * heads * size
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    _add_sections(out, head_dim)
+    out.gguf.add_uint32("qwen35.full_attention_interval", 2)
+    out.gguf.add_ssm_conv_kernel(4)
+    out.gguf.add_ssm_inner_size(inner)
+    out.gguf.add_ssm_state_size(size)
+    out.gguf.add_ssm_time_step_rank(heads)
+    out.gguf.add_ssm_group_count(heads)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        if layer % 2:
+            _add_attention(out, prefix, head_dim, gated=True)
+            out.ones(prefix + "attn_q_norm", head_dim)
+            out.ones(prefix + "attn_k_norm", head_dim)
+        else:
+            out.ones(prefix + "attn_norm", shape.dim)
+            out.matrix(prefix + "attn_qkv", mixed, shape.dim)
+            out.matrix(prefix + "attn_gate", inner, shape.dim)
+            out.matrix(prefix + "ssm_conv1d", mixed, 4)
+            out.vector(prefix + "ssm_dt", np.full(heads, -2.0), ".bias")
+            out.vector(prefix + "ssm_a", -np.arange(1.0, heads + 1), "")
+            out.matrix(prefix + "ssm_beta", heads, shape.dim)
+            out.matrix(prefix + "ssm_alpha", heads, shape.dim)
+            out.ones(prefix + "ssm_norm", size)
+            out.matrix(prefix + "ssm_out", shape.dim, inner)
+        _add_feed_forward(out, prefix, norm="post_attention_norm")
     out.close()
     return path
 
@@ -326,84 +386,140 @@ def write_lora(path: Path, shape: Shape = TINY, rank: int = 4, seed: int = 0, ta
     return path
 
 
-def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
-    """Write a model's projector: gemma 3's of 16 tokens a picture, ultravox' of 30 for 30 seconds of sound."""
-    out, random = gguf.GGUFWriter(path, "clip"), np.random.default_rng(seed)
-    dim, ffn, layers, image, patch, merge, mels, stack = 16, 32, 1, 32, 4, 2, 80, 50
+class _Projector:
+    """A GGUFWriter of a projector: encoders of pictures (`v`) and sounds (`a`) of 16 inputs, one layer and two heads."""
 
-    def matrix(name: str, *dims: int) -> None:
-        out.add_tensor(name, random.standard_normal(dims, dtype=np.float32) * np.float32(dims[-1] ** -0.5))
+    dim, ffn, layers, patch, mels = 16, 32, 1, 4, 80
 
-    def ones(name: str, size: int) -> None:
-        out.add_tensor(name, np.ones(size, np.float32))
+    def __init__(self, path: Path, shape: Shape, seed: int, *kinds: str) -> None:
+        self.gguf = gguf.GGUFWriter(path, "clip")
+        self._random = np.random.default_rng(seed)
+        self.gguf.add_type(gguf.GGUFType.MMPROJ)
+        self.gguf.add_bool("clip.use_gelu", True)
+        for kind in kinds:
+            self.gguf.add_bool(f"clip.has_{kind}_encoder", True)
+            values = {
+                "embedding_length": self.dim,
+                "feed_forward_length": self.ffn,
+                "block_count": self.layers,
+                "projection_dim": shape.dim,
+                "attention.head_count": 2,
+            }
+            for name, value in values.items():
+                self.gguf.add_uint32(f"clip.{kind}.{name}", value)
+            self.gguf.add_float32(f"clip.{kind}.attention.layer_norm_epsilon", 1e-6)
+            self._add_layers(kind[0])
+        if "vision" in kinds:
+            self.gguf.add_uint32("clip.vision.patch_size", self.patch)
+            self.gguf.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+            self.gguf.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+            self.matrix("v.patch_embd.weight", self.dim, 3, self.patch, self.patch)
 
-    def zeros(name: str, size: int) -> None:
-        out.add_tensor(name, np.zeros(size, np.float32))
+    def matrix(self, name: str, *dims: int) -> None:
+        noise = self._random.standard_normal(dims, dtype=np.float32) * np.float32(dims[-1] ** -0.5)
+        self.gguf.add_tensor(name, noise)
 
-    out.add_type(gguf.GGUFType.MMPROJ)
-    out.add_bool("clip.has_vision_encoder", True)
-    out.add_bool("clip.has_audio_encoder", True)
-    out.add_string("clip.vision.projector_type", "gemma3")
-    out.add_string("clip.audio.projector_type", "ultravox")
-    out.add_bool("clip.use_gelu", True)
-    for kind in ("vision", "audio"):
-        for name, value in (("embedding_length", dim), ("feed_forward_length", ffn), ("block_count", layers)):
-            out.add_uint32(f"clip.{kind}.{name}", value)
-        out.add_uint32(f"clip.{kind}.projection_dim", shape.dim)
-        out.add_uint32(f"clip.{kind}.attention.head_count", 2)
-        out.add_float32(f"clip.{kind}.attention.layer_norm_epsilon", 1e-6)
-    out.add_uint32("clip.vision.image_size", image)
-    out.add_uint32("clip.vision.patch_size", patch)
-    out.add_uint32("clip.vision.projector.scale_factor", merge)
-    out.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
-    out.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-    out.add_uint32("clip.audio.num_mel_bins", mels)
-    out.add_uint32("clip.audio.projector.stack_factor", stack)
-    for kind in ("v", "a"):
-        for layer in range(layers):
+    def ones(self, name: str, size: int) -> None:
+        self.gguf.add_tensor(name, np.ones(size, np.float32))
+
+    def zeros(self, name: str, *dims: int) -> None:
+        self.gguf.add_tensor(name, np.zeros(dims, np.float32))
+
+    def add_positions(self, image: int) -> None:
+        """Add the patches' bias and positions, of pictures or tiles of `image` × `image` pixels."""
+        self.gguf.add_uint32("clip.vision.image_size", image)
+        self.zeros("v.patch_embd.bias", self.dim)
+        self.matrix("v.position_embd.weight", (image // self.patch) ** 2, self.dim)
+
+    def close(self) -> None:
+        self.gguf.write_header_to_file()
+        self.gguf.write_kv_data_to_file()
+        self.gguf.write_tensors_to_file()
+        self.gguf.close()
+
+    def _add_layers(self, kind: str) -> None:
+        dim, ffn = self.dim, self.ffn
+        for layer in range(self.layers):
             prefix = f"{kind}.blk.{layer}."
             for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-                matrix(f"{prefix}{name}.weight", dim, dim)
-                if name != "attn_k":
-                    zeros(f"{prefix}{name}.bias", dim)
+                self.matrix(f"{prefix}{name}.weight", dim, dim)
+                if name != "attn_k" or kind == "v":
+                    self.zeros(f"{prefix}{name}.bias", dim)
             for name in ("ln1", "ln2"):
-                ones(f"{prefix}{name}.weight", dim)
-                zeros(f"{prefix}{name}.bias", dim)
-            matrix(f"{prefix}ffn_up.weight", ffn, dim)
-            zeros(f"{prefix}ffn_up.bias", ffn)
-            matrix(f"{prefix}ffn_down.weight", dim, ffn)
-            zeros(f"{prefix}ffn_down.bias", dim)
-        ones(f"{kind}.post_ln.weight", dim)
-        zeros(f"{kind}.post_ln.bias", dim)
-    matrix("v.patch_embd.weight", dim, 3, patch, patch)
-    zeros("v.patch_embd.bias", dim)
-    matrix("v.position_embd.weight", (image // patch) ** 2, dim)
-    matrix("mm.input_projection.weight", dim, shape.dim)
-    ones("mm.soft_emb_norm.weight", dim)
-    matrix("a.position_embd.weight", 1500, dim)
-    matrix("a.conv1d.1.weight", dim, mels, 3)
-    out.add_tensor("a.conv1d.1.bias", np.zeros((dim, 1), np.float32))
-    matrix("a.conv1d.2.weight", dim, dim, 3)
-    out.add_tensor("a.conv1d.2.bias", np.zeros((dim, 1), np.float32))
-    ones("mm.a.norm_pre.weight", stack * dim)
-    matrix("mm.a.mlp.1.weight", 2 * ffn, stack * dim)
-    ones("mm.a.norm_mid.weight", ffn)
-    matrix("mm.a.mlp.2.weight", shape.dim, ffn)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
+                self.ones(f"{prefix}{name}.weight", dim)
+                self.zeros(f"{prefix}{name}.bias", dim)
+            self.matrix(f"{prefix}ffn_up.weight", ffn, dim)
+            self.zeros(f"{prefix}ffn_up.bias", ffn)
+            self.matrix(f"{prefix}ffn_down.weight", dim, ffn)
+            self.zeros(f"{prefix}ffn_down.bias", dim)
+        self.ones(f"{kind}.post_ln.weight", dim)
+        self.zeros(f"{kind}.post_ln.bias", dim)
+
+
+def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+    """Write a model's projector: gemma 3's of 16 tokens a picture, ultravox' of 30 for 30 seconds of sound."""
+    out = _Projector(path, shape, seed, "vision", "audio")
+    dim, ffn, mels, stack = out.dim, out.ffn, out.mels, 50
+    out.gguf.add_string("clip.vision.projector_type", "gemma3")
+    out.gguf.add_string("clip.audio.projector_type", "ultravox")
+    out.gguf.add_uint32("clip.vision.projector.scale_factor", 2)
+    out.gguf.add_uint32("clip.audio.num_mel_bins", mels)
+    out.gguf.add_uint32("clip.audio.projector.stack_factor", stack)
+    out.add_positions(image=32)
+    out.matrix("mm.input_projection.weight", dim, shape.dim)
+    out.ones("mm.soft_emb_norm.weight", dim)
+    out.matrix("a.position_embd.weight", 1500, dim)
+    out.matrix("a.conv1d.1.weight", dim, mels, 3)
+    out.zeros("a.conv1d.1.bias", dim, 1)
+    out.matrix("a.conv1d.2.weight", dim, dim, 3)
+    out.zeros("a.conv1d.2.bias", dim, 1)
+    out.ones("mm.a.norm_pre.weight", stack * dim)
+    out.matrix("mm.a.mlp.1.weight", 2 * ffn, stack * dim)
+    out.ones("mm.a.norm_mid.weight", ffn)
+    out.matrix("mm.a.mlp.2.weight", shape.dim, ffn)
+    out.close()
+    return path
+
+
+def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+    """Write a Qwen2-VL's projector: a token for each 8 × 8 pixels, 8 of them at least."""
+    out = _Projector(path, shape, seed, "vision")
+    out.gguf.add_string("clip.vision.projector_type", "qwen2vl_merger")
+    out.gguf.add_uint32("clip.vision.image_size", 64)
+    out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)
+    out.matrix("mm.0.weight", out.ffn, 4 * out.dim)
+    out.zeros("mm.0.bias", out.ffn)
+    out.matrix("mm.2.weight", shape.dim, out.ffn)
+    out.zeros("mm.2.bias", shape.dim)
+    out.close()
+    return path
+
+
+def write_tiling_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
+    """Write an Idefics3's projector: tiles of 16 × 16 pixels, four tokens each, with tokens of text between them.
+
+    The model has TILE_MARKS among its control tokens.
+    """
+    out = _Projector(path, shape, seed, "vision")
+    out.gguf.add_string("clip.vision.projector_type", "idefics3")
+    out.gguf.add_uint32("clip.vision.projector.scale_factor", 2)
+    out.gguf.add_uint32("clip.vision.preproc_image_size", 32)
+    out.add_positions(image=16)
+    out.matrix("mm.model.fc.weight", shape.dim, 4 * out.dim)
     out.close()
     return path
 
 
 WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "llama": write_llama,
+    "qwen2vl": write_qwen2vl,
     "gemma2": write_gemma2,
     "gemma3": write_gemma3,
     "mamba": write_mamba,
     "mamba2": write_mamba2,
     "falcon-h1": write_falcon_h1,
     "lfm2": write_lfm2,
+    "qwen35": write_qwen35,
 }
 
 
@@ -442,20 +558,28 @@ def _add_attention_keys(out: _Writer) -> None:
     out.gguf.add_layer_norm_rms_eps(1e-5)
 
 
-def _add_attention(out: _Writer, prefix: str, head_dim: int) -> None:
+def _add_sections(out: _Writer, head_dim: int) -> None:
+    third = head_dim // 6
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_rope_dimension_sections([head_dim // 2 - 2 * third, third, third, 0])
+
+
+def _add_attention(out: _Writer, prefix: str, head_dim: int, gated: bool = False, gain: float = 1.0) -> None:
     shape = out.shape
     out.ones(prefix + "attn_norm", shape.dim)
-    out.matrix(prefix + "attn_q", shape.heads * head_dim, shape.dim)
+    out.matrix(prefix + "attn_q", (2 if gated else 1) * shape.heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_k", shape.kv_heads * head_dim, shape.dim)
     out.matrix(prefix + "attn_v", shape.kv_heads * head_dim, shape.dim)
-    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+    out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim, scale=gain * (shape.heads * head_dim) ** -0.5)
 
 
-def _add_feed_forward(out: _Writer, prefix: str, norm_suffix: str = ".weight") -> None:
-    out.vector(prefix + "ffn_norm", np.ones(out.shape.dim), norm_suffix)
+def _add_feed_forward(
+    out: _Writer, prefix: str, norm_suffix: str = ".weight", norm: str = "ffn_norm", gain: float = 1.0
+) -> None:
+    out.vector(prefix + norm, np.ones(out.shape.dim), norm_suffix)
     out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
     out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
-    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn)
+    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn, scale=gain * out.shape.ffn**-0.5)
 
 
 def main() -> None:

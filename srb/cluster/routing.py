@@ -18,6 +18,7 @@ from srb.protocol import (
     Attach,
     ChangeBranch,
     Command,
+    CountTokens,
     Detokenize,
     Embed,
     Generate,
@@ -47,7 +48,7 @@ class Way(Enum):
 
 _WAYS: dict[type, Way] = {
     **dict.fromkeys((Generate, StateAction), Way.TEXT),
-    **dict.fromkeys((Tokenize, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
+    **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
     **dict.fromkeys((Attach, GetRequest, StopBranches, ChangeBranch, AddBranches), Way.HOME),
     **dict.fromkeys((GetStats, GetSlots, ListRequests, SetAdapters), Way.ALL),
 }
@@ -64,7 +65,7 @@ def way_of(command: Command) -> Way:
 
 def may_move(command: Command) -> bool:
     """Whether a command that a replica has not answered may be given to another."""
-    return isinstance(command, (Generate, Tokenize, Detokenize, Embed, Rerank, GetAdapters))
+    return isinstance(command, (Generate, Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters))
 
 
 def marks_of(command: Generate | StateAction) -> list[Mark]:

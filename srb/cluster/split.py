@@ -298,6 +298,10 @@ class Whole:
             prompt_ms=max(end.prompt_ms for _, end in ends),
             predicted_ms=max(end.predicted_ms for _, end in ends),
             restored_tokens=min(end.restored_tokens for _, end in ends),
+            image_tokens=max(end.image_tokens for _, end in ends),
+            audio_tokens=max(end.audio_tokens for _, end in ends),
+            drafted_tokens=sum(end.drafted_tokens for _, end in ends),
+            accepted_tokens=sum(end.accepted_tokens for _, end in ends),
         )
 
 

@@ -62,8 +62,10 @@ class Checkup:
         model = self.model
         if not bytes_per_cell:
             return None
-        fixed = model.weights + model.states + model.compute - model.n_ctx * model.compute_per_cell
-        return max(0, int((self.room - fixed) / (bytes_per_cell + model.compute_per_cell)))
+        more = model.compute_per_cell + model.draft_per_cell
+        buffers = model.compute + model.draft - model.n_ctx * more
+        fixed = model.weights + model.projector_beside + model.states + buffers
+        return max(0, int((self.room - fixed) / (bytes_per_cell + more)))
 
     @property
     def recommended(self) -> int:

@@ -65,16 +65,26 @@ def _nodes(checkup: Checkup) -> Iterator[Finding]:
 
 def _memory(checkup: Checkup) -> Iterator[Finding]:
     model, settings, machine = checkup.model, checkup.settings, checkup.machine
+    if model.projector_refused:
+        text = f"the projector {model.projector_refused.removeprefix('mmproj: ')}"
+        yield _problem(text, "mmproj = the file that was made for this model; without one it reads text only")
     if not checkup.knows_room:
         return
+    if model.is_projector_apart and model.projector > machine.memory_free:
+        yield _problem(
+            f"the projector needs {size_text(model.projector)} in memory, and {size_text(machine.memory_free)} are free",
+            "end programs that hold memory, or a projector with fewer bits",
+        )
     if model.refused:
         yield _problem(f"llama.cpp makes no context with these settings: {model.refused}", _refusal_change(checkup))
         return
     where = "on the GPU" if checkup.on_gpu else "in memory"
     room, need = size_text(checkup.room), size_text(model.total)
     if model.total > checkup.room:
-        text = f"the model needs {need} {where}, and {room} are free{_held(checkup)}"
-        buffers = model.store + model.compute
+        needs = "the model and its projector need" if model.projector_beside else "the model needs"
+        text = f"{needs} {need} {where}, and {room} are free{_held(checkup)}"
+        # What is not read from the file as needed:
+        buffers = model.store + model.compute + model.projector_beside + model.draft
         if checkup.on_gpu or buffers > checkup.room or not settings.mmap:
             yield _problem(text, _smaller(checkup))
         else:
@@ -109,17 +119,26 @@ def _refusal_change(checkup: Checkup) -> str:
 
 
 def _smaller(checkup: Checkup) -> str:
-    """Return the setting that makes it fit: fewer cells, smaller ones, fewer layers on the GPU, or another model."""
+    """Return the setting that makes it fit: fewer cells, smaller ones, fewer layers on the GPU, or another model.
+
+    A projector leaves the GPU before layers do; without a GPU it is the last thing to go before the model.
+    """
     model = checkup.model
     fit = checkup.cells(model.bytes_per_cell)
     if fit is not None and fit >= min(model.n_ctx_train, 2048):
         return f"n_ctx = {checkup.recommended}"
+    fits_without = model.total - model.projector_beside <= checkup.room
+    if checkup.on_gpu and model.projector_beside and fits_without:
+        return "mmproj_offload = false, which leaves the projector on the CPU"
     if checkup.on_gpu:
-        layers = int(model.n_layers * max(0, checkup.room - model.compute) / (model.weights + model.store))
+        left = checkup.room - model.compute - model.projector_beside
+        layers = int(model.n_layers * max(0, left) / (model.weights + model.store))
         return f"n_gpu_layers = {layers}, which leaves the other layers on the CPU"
     q8 = next((size for size in model.kv_types if size.type == "q8_0" and not size.refused), None)
     if q8 is not None and (checkup.cells(q8.bytes_per_cell) or 0) >= model.n_ctx:
         return "cache_type_k = q8_0 and cache_type_v = q8_0"
+    if model.projector_beside and fits_without:
+        return "a projector with fewer bits; without mmproj the model reads text only"
     return "a smaller model, or a quantization of it with fewer bits"
 
 

@@ -112,6 +112,11 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
         cells = f"n_ctx {count_text(model.n_ctx)} cells, {' and '.join(types)}"
         yield "KV store", f"{size_text(model.store):>10}  {cells}, {model.n_seq_max} sequences{_states(checkup)}"
         yield "computing", f"{size_text(model.compute):>10}"
+        if model.projector:
+            apart = ", on the CPU" if model.is_projector_apart else ""
+            yield "projector", f"{size_text(model.projector):>10}  weights and buffers for pictures and sounds{apart}"
+        if model.draft:
+            yield "draft model", f"{size_text(model.draft):>10}  weights, KV store and computing"
         where = "GPU memory" if checkup.on_gpu else "memory"
         yield (
             "together",

@@ -50,10 +50,12 @@ class Branches:
         clock: Callable[[], float],
         count_special: Callable[[Sequence[int]], int],
         note_end: Callable[[Branch], None],
+        note_stop: Callable[[Branch, bool], None] = lambda branch, keep: None,
     ) -> None:
         """`count_special` counts the special tokens (BOS) at a prompt's beginning.
 
-        `note_end` is called with each branch that ends.
+        `note_end` is called with each branch that ends, `note_stop` with each that gives its sequence back, before that, and
+        whether its text is kept.
         """
         self._model = model
         self._tree = tree
@@ -61,6 +63,7 @@ class Branches:
         self._clock = clock
         self._count_special = count_special
         self._note_end = note_end
+        self._note_stop = note_stop
         self._settling = Settling(self)
         # Branches whose newest token is not read yet, with its probability: what it says is found during the next decode.
         self._unread: dict[Branch, Prob | None] = {}
@@ -196,6 +199,7 @@ class Branches:
         """End a branch's lease; with `keep` its computed tokens stay in the tree. Does nothing without a lease."""
         if branch.lease is None:
             return
+        self._note_stop(branch, keep)
         self.drop_ahead(branch)
         lease, branch.lease = branch.lease, None
         own = branch.tokens[lease.node.end - branch.start : branch.num_computed]
@@ -257,6 +261,8 @@ class Branches:
             message,
             branch.num_rewinds,
             path_logprob,
+            branch.num_drafted,
+            branch.num_accepted,
         )
         if not branch.can_resume:
             branch.sampler.close()

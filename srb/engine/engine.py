@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from srb.engine.branches import Branches
+from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
 from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, Sampler, StateStore
 from srb.engine.named_states import NamedStates
@@ -45,6 +46,7 @@ from srb.protocol import (
     Attach,
     BranchAdded,
     ChangeBranch,
+    CountTokens,
     Done,
     Embed,
     Event,
@@ -101,6 +103,10 @@ class Engine:
         checkpoint_every: int = AUTO,
         states: StateStore | None = None,
         max_draft: int = 0,
+        looks_up: bool = True,
+        draft_model: Model | None = None,
+        min_draft: int = 0,
+        min_draft_p: float = 0.0,
     ) -> None:
         """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
 
@@ -110,9 +116,15 @@ class Engine:
         seconds ends with the text it has. 0 means no limit. The prefix tree keeps `cache_cells` idle cells in the KV
         store and `cache_bytes` bytes in host memory, and a checkpoint after each `checkpoint_every` tokens if the model's
         memory keeps states (see `Spacing`). `states` stores named states beyond the server's life; None:
-        nowhere. At most `max_draft` tokens are drafted for a branch; 0: no speculation.
+        nowhere. At most `max_draft` tokens are drafted for a branch; 0: no speculation. Drafts come from the text itself
+        where it `looks_up`, else from the `draft_model`, as long as its probabilities are at least `min_draft_p`; shorter
+        ones than `min_draft` of it are not used. A quarter of `cache_bytes` is for the draft model's texts.
         """
         self.model = model
+        drafts: DraftModel | None = None
+        if draft_model is not None:
+            cache_bytes, for_drafts = cache_bytes - cache_bytes // 4, cache_bytes // 4
+            drafts = DraftModel(draft_model, cache_cells, for_drafts, min_draft_p)
         self._max_queue = max_queue
         self._clock = clock
         self._embeddings = EmbeddingQueue(model)
@@ -120,7 +132,7 @@ class Engine:
         self._keeps_states = model.has_states
         self._tree = PrefixTree(model, self._residency)
         named = NamedStates(self._tree, self._residency, states)
-        self._preparer = Preparer(model, states, named.is_in_memory)
+        self._preparer = Preparer(model, states, named.is_in_memory, clock)
         self.wake: Callable[[], None] = lambda: None  # called by other threads when `collect` has events
         # Takes a step's events that are ready while a device computes; None: `step` returns all of them.
         self.emit: Callable[[list[Event]], None] | None = None
@@ -129,12 +141,22 @@ class Engine:
         )  # (request_id, error) of ended saves, put here by other threads
         self._slots = Slots(model.n_seq_max, max_running)
         self._state_actions = StateActions(named, self._slots, clock, self._end_save)
-        self._prompts = Prompts(model, self._tree, self._residency, named, clock)
+        self._prompts = Prompts(
+            model, self._tree, self._residency, named, clock, *([drafts.forget_prompt] if drafts else [])
+        )
         self._steering = Steering(model, self._preparer, clock)
         self._branches = Branches(
-            model, self._tree, self._prompts, clock, self._preparer.count_special, self._state_actions.note_end
+            model,
+            self._tree,
+            self._prompts,
+            clock,
+            self._preparer.count_special,
+            self._state_actions.note_end,
+            *([drafts.forget] if drafts else []),
         )
-        self._speculation = Speculation(model, self._residency, self._branches, max_draft)
+        self._speculation = Speculation(
+            model, self._residency, self._branches, clock, max_draft, looks_up, drafts, min_draft
+        )
         self._scheduler = Scheduler(model, self._tree, self._residency, max_running)
         self._registry = Registry(queue_timeout, request_timeout)
         self._counters = Counters()
@@ -146,6 +168,10 @@ class Engine:
 
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]:
         return self._preparer.tokenize(parts, add_special, parse_special)
+
+    def count_tokens(self, command: CountTokens) -> int:
+        """Return the number of tokens of a prompt with media. Raise InvalidRequest or NotSupported."""
+        return self._preparer.count_tokens(command)
 
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         return self._preparer.detokenize(tokens, special)
@@ -304,7 +330,8 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._registry.active or self._embeddings) or self._residency.is_over_budget
+        is_over_budget = self._residency.is_over_budget or self._speculation.is_over_budget
+        return bool(self._registry.active or self._embeddings) or is_over_budget
 
     def step(self) -> list[Event]:
         """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""
@@ -313,6 +340,7 @@ class Engine:
         self._expire(began, events)
         if not self._admit(events):
             self._residency.trim()
+            self._speculation.trim()
         elif self._start_branches(events) and not self._has_skipped_decode:
             # Their prompt is cached: send the first tokens before the next decode, but never twice in a row.
             self._has_skipped_decode = True
@@ -320,8 +348,10 @@ class Engine:
             return events
         self._has_skipped_decode = False
         plan = self._scheduler.schedule(self._in_turn())
+        more = self._embeddings.next_tokens + self._speculation.most_tokens
+        self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
-        self.step_tokens = plan.num_tokens + self._embeddings.next_tokens
+        self.step_tokens = plan.num_tokens + more
         self._make_room(plan, events)
         self._decode(plan, events)
         self._start_branches(events)
@@ -375,8 +405,9 @@ class Engine:
             "threads": self.model.threads,
             "embedding_tokens_total": self._embeddings.tokens_total,
             **asdict(self._branches.counters),
-            **asdict(self._speculation.counters),
+            **self._speculation.stats(),
             **self._prompts.stats(),
+            **self._preparer.media.stats(),
             **self._residency.stats(),
         }
 
@@ -390,6 +421,7 @@ class Engine:
             if branch.lease is not None:
                 assert branch.request.prefix.node in branch.lease.node.path(), f"{branch!r} is not below its prefix"
         self._registry.check_invariants()
+        self._speculation.check_invariants()
         for branch in branches:
             assert (branch.state is BranchState.RUNNING) == (branch.seq_id is not None), repr(branch)
             assert branch.state is not BranchState.RUNNING or branch.pending, f"{branch!r} has nothing to compute"
@@ -401,6 +433,7 @@ class Engine:
         for request in self._registry:
             request.close()
         self._registry.clear()
+        self._speculation.close()
         self.model.close()
 
     # ---- step: admit, make room, decode
@@ -677,6 +710,10 @@ def _done(request: Request) -> Done:
         prompt_ms=(prefix_done - started) * 1000,
         predicted_ms=(now - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,
+        image_tokens=request.prefix.num_image_tokens,
+        audio_tokens=request.prefix.num_audio_tokens,
+        drafted_tokens=sum(branch.num_drafted for branch in request.branches),
+        accepted_tokens=sum(branch.num_accepted for branch in request.branches),
     )
 
 

@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
-from srb.engine.media import Encoder, MediaChunk
+from srb.engine.media import Encoder, MediaChunk, Sections
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
+from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import watch_of
@@ -69,8 +70,13 @@ class FakeModel:
         has_states: bool = False,
         reads_media: bool = False,
         decodes_ahead: bool = False,
+        has_sections: bool = False,
     ) -> None:
-        self.encoder: Encoder | None = FakeEncoder() if reads_media else None
+        self.encoder: Encoder | None = FakeEncoder(has_sections) if reads_media else None
+        self._positions = Positions()
+        # After each cell from the first picture on, by what is visible: the place where its text goes on, and, with no
+        # such place within a picture, where the picture begins.
+        self._next_places: dict[bytes, tuple[int | None, int]] = {}
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
         self.n_batch = max(n_batch, n_seq_max)
@@ -215,11 +221,13 @@ class FakeModel:
         lora = repr(batch.lora).encode() if any(batch.lora) else b""
         if batch.is_whole:
             _check_whole(batch)
+        places = self._positions.of(batch)
         entries = zip(batch.tokens, batch.positions, batch.seq_ids, batch.wanted, strict=True)
         for row, (token, position, seq_id, wanted) in enumerate(entries):
             tip = self._tips[seq_id]  # KeyError: a sequence id out of range
             if position != tip.end:
                 raise AssertionError(f"position {position} in sequence {seq_id}, which holds {tip.end}")
+            next_place = self._check_place(tip, batch, row, places)
             if batch.vectors is None and not 0 <= token < self.n_vocab:
                 raise AssertionError(f"token {token} is not in the vocabulary")
             if self.has_states and tip is not _EMPTY and seq_id not in self._with_state:
@@ -228,9 +236,34 @@ class FakeModel:
             vector = b"" if batch.vectors is None else batch.vectors[row].tobytes()
             visible = _hash(tip.visible + lora + vector, [token])
             self._grow(seq_id, visible)
+            if next_place != (tip.end + 1, 0):
+                self._next_places[visible] = next_place
             if wanted:
                 self._rows[row] = self._next_logits(visible)
+        self._positions.computed(batch)
         return DecodeStatus.OK
+
+    def _check_place(
+        self, tip: _Cell, batch: Batch, row: int, places: list[int] | npt.NDArray[np.int32]
+    ) -> tuple[int | None, int]:
+        """Check where a token after `tip` is put by `Positions`; return the place after it, as `_next_places` has it."""
+        goes_on_at, first = self._next_places.get(tip.visible, (tip.end, 0))
+        if isinstance(places, list):
+            if places[row] != goes_on_at:
+                raise AssertionError(f"a token is put at {places[row]}, and its text goes on at {goes_on_at}")
+            return places[row] + 1, 0
+        run = batch.run
+        assert run is not None
+        assert run.chunk.sections is not None
+        at = batch.positions[row] - run.start
+        if at == 0:
+            assert goes_on_at is not None, "a picture begins within another"
+            first = goes_on_at
+        elif goes_on_at is not None:
+            raise AssertionError(f"a picture goes on at {at}, and has not begun")
+        if places[:, row].tolist() != run.chunk.sections.at(first)[:, at].tolist():
+            raise AssertionError(f"token {at} of a picture that begins at {first} is put at {places[:, row]}")
+        return (None, first) if at + 1 < len(run.chunk) else (first + run.chunk.num_positions, 0)
 
     @property
     def samples_on_device(self) -> bool:
@@ -249,14 +282,17 @@ class FakeModel:
         if self._tips[target] is not _EMPTY:
             raise AssertionError(f"sequence {target} is not empty")
         self._move(target, self._cell_at(source, end))
+        self._positions.fork(source, target, end)
         if end is None and source in self._with_state:
             self._with_state.add(target)
 
     def truncate(self, seq_id: int, end: int) -> None:
         self._move(seq_id, self._cell_at(seq_id, end))
+        self._positions.cut(seq_id, end)
         self._with_state.discard(seq_id)
 
     def splice(self, source: int, target: int, end: int) -> None:
+        self._positions.at(target, end)
         shared, own = self._cell_at(source, end), self._tips[target].back_to(end)
         if shared.visible != self._cell_at(target, end).visible:
             raise AssertionError(f"sequences {source} and {target} hold different texts before {end}")
@@ -271,10 +307,12 @@ class FakeModel:
         own = tip.back_to(start)
         before = own[0].previous
         assert before is not None
-        return np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
+        cells = np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
+        return self._positions.pack(seq_id, start, cells)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        data, tip = blob.tobytes(), self._tips[seq_id]
+        runs, cells = self._positions.unpack(blob)
+        data, tip = cells.tobytes(), self._tips[seq_id]
         count = len(data) // _HASH_SIZE - 1
         if data[:_HASH_SIZE] != tip.visible.ljust(_HASH_SIZE, b"\0"):
             raise AssertionError("a span is restored after another text than it was saved after")
@@ -283,6 +321,7 @@ class FakeModel:
         for start in range(_HASH_SIZE, len(data), _HASH_SIZE):
             tip = _Cell(data[start : start + _HASH_SIZE], tip)  # the tip is now used by it instead of the sequence
         self._tips[seq_id] = tip
+        self._positions.restored(seq_id, runs)
         self.used_cells += count
         self._with_state.discard(seq_id)
         return True
@@ -327,6 +366,7 @@ class FakeModel:
 
     def remove(self, seq_id: int) -> None:
         self._move(seq_id, _EMPTY)
+        self._positions.remove(seq_id)
         self._with_state.discard(seq_id)
 
     def clear(self) -> None:
@@ -378,20 +418,38 @@ _EMPTY = _Cell(b"", None)
 
 
 class FakeEncoder(Encoder):
-    """An encoder of pictures and sounds, with brackets around them: all follows from a hash of the file.
+    """An encoder of pictures, with brackets around them, and of sounds: all follows from a hash of the file.
 
-    A picture is one whole chunk of 6 to 13 positions, a sound a chunk of 20 to 27 that can be computed in parts.
+    A picture is one whole chunk of 6 to 13 tokens, a sound a chunk of 20 to 27 that can be computed in parts. With
+    sections a picture, too, is computed in parts: it has three columns, and takes as many positions as rows or columns.
     """
 
     sees = hears = True
     key = b"fake"
 
+    def __init__(self, has_sections: bool = False) -> None:
+        self._has_sections = has_sections
+
+    def count(self, data: bytes) -> int:
+        return sum(map(len, self.encode(data)))
+
     def encode(self, data: bytes) -> list[list[int] | MediaChunk]:
         digest, is_image = hashlib.sha256(data).digest(), kind_of(data) == "image"
         count = digest[0] % 8 + (6 if is_image else 20)
         vectors = np.array([[int.from_bytes(digest[1:4]), place, count] for place in range(count)], np.float32)
-        chunk = MediaChunk(vectors, is_whole=is_image)
-        return [[_FIRST_BYTE + ord("[")], chunk, [_FIRST_BYTE + ord("]")]]
+        if is_image and self._has_sections:
+            chunk = MediaChunk(vectors, is_whole=False, sections=_sections(count))
+        else:
+            chunk = MediaChunk(vectors, is_whole=is_image)
+        return [[_FIRST_BYTE + ord("[")], chunk, [_FIRST_BYTE + ord("]")]] if is_image else [chunk]
+
+
+def _sections(count: int, columns: int = 3) -> Sections:
+    places = np.arange(count, dtype=np.int32)
+    still = np.zeros(count, np.int32)
+    from_zero = np.stack([still, places // columns, places % columns, still])
+    moving = np.array([[1], [1], [1], [0]], np.int32).repeat(count, axis=1)
+    return Sections(from_zero, moving, max(columns, -(-count // columns)))
 
 
 def _check_whole(batch: Batch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,30 @@ import numpy.typing as npt
 
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import NotSupported, bad_field
-from srb.media_files import kind_of
+from srb.media_files import MediaKind, kind_of
 
 Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
+Numbers = npt.NDArray[np.int32]
 
+MAX_CHECKED = 4096  # files that are remembered as sound, by 32 bytes each
 CACHE_BYTES = 256 * 2**20  # of vectors, beside those that requests hold; 576 tokens of 4096 numbers take 9 MiB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sections:
+    """The positions of a chunk in a model with M-RoPE: four for each token, t, y, x and z.
+
+    Both arrays have the shape (4, tokens): positions where the chunk begins at 0, and 1 for each that moves with the
+    beginning, else 0.
+    """
+
+    from_zero: Numbers
+    moving: Numbers
+    count: int  # positions that the chunk takes: the text after it goes on so far behind its beginning
+
+    def at(self, first: int) -> Numbers:
+        """Return the positions of a chunk that begins at `first`."""
+        return self.from_zero + first * self.moving
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +52,12 @@ class MediaChunk:
 
     vectors: Vectors
     is_whole: bool
+    sections: Sections | None = None  # None: one position for each token, one after the other
+
+    @property
+    def num_positions(self) -> int:
+        """Number of positions that the chunk takes in its text, at most one for each token."""
+        return len(self) if self.sections is None else self.sections.count
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -54,6 +79,10 @@ class Encoder:
         """Encode a file whose header is sound. Raise ValueError if it is damaged."""
         raise NotImplementedError
 
+    def count(self, data: bytes) -> int:
+        """Return the number of tokens that `encode` would give, without the work. Raise ValueError as it does."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MediaRun:
@@ -61,6 +90,7 @@ class MediaRun:
 
     start: int
     chunk: MediaChunk
+    kind: MediaKind
 
     @property
     def end(self) -> int:
@@ -69,6 +99,7 @@ class MediaRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
+    kind: MediaKind
     parts: list[tuple[Tokens, MediaChunk | None]]
     size: int  # bytes of vectors
 
@@ -76,13 +107,30 @@ class _Known:
 class MediaFiles:
     """Files of prompts as tokens and chunks. The vectors of the files that were used last are kept."""
 
-    def __init__(self, encoder: Encoder | None, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, encoder: Encoder | None, cache_bytes: int = CACHE_BYTES, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`clock` returns seconds, by which encoding is measured."""
         self._encoder = encoder
+        self._clock = clock
         self._budget = cache_bytes
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._size = 0
         self._encoding = threading.Lock()  # one file at a time, so that equal ones are encoded once
-        self.encoded_total = 0
+        self._sound: OrderedDict[bytes, MediaKind] = OrderedDict()  # files that passed the checks, by their hash
+        self._sound_lock = threading.Lock()
+        self.encoded_total = 0  # files
+        self._reused_total = 0  # files whose vectors were kept
+        self._encode_seconds = 0.0
+
+    def stats(self) -> dict[str, float]:
+        """Return counters (`…_total`) and gauges by name."""
+        return {
+            "media_encoded_total": self.encoded_total,
+            "media_reused_total": self._reused_total,
+            "media_encode_seconds_total": self._encode_seconds,
+            "media_cache_bytes": self._size,
+        }
 
     def append_to(self, tokens: Tokens, data: bytes, field: str) -> list[MediaRun]:
         """Append a file's tokens to those of a prompt; return the runs among them.
@@ -92,11 +140,24 @@ class MediaFiles:
         known, runs = self._file(data, field), []
         for part, chunk in known.parts:
             if chunk is not None:
-                runs.append(MediaRun(len(tokens), chunk))
+                runs.append(MediaRun(len(tokens), chunk, known.kind))
             tokens.extend(part)
         return runs
 
-    def _file(self, data: bytes, field: str) -> _Known:
+    def count(self, data: bytes, field: str) -> int:
+        """Return the number of a file's tokens; it is not encoded. Raise NotSupported or InvalidRequest."""
+        encoder, _, key = self._checked(data, field)
+        with self._encoding:
+            known = self._known.get(key)
+            if known is not None:
+                return sum(len(part) for part, _ in known.parts)
+            try:
+                return encoder.count(data)
+            except ValueError as error:
+                raise bad_field(field, str(error)) from None
+
+    def _checked(self, data: bytes, field: str) -> tuple[Encoder, MediaKind, bytes]:
+        """Return the encoder of a file whose header is sound, its kind and its key. Raise NotSupported or InvalidRequest."""
         encoder = self._encoder
         if encoder is None:
             raise NotSupported(
@@ -106,36 +167,60 @@ class MediaFiles:
             )
         if encoder.refusal:
             raise NotSupported(f"Field '{field}': {encoder.refusal}", param=field)
+        digest = hashlib.sha256(data).digest()
         try:
-            kind = kind_of(data)
+            kind = self._kind(data, digest)
         except ValueError as error:
             raise bad_field(field, str(error)) from None
         if not getattr(encoder, "sees" if kind == "image" else "hears"):
             raise NotSupported(f"Field '{field}': the projector reads no {kind}", param=field)
-        key = hashlib.sha256(encoder.key + hashlib.sha256(data).digest()).digest()
+        return encoder, kind, hashlib.sha256(encoder.key + digest).digest()
+
+    def _file(self, data: bytes, field: str) -> _Known:
+        encoder, kind, key = self._checked(data, field)
         with self._encoding:
             known = self._known.pop(key, None)
             if known is None:
+                began = self._clock()
                 try:
-                    known = _known(key, encoder.encode(data))
+                    known = _known(key, kind, encoder.encode(data))
                 except ValueError as error:
                     raise bad_field(field, str(error)) from None
+                finally:
+                    self._encode_seconds += self._clock() - began
                 self.encoded_total += 1
                 self._size += known.size
+            else:
+                self._reused_total += 1
             self._known[key] = known
             while self._size > self._budget and len(self._known) > 1:
                 self._size -= self._known.popitem(last=False)[1].size
         return known
 
+    def _kind(self, data: bytes, digest: bytes) -> MediaKind:
+        """Return a file's kind, from the checks of earlier if the file is one of the last. Raise ValueError.
 
-def _known(key: bytes, parts: EncodedFile) -> _Known:
+        A conversation brings its files again with each turn, and a PNG is checked by unpacking it.
+        """
+        with self._sound_lock:
+            kind = self._sound.pop(digest, None)
+        if kind is None:
+            kind = kind_of(data)
+        with self._sound_lock:
+            self._sound[digest] = kind
+            if len(self._sound) > MAX_CHECKED:
+                self._sound.popitem(last=False)
+        return kind
+
+
+def _known(key: bytes, kind: MediaKind, parts: EncodedFile) -> _Known:
     known: list[tuple[Tokens, MediaChunk | None]] = []
     for place, part in enumerate(parts):
         if isinstance(part, MediaChunk):
             known.append((media_tokens(key + place.to_bytes(4), len(part)), part))
         else:
             known.append((tokens_of(part), None))
-    return _Known(known, sum(part.vectors.nbytes for part in parts if isinstance(part, MediaChunk)))
+    return _Known(kind, known, sum(part.vectors.nbytes for part in parts if isinstance(part, MediaChunk)))
 
 
 def media_tokens(key: bytes, count: int) -> Tokens:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.media import Encoder, Vectors
+from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
 from srb.protocol import ModelInfo, SamplingParams
@@ -35,10 +35,11 @@ class DecodeStatus(Enum):
 class Batch:
     """The tokens of one decode, flat, as llama_batch has them; each belongs to one sequence.
 
+    A token's position is the number of tokens before it; a model that counts otherwise converts it (see `positions`).
     A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
     """
 
-    __slots__ = ("is_whole", "lora", "positions", "samplers", "seq_ids", "tokens", "vectors", "wanted")
+    __slots__ = ("is_whole", "lora", "positions", "run", "samplers", "seq_ids", "tokens", "vectors", "wanted")
 
     def __init__(self, lora: LoraScales = ()) -> None:
         self.lora = lora  # scales for all tokens
@@ -50,6 +51,7 @@ class Batch:
         self.samplers: dict[int, Any] = {}
         self.vectors: Vectors | None = None  # of media, one for each token
         self.is_whole = False  # whether the positions of these media see each other
+        self.run: MediaRun | None = None  # that these media are a part of
 
     def __len__(self) -> int:
         return len(self.tokens)

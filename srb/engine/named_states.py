@@ -8,7 +8,7 @@ import numpy as np
 
 from srb.engine.model import LoraScales, SavedState, StateStore
 from srb.engine.request import Request
-from srb.engine.tokens import Tokens, tokens_of
+from srb.engine.tokens import NEXT, Tokens, tokens_of
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
@@ -115,4 +115,4 @@ class NamedStates:
         return count
 
     def _match(self, tokens: Tokens, lora: LoraScales) -> Match:
-        return self._tree.match(tokens + tokens_of((-1,)), self._tree.root(lora))  # −1 stands for a next token
+        return self._tree.match(tokens + tokens_of((NEXT,)), self._tree.root(lora))

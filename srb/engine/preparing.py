@@ -23,9 +23,9 @@ from srb.engine.request import Request
 from srb.engine.sampling import chain
 from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
-from srb.engine.tokens import Tokens, ids_of, is_media, tokens_of
+from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
-from srb.protocol import BranchSpec, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
+from srb.protocol import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
 
 log = logging.getLogger("srb.engine")
@@ -41,14 +41,18 @@ class Preparer:
     """Commands turned into requests and jobs; input on which native code would abort is refused."""
 
     def __init__(
-        self, model: Model, states: StateStore | None, is_in_memory: Callable[[str], bool] = lambda name: False
+        self,
+        model: Model,
+        states: StateStore | None,
+        is_in_memory: Callable[[str], bool] = lambda name: False,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Load from `states` the states that are not in memory. Any thread may call `is_in_memory`."""
+        """Load from `states` the states that are not in memory. Any thread may call `is_in_memory` and `clock`."""
         self._model = model
         self._states = states
         self._is_in_memory = is_in_memory
         self._texts = KnownTexts(model)
-        self.media = MediaFiles(model.encoder)
+        self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
         self._schema_rules: dict[str, str] = {}
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
@@ -134,23 +138,41 @@ class Preparer:
         if command.prompt_logprobs:
             raise bad_field("prompt", "has media, whose log-probabilities do not exist; leave out those of the prompt")
         tokens, runs = tokens_of(()), list[MediaRun]()
-        files = [_file(text, command.media_field) for text in command.media]
-        for place, part in enumerate(command.prompt):
-            if isinstance(part, str):
-                tokens.extend(self._texts.tokenize(part, command.add_special and place == 0, parse_special=True))
-            elif part >= 0:
-                self._check_token(part, "prompt")
-                tokens.append(part)
-            else:
-                if not place and command.add_special:
-                    tokens.extend(self._model.tokenize("", add_special=True, parse_special=False))
-                runs += self.media.append_to(tokens, files[-1 - part], command.media_field)
+        for part in self._parts(command.prompt, command.media, command.media_field, command.add_special):
+            if isinstance(part, bytes):
+                runs += self.media.append_to(tokens, part, command.media_field)
                 self._check_fits("at least ", len(tokens))
+            else:
+                tokens.extend(part)
         for run in runs:
             if run.chunk.is_whole and len(run.chunk) > (most := min(self._model.n_ubatch, self._model.n_batch)):
                 needs = f"takes {len(run.chunk)} tokens at once, and the physical batch size (n_ubatch) is {most}"
                 raise bad_field(command.media_field, f"{needs}; start the server with a larger one")
         return tokens, runs
+
+    def count_tokens(self, command: CountTokens) -> int:
+        """Return the number of tokens of a prompt; its media are not encoded. Raise InvalidRequest or NotSupported."""
+        if not self._model.can_generate:
+            raise NotSupported("This model only makes embeddings and cannot generate text")
+        field = command.media_field
+        parts = self._parts(command.prompt, command.media, field, add_special=True)
+        return sum(self.media.count(part, field) if isinstance(part, bytes) else len(part) for part in parts)
+
+    def _parts(
+        self, prompt: Sequence[str | int], media: Sequence[str], field: str, add_special: bool
+    ) -> Iterator[list[int] | bytes]:
+        """Yield the tokens of each part of a prompt, and the bytes of each file. Raise InvalidRequest."""
+        files = [_file(text, field) for text in media]
+        for place, part in enumerate(prompt):
+            if isinstance(part, str):
+                yield self._texts.tokenize(part, add_special and place == 0, parse_special=True)
+            elif part >= 0:
+                self._check_token(part, "prompt")
+                yield [part]
+            else:
+                if not place and add_special:
+                    yield self._model.tokenize("", add_special=True, parse_special=False)
+                yield files[-1 - part]
 
     def _exploration(self, asked: Explore, spec: BranchSpec) -> Exploration:
         params = self._checked(spec.sampling)
@@ -213,6 +235,7 @@ class Preparer:
 
     def _samplers(self, specs: Sequence[BranchSpec], prompt: Tokens, given: Sequence[list[int]]) -> list[Sampler]:
         """Return a sampler for each branch: one is built for each set of parameters and past, the others are its clones."""
+        prompt = self._text_of(prompt)
         samplers: list[Sampler] = []
         built: dict[tuple[SamplingParams, tuple[str | int, ...]], Sampler] = {}
         try:
@@ -231,16 +254,15 @@ class Preparer:
             raise
         return samplers
 
-    def sampler(
-        self, spec: BranchSpec, prompt: Sequence[int], given: Sequence[int], in_grammar: Sequence[int]
-    ) -> Sampler:
+    def sampler(self, spec: BranchSpec, prompt: Tokens, given: Sequence[int], in_grammar: Sequence[int]) -> Sampler:
         """Return a new sampler for a branch that begins with `given`; its grammar has accepted `in_grammar`.
 
         Raise InvalidRequest.
         """
         self.check_together([spec])
         params = self._checked(spec.sampling)
-        sampler = self._model.new_sampler(params, spec.seed, self._past(params, prompt, given), spec.min_tokens)
+        past = self._past(params, self._text_of(prompt), given)
+        sampler = self._model.new_sampler(params, spec.seed, past, spec.min_tokens)
         try:
             sampler.accept_in_grammar(in_grammar)
         except BaseException:
@@ -256,9 +278,12 @@ class Preparer:
     def _past(self, params: SamplingParams, prompt: Sequence[int], own: Sequence[int]) -> Sequence[int]:
         """Return the tokens that penalties look at before the branch samples any; `own` are those of `append`."""
         if params.penalty_prompt is None:
-            past = [*prompt, *own] if own else prompt
-            return past if self._model.encoder is None else [token for token in past if not is_media(token)]
+            return [*prompt, *own] if own else prompt
         return self.tokenize(params.penalty_prompt, add_special=False, parse_special=True, field="penalty_prompt")
+
+    def _text_of(self, prompt: Tokens) -> Tokens:
+        """Return a prompt's tokens of text, which samplers look at."""
+        return prompt if self._model.encoder is None else without_media(prompt)
 
     def count_special(self, prompt: Sequence[int]) -> int:
         """Return 1 if a prompt begins with the special token that the vocabulary puts before texts, else 0."""

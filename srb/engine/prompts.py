@@ -18,16 +18,26 @@ class Prompts:
     """Prompts of all requests: begins, records and completes them in the tree, and appends their `events`."""
 
     def __init__(
-        self, model: Model, tree: PrefixTree, residency: Residency, states: NamedStates, clock: Callable[[], float]
+        self,
+        model: Model,
+        tree: PrefixTree,
+        residency: Residency,
+        states: NamedStates,
+        clock: Callable[[], float],
+        note_release: Callable[[Prefix], None] = lambda prefix: None,
     ) -> None:
+        """`note_release` is called with each prompt that is released."""
         self._model = model
         self._tree = tree
         self._residency = residency
         self._states = states
         self._clock = clock
+        self._note_release = note_release
         self.tokens_total = 0  # prompt tokens computed since the start
         self.hits_total = 0  # requests whose prompt was in the tree, at least in part
         self.cached_tokens_total = 0  # prompt tokens that were in the tree
+        self.image_tokens_total = 0  # prompt tokens of pictures, in the tree or not
+        self.audio_tokens_total = 0  # … and of sounds
 
     def begin(self, request: Request, match: Match | None, events: list[Event]) -> None:
         """Begin a prompt, for the first time or after it was dropped under pressure.
@@ -47,6 +57,8 @@ class Prompts:
             prefix.num_cached, prefix.num_restored = begun.num_cached, begun.num_restored
             self.hits_total += begun.num_cached > 0
             self.cached_tokens_total += begun.num_cached
+            self.image_tokens_total += prefix.num_image_tokens
+            self.audio_tokens_total += prefix.num_audio_tokens
         self._report_progress(request, events)
         if request.prefix.is_complete:  # the tree holds the whole prompt with its logits
             self._report_done(request, events)
@@ -85,6 +97,7 @@ class Prompts:
         """Release a prompt's node, if it has one. Its computed tokens stay in the tree if the request allows it."""
         node, prefix.node, prefix.index = prefix.node, None, None
         if node is not None:
+            self._note_release(prefix)
             self._tree.release(node)
 
     def stats(self) -> dict[str, float]:
@@ -93,6 +106,8 @@ class Prompts:
             "prompt_tokens_total": self.tokens_total,
             "prefix_hits_total": self.hits_total,
             "prompt_tokens_cached_total": self.cached_tokens_total,
+            "prompt_image_tokens_total": self.image_tokens_total,
+            "prompt_audio_tokens_total": self.audio_tokens_total,
         }
 
     def _report_progress(self, request: Request, events: list[Event]) -> None:
@@ -112,6 +127,7 @@ class Prompts:
             prompt_ms = (request.prefix_done_at - request.started_at) * 1000
             cached, restored = request.prefix.num_cached or 0, request.prefix.num_restored
             slots = [branch.slot for branch in request.branches]
-            events.append(PromptDone(request.request_id, cached, restored, prompt_ms, slots))
+            media = request.prefix.num_image_tokens, request.prefix.num_audio_tokens
+            events.append(PromptDone(request.request_id, cached, restored, prompt_ms, slots, *media))
         if request.state_name:
             self._states.keep_prompt(request)

@@ -21,6 +21,7 @@ from srb.engine.text import BranchText, Emission
 from srb.engine.tokens import Tokens, tokens_of
 from srb.engine.tree.node import Node
 from srb.engine.tree.prefix_tree import Lease
+from srb.media_files import MediaKind
 from srb.protocol import BranchEnded, BranchSpec, Explore, FinishReason, Generate
 
 
@@ -84,6 +85,14 @@ class Prefix:
         return self.media[at] if at < len(self.media) else None
 
     @property
+    def num_image_tokens(self) -> int:
+        return sum(len(run.chunk) for run in self.media if run.kind is MediaKind.IMAGE)
+
+    @property
+    def num_audio_tokens(self) -> int:
+        return sum(len(run.chunk) for run in self.media if run.kind is MediaKind.AUDIO)
+
+    @property
     def pending(self) -> int:
         """Number of tokens that are known and not yet computed. Prefill and decode are this one subtraction."""
         return len(self.tokens) - self.num_computed
@@ -109,9 +118,9 @@ class Branch:
 
     __slots__ = (
         "began_at", "draft", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease",
-        "logprob_sum", "num_ahead", "num_cached", "num_computed", "num_given", "num_hidden", "num_rewinds",
-        "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler", "shown", "slot", "spec",
-        "start", "state", "text", "tokens",
+        "logprob_sum", "num_accepted", "num_ahead", "num_cached", "num_computed", "num_drafted", "num_given",
+        "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler",
+        "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +135,7 @@ class Branch:
         self.num_computed = 0
         self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
         self.draft: Draft | None = None
+        self.num_drafted = self.num_accepted = 0  # computed tokens of drafts, and of those the ones that it drew
         self.num_shifted = 0  # tokens before the latest context shift, given ones included; `tokens` has those after it
         self.lease: Lease | None = None  # its node and sequence in the tree, while the branch runs
         self.index = index

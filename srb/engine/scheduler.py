@@ -69,7 +69,7 @@ class Chunk:
         if (run := self.media) is not None:
             assert isinstance(span, Prefix)
             batch.vectors = run.chunk.vectors[first - run.start : first - run.start + count]
-            batch.is_whole = run.chunk.is_whole
+            batch.is_whole, batch.run = run.chunk.is_whole, run
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
         return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
 

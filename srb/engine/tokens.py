@@ -10,8 +10,11 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, cast
 
+import numpy as np
+
 Tokens: TypeAlias = "array[int]"  # of 32 bits, as llama_token; the alias is text, since Python 3.11 has only the class
 
+NEXT = 2**31 - 1  # stands for any token that may follow a text: of no vocabulary, and of no media
 _FEW = 256  # tokens; fewer are compared sooner as arrays
 
 
@@ -36,9 +39,24 @@ def has_at(tokens: Tokens, offset: int, part: Tokens) -> bool:
         return view[offset : offset + len(part)].tobytes().startswith(part)
 
 
+def without_media(tokens: Tokens) -> Tokens:
+    """Return the tokens of a text that stand for no media: the text itself if it has none."""
+    values = np.frombuffer(tokens, np.int32) if tokens else np.zeros(0, np.int32)
+    is_text = values >= 0
+    return tokens if is_text.all() else array("i", values[is_text].tobytes())
+
+
 def is_media(token: int) -> bool:
     """Whether a token stands for a position of a picture or a sound (see `media`)."""
     return token < 0
+
+
+def run_end(tokens: Tokens, position: int) -> int:
+    """Return `position`, or where the media end that it is within."""
+    if run_start(tokens, position) < position:
+        while position < len(tokens) and is_media(tokens[position]):
+            position += 1
+    return position
 
 
 def run_start(tokens: Tokens, position: int) -> int:

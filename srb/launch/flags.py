@@ -85,8 +85,11 @@ def _severity(words: Sequence[str]) -> str:
 
 def _speculation(words: Sequence[str]) -> str:
     """Return the setting for llama-server's types; those that look up n-grams in the text are one here."""
-    types = words[-1].split(",")
-    return "ngram" if all(each.startswith("ngram") for each in types) else words[-1]
+    kinds = {
+        "ngram" if each.startswith("ngram") else "draft" if each in ("draft", "draft-simple") else each
+        for each in words[-1].split(",")
+    }
+    return "both" if kinds == {"ngram", "draft"} else kinds.pop() if len(kinds) == 1 else words[-1]
 
 
 def _inverse(words: Sequence[str]) -> str:
@@ -156,7 +159,20 @@ _WITH_EFFECT = (
     ),
     Flag("--spec-type", "spec_type", "LLAMA_ARG_SPEC_TYPE", convert=_speculation),
     Flag("--spec-default", "spec_type", switch=True, value="ngram"),
+    Flag("--spec-draft-model -md --model-draft", "spec_draft_model", "LLAMA_ARG_SPEC_DRAFT_MODEL"),
     Flag("--spec-draft-n-max", "spec_draft_n_max", "LLAMA_ARG_SPEC_DRAFT_N_MAX"),
+    Flag("--draft --draft-n --draft-max", "spec_draft_n_max", "LLAMA_ARG_DRAFT_MAX"),
+    Flag("--spec-draft-n-min", "spec_draft_n_min", "LLAMA_ARG_SPEC_DRAFT_N_MIN"),
+    Flag("--draft-min --draft-n-min", "spec_draft_n_min", "LLAMA_ARG_DRAFT_MIN"),
+    Flag("--spec-draft-p-min --draft-p-min", "spec_draft_p_min", "LLAMA_ARG_SPEC_DRAFT_P_MIN"),
+    Flag(
+        "--spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft",
+        "spec_draft_ngl",
+        "LLAMA_ARG_N_GPU_LAYERS_DRAFT",
+        convert=_layers,
+    ),
+    Flag("--spec-draft-type-k -ctkd --cache-type-k-draft", "spec_draft_type_k", "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K"),
+    Flag("--spec-draft-type-v -ctvd --cache-type-v-draft", "spec_draft_type_v", "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V"),
     Flag("-r --reverse-prompt", "stop", convert=_unescaped),
     Flag("-r --reverse-prompt", "user_name", convert=_first_string),
     Flag("-s --seed", "seed"),
@@ -357,35 +373,12 @@ _WITHOUT_EFFECT = {
         --log-colors LLAMA_ARG_LOG_COLORS
         --log-prefix --no-log-prefix =0 LLAMA_ARG_LOG_PREFIX
         --log-timestamps --no-log-timestamps =0 LLAMA_ARG_LOG_TIMESTAMPS""",
-    "drafts come from the text itself; spec_type and spec_draft_n_max are the settings": """
+    "how drafts are made is chosen by spec_type, and how long they are by measured times": """
         -lcs --lookup-cache-static
         -lcd --lookup-cache-dynamic
-        --spec-draft-hf -hfd -hfrd --hf-repo-draft LLAMA_ARG_SPEC_DRAFT_HF_REPO
-        --spec-draft-threads -td --threads-draft
-        --spec-draft-threads-batch -tbd --threads-batch-draft
-        --spec-draft-cpu-mask -Cd --cpu-mask-draft
-        --spec-draft-cpu-range -Crd --cpu-range-draft
-        --spec-draft-cpu-strict --cpu-strict-draft
-        --spec-draft-prio --prio-draft
-        --spec-draft-poll --poll-draft
-        --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft
-        --spec-draft-cpu-strict-batch --cpu-strict-batch-draft
-        --spec-draft-prio-batch --prio-batch-draft
-        --spec-draft-poll-batch --poll-batch-draft
-        --spec-draft-type-k -ctkd --cache-type-k-draft LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K
-        --spec-draft-type-v -ctvd --cache-type-v-draft LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V
-        --spec-draft-override-tensor -otd --override-tensor-draft
-        --spec-draft-cpu-moe -cmoed --cpu-moe-draft =0 LLAMA_ARG_SPEC_DRAFT_CPU_MOE
-        --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
-        --spec-draft-n-min LLAMA_ARG_SPEC_DRAFT_N_MIN
         --spec-synth-len LLAMA_ARG_SPEC_SYNTH_LEN
         --spec-synth-rates LLAMA_ARG_SPEC_SYNTH_RATES
         --spec-draft-p-split --draft-p-split LLAMA_ARG_SPEC_DRAFT_P_SPLIT
-        --spec-draft-p-min --draft-p-min LLAMA_ARG_SPEC_DRAFT_P_MIN
-        --spec-draft-backend-sampling --no-spec-draft-backend-sampling =0 LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING
-        --spec-draft-device -devd --device-draft
-        --spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft LLAMA_ARG_N_GPU_LAYERS_DRAFT
-        --spec-draft-model -md --model-draft LLAMA_ARG_SPEC_DRAFT_MODEL
         --spec-ngram-mod-n-min
         --spec-ngram-mod-n-max
         --spec-ngram-mod-n-match
@@ -398,11 +391,27 @@ _WITHOUT_EFFECT = {
         --spec-ngram-map-k4v-size-n
         --spec-ngram-map-k4v-size-m
         --spec-ngram-map-k4v-min-hits
-        --draft --draft-n --draft-max LLAMA_ARG_DRAFT_MAX
-        --draft-min --draft-n-min LLAMA_ARG_DRAFT_MIN
         --spec-ngram-size-n
         --spec-ngram-size-m
         --spec-ngram-min-hits""",
+    "the draft model computes with the model's threads": """
+        --spec-draft-threads -td --threads-draft
+        --spec-draft-threads-batch -tbd --threads-batch-draft
+        --spec-draft-cpu-mask -Cd --cpu-mask-draft
+        --spec-draft-cpu-range -Crd --cpu-range-draft
+        --spec-draft-cpu-strict --cpu-strict-draft
+        --spec-draft-prio --prio-draft
+        --spec-draft-poll --poll-draft
+        --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft
+        --spec-draft-cpu-strict-batch --cpu-strict-batch-draft
+        --spec-draft-prio-batch --prio-batch-draft
+        --spec-draft-poll-batch --poll-batch-draft""",
+    "the draft model's layers are placed by spec_draft_ngl alone, and its tokens are chosen on the CPU": """
+        --spec-draft-device -devd --device-draft
+        --spec-draft-override-tensor -otd --override-tensor-draft
+        --spec-draft-cpu-moe -cmoed --cpu-moe-draft =0 LLAMA_ARG_SPEC_DRAFT_CPU_MOE
+        --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
+        --spec-draft-backend-sampling --no-spec-draft-backend-sampling =0 LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING""",
     NOT_YET: """
         --reasoning-preserve --no-reasoning-preserve =0 LLAMA_ARG_REASONING_PRESERVE
         --skip-chat-parsing --no-skip-chat-parsing =0 LLAMA_ARG_SKIP_CHAT_PARSING
@@ -411,6 +420,8 @@ _WITHOUT_EFFECT = {
 
 # Options that are refused, in the same form.
 _REFUSED = {
+    "name the draft model's file with --model-draft": """
+        --spec-draft-hf -hfd -hfrd --hf-repo-draft LLAMA_ARG_SPEC_DRAFT_HF_REPO""",
     "name the model with --model or --hf-repo": """
         -dr --docker-repo LLAMA_ARG_DOCKER_REPO
         --embd-gemma-default =0

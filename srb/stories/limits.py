@@ -3,6 +3,7 @@
 MAX_POST = 1024 * 1024  # bytes of the body of one post
 MAX_STORY = 64 * 1024 * 1024  # bytes of one story, as a file and in the database
 MAX_NODES = 100_000  # of one story
+NEARLY_FULL = 90  # percent of a story's bytes or nodes, from which on answers tell the room that is left
 MAX_TEXT = 1024 * 1024  # UTF-16 units of one node's text
 MAX_VALUE = 256 * 1024  # bytes of one value beside the texts: a setting, a note, a mark, a run, a node's further keys
 MAX_MEDIUM = 8 * 1024 * 1024  # bytes of one picture or sound

@@ -12,14 +12,15 @@ from sqlite3 import Connection
 
 import orjson
 
-from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly, bad_field
+from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly, StoryTooLarge, bad_field
 from srb.stories import schema
 from srb.stories.database import Database
 from srb.stories.files import StoryFile, file_of
-from srb.stories.limits import BIN_DAYS, DAY
+from srb.stories.limits import BIN_DAYS, DAY, MAX_NODES
 from srb.stories.media import Medium
 from srb.stories.posts import Post
 from srb.stories.tables import (
+    FULL,
     StoryRow,
     above,
     find_medium,
@@ -138,8 +139,8 @@ class Store:
     def post(self, story: str, post: Post) -> bytes:
         """Merge a post into a story, which is made if it is new; return the answer's JSON.
 
-        The same post again changes nothing. Nodes that cannot be stored are named in the answer; all others are stored.
-        Raise StoryTooLarge, and then nothing is stored.
+        The same post again changes nothing. Nodes that cannot be stored, for whatever reason, are named in the answer, and
+        all else is stored. Raise StoryTooLarge for too many bytes, and then nothing is stored.
         """
         with self._database.writing() as connection:
             row = find_or_make(connection, story, self._now())
@@ -174,11 +175,13 @@ class Store:
             connection.execute("SAVEPOINT whole")
             row = find_or_make(connection, file.id, self._now())
             merge(connection, row, file.part)
-            copied = not row.is_new and bool(row.refused)
+            copied = not row.is_new and any(each.reason != FULL for each in row.refused)
             if copied:
                 connection.execute("ROLLBACK TO whole")
                 row = find_or_make(connection, secrets.token_hex(16), self._now())
                 merge(connection, row, file.part)
+            if any(each.reason == FULL for each in row.refused):
+                raise StoryTooLarge(f"With this file the story would have more than {MAX_NODES} nodes", param="nodes")
             if row.refused:
                 raise bad_field(f"nodes.{row.refused[0].node}", row.refused[0].message)
             if row.deleted is not None:

@@ -11,13 +11,14 @@ import orjson
 
 from srb.errors import NotFound, StoryTooLarge
 from srb.stories.files import StoredStory
-from srb.stories.limits import MAX_MEDIA, MAX_NODES, MAX_STORY
+from srb.stories.limits import MAX_MEDIA, MAX_NODES, MAX_STORY, NEARLY_FULL
 from srb.stories.media import Medium
 from srb.stories.merge import Entry, Keep, Write, decide
 from srb.stories.nodes import Node
 from srb.stories.parts import Part
 from srb.stories.places import Children, Place, Refusal
 
+FULL = "full"  # reason of a node's refusal
 _ROW_BYTES = 150  # counted for each stored node, value, run and mark besides its texts: keys and times in a file
 
 _GET_NODE = "SELECT json, changed FROM node WHERE story = ? AND id = ?"
@@ -70,7 +71,13 @@ class StoryRow:
     def head(self, server: str) -> dict[str, Any]:
         """Return the keys with which every answer about a story begins."""
         head: dict[str, Any] = {"id": self.id, "server": server, "seq": self.seq}
-        return head if self.deleted is None else {**head, "deleted": self.deleted}
+        if self.deleted is not None:
+            head["deleted"] = self.deleted
+        used = max(100 * self.nodes // MAX_NODES, 100 * self.bytes // MAX_STORY)
+        if used >= NEARLY_FULL:
+            left = {"nodes": MAX_NODES - self.nodes, "bytes": MAX_STORY - self.bytes}
+            head["room"] = {"used": used, **left}
+        return head
 
     def note(self, grown: int) -> None:
         """Note a change that makes the story `grown` bytes larger."""
@@ -81,9 +88,6 @@ class StoryRow:
         """Write the row with its next sequence number, after all that has that number. Raise StoryTooLarge."""
         if self.bytes > MAX_STORY:
             message = f"The story would take {self.bytes} bytes; a story may take {MAX_STORY}"
-            raise StoryTooLarge(message, param="nodes")
-        if self.nodes > MAX_NODES:
-            message = f"The story would have {self.nodes} nodes; a story may have {MAX_NODES}"
             raise StoryTooLarge(message, param="nodes")
         self.seq, self.changed = self.next_seq, changed
         connection.execute(
@@ -146,9 +150,18 @@ def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
 
 
 def merge(connection: Connection, row: StoryRow, part: Part) -> None:
+    """Store a part of a story. Nodes that cannot be stored are `refused`: also those that a full story has no room for."""
     shelf = _StoredNodes(connection, row)
+    beyond: set[str] = set()  # nodes for which there is no room, and those that stand on them
     for name, node in part.nodes.items():
-        match decide(name, node, shelf):
+        decided = decide(name, node, shelf)
+        is_new = row.nodes >= MAX_NODES and isinstance(decided, Write) and shelf.place(name) is None
+        if is_new or node.parent in beyond:
+            beyond.add(name)
+            decided = Refusal(
+                FULL, f"the story has {row.nodes:,} nodes, the most that one may have; go on in a new story"
+            )
+        match decided:
             case Refusal(reason, message):
                 row.refused.append(Refused(name, reason, message))
                 row.nodes_differ.append(name)

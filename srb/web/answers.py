@@ -32,7 +32,12 @@ class ErrorAnswer(TypedDict):
 
 @shape
 class PromptTokensDetails(TypedDict):
+    """The kinds of a prompt's tokens; those of text, pictures and sounds are told if it has pictures or sounds."""
+
     cached_tokens: int
+    text_tokens: NotRequired[int]
+    image_tokens: NotRequired[int]
+    audio_tokens: NotRequired[int]
 
 
 @shape
@@ -47,7 +52,10 @@ class Usage(TypedDict):
 
 @shape
 class Timings(TypedDict):
-    """llama-server's timings, over all branches together; times in milliseconds."""
+    """llama-server's timings, over all branches together; times in milliseconds.
+
+    `image_n` and `audio_n` are the prompt's tokens of pictures and sounds, if it has any.
+    """
 
     cache_n: int
     prompt_n: int
@@ -58,6 +66,10 @@ class Timings(TypedDict):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    image_n: NotRequired[int]
+    audio_n: NotRequired[int]
+    draft_n: NotRequired[int]  # drafted tokens that were computed, and of those the ones that the branches drew
+    draft_n_accepted: NotRequired[int]
 
 
 @shape

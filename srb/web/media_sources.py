@@ -1,7 +1,8 @@
 """Media that a chat names: data URLs, files below `media_path`, and pages of the hosts in `media_hosts`, as base64.
 
 A host's name is resolved once, and the connection goes to the address that was checked: no name leads into a private
-network. Redirects are not followed.
+network. Redirects are not followed. The URLs of a chat are fetched side by side, and files are read by threads, so neither
+a slow host nor a slow disk holds up the worker's other calls.
 """
 
 from __future__ import annotations
@@ -13,39 +14,94 @@ import socket
 import ssl
 import string
 from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import gevent
+from gevent.lock import BoundedSemaphore
+from gevent.queue import SimpleQueue
+from gevent.threadpool import ThreadPool
 
 from srb.errors import InvalidRequest, NotSupported
 from srb.settings import Settings, split_commas
 
 MAX_BYTES = 20 * 2**20  # of a file that is read or fetched
-MAX_SECONDS = 10.0  # to fetch one
+MAX_SECONDS = 10.0  # to fetch or read one
+MAX_SECONDS_OF_ALL = 30.0  # … and all of a chat
+AT_ONCE = 6  # of a chat
+_DISK_THREADS = 4  # of a worker; a disk that hangs holds up no other thread's work
 MAX_CHARACTERS = 64 * 2**20  # of base64, of all media of a chat, unless bodies may be larger
+_MAX_SHOWN = 100  # characters of a URL in an error
 _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
 
 
-def media_data(url: str, settings: Settings, field: str) -> str:
-    """Return what a URL stands for, as base64. Raise InvalidRequest or NotSupported, which name `field`."""
-    if begin := _DATA_URL.match(url):
-        return url[begin.end() :]
-    try:
-        parts = urlsplit(url)
-        if parts.scheme == "file":
-            return _encoded(_file(parts, settings))
-        if parts.scheme in ("http", "https"):
-            return _encoded(_fetched(parts, settings))
-        raise ValueError("should be a data URL with base64, or an http, https or file URL")
-    except _Refused as error:
-        raise NotSupported(f"Field '{field}': {error}", param=field) from None
-    except ValueError as error:
-        raise InvalidRequest(f"Field '{field}': {error}", param=field) from None
+def load_media(sources: Sequence[Mapping[str, str]], settings: Settings, field: str, max_characters: int) -> list[str]:
+    """Return the base64 of each source, {"data": base64} or {"url"}, in their order.
+
+    A URL is asked once, however often it comes, and the first that fails ends the others. Raise InvalidRequest or
+    NotSupported, which name `field`; also for more than `max_characters` of base64 in all.
+    """
+    too_large = InvalidRequest(
+        f"Field '{field}': has more than {max_characters} characters of base64 in pictures and sounds", param=field
+    )
+    urls = Counter(source["url"] for source in sources if "url" in source)
+    found = {url: url[begin.end() :] for url in urls if (begin := _DATA_URL.match(url))}
+    left = max_characters - sum(len(source["data"]) for source in sources if "data" in source)
+    left -= sum(len(data) * urls[url] for url, data in found.items())
+    if left < 0:
+        raise too_large
+    if asked := [url for url in urls if url not in found]:
+        turns, done = BoundedSemaphore(AT_ONCE), SimpleQueue()
+
+        def ask(url: str) -> None:
+            with turns:
+                done.put((url, _outcome(url, settings, field)))
+
+        asking = [gevent.spawn(ask, url) for url in asked]
+        late = f"Field '{field}': its URLs did not all answer within {MAX_SECONDS_OF_ALL:g} seconds"
+        try:
+            with gevent.Timeout(MAX_SECONDS_OF_ALL, InvalidRequest(late, param=field)):
+                for _ in asked:
+                    url, outcome = done.get()
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    found[url] = outcome
+                    left -= len(outcome) * urls[url]
+                    if left < 0:
+                        raise too_large
+        finally:
+            gevent.killall(asking)
+    return [source["data"] if "data" in source else found[source["url"]] for source in sources]
 
 
 class _Refused(Exception):
     """The server's settings do not allow it."""
+
+
+def _outcome(url: str, settings: Settings, field: str) -> str | Exception:
+    """Return what a URL stands for, as base64, or the error."""
+    shown = url if len(url) <= _MAX_SHOWN else url[:_MAX_SHOWN] + "…"
+    try:
+        return _base64(url, settings)
+    except _Refused as error:
+        return NotSupported(f"Field '{field}': {shown}: {error}", param=field)
+    except ValueError as error:
+        return InvalidRequest(f"Field '{field}': {shown}: {error}", param=field)
+    except Exception as error:
+        return error  # the caller raises it
+
+
+def _base64(url: str, settings: Settings) -> str:
+    """Return what a URL stands for, as base64. Raise ValueError or _Refused."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return _encoded(_read(parts, settings))
+    if parts.scheme in ("http", "https"):
+        return _encoded(_fetched(parts, settings))
+    raise ValueError("should be a data URL with base64, or an http, https or file URL")
 
 
 def _encoded(data: bytes) -> str:
@@ -54,11 +110,33 @@ def _encoded(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def _file(parts: SplitResult, settings: Settings) -> bytes:
+@cache
+def _disk() -> ThreadPool:
+    return ThreadPool(_DISK_THREADS)
+
+
+def _read(parts: SplitResult, settings: Settings) -> bytes:
     if not settings.media_path:
         raise _Refused("this server reads no file URLs; --media-path names the folder from which it may")
-    folder = Path(settings.media_path).expanduser().resolve()
-    name = unquote(parts.netloc + parts.path)
+    with gevent.Timeout(MAX_SECONDS, ValueError(f"the file was not read within {MAX_SECONDS:g} seconds")):
+        data, error = _disk().apply(_attempt_to_read, (settings.media_path, unquote(parts.netloc + parts.path)))
+    if error is not None:
+        raise error
+    assert isinstance(data, bytes)
+    return data
+
+
+def _attempt_to_read(media_path: str, name: str) -> tuple[bytes, None] | tuple[None, ValueError]:
+    """Return a file's bytes or the error, which a thread of gevent's would log if it were raised there."""
+    try:
+        return _file(media_path, name), None
+    except ValueError as error:
+        return None, error
+
+
+def _file(media_path: str, name: str) -> bytes:
+    """Return the bytes of the file with this name below a folder. Raise ValueError."""
+    folder = Path(media_path).expanduser().resolve()
     path = (folder / (name if Path(name).is_relative_to(folder) else name.lstrip("/"))).resolve()
     if not path.is_relative_to(folder):
         raise ValueError("the file is not below media_path")

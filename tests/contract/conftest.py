@@ -14,9 +14,10 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.settings import Settings
 from tests.contract.writers import N_CTX as LONG_N_CTX
-from tools.random_gguf import TINY, WRITERS
+from tools.random_gguf import TILE_MARKS, TINY, WRITERS
 
 N_CTX = 256
+TILES = "llama, tiles"  # whose projector puts tokens of text between a picture's tiles
 SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows alone
 
 
@@ -29,6 +30,8 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         path = folder / f"{arch}.gguf"
         if arch == SMALL_WINDOWS and not path.exists():
             return WRITERS["gemma3"](path, replace(TINY, window=8))
+        if arch == TILES and not path.exists():
+            return WRITERS["llama"](path, replace(TINY, control=TILE_MARKS))
         return path if path.exists() else WRITERS[arch](path, TINY)
 
     return write

@@ -16,26 +16,39 @@ from srb.engine.engine import Engine
 from srb.engine.llama.media import LlamaEncoder
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Logits
+from srb.engine.process.state_folder import StateFolder
+from srb.engine.tokens import tokens_of
 from srb.errors import InvalidRequest, ModelLoadFailed, NotSupported
-from srb.protocol import BranchSpec, Delta, Generate, PromptDone, SamplingParams
+from srb.protocol import BranchSpec, Delta, Generate, PromptDone, SamplingParams, StateAction
 from srb.settings import Settings
+from tests.contract.conftest import TILES
 from tests.media import b64, bmp, png, wav
-from tools.random_gguf import TINY, write_projector
+from tests.processes import wait_for
+from tools.random_gguf import TINY, write_merging_projector, write_projector, write_tiling_projector
 
 mtmd = pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
 FILES = [png(40, 30, seed=1), png(64, 64, seed=2), wav(0.7), bmp(5, 5)]
+PICTURES = [*FILES[:2], png(30, 70, seed=3), *FILES[3:]]
+PROJECTORS = {"qwen2vl": write_merging_projector, "qwen35": write_merging_projector, TILES: write_tiling_projector}
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
 
 
-@pytest.fixture(scope="session")
-def projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_projector(tmp_path_factory.mktemp("projector") / "mmproj.gguf", TINY)
-
-
-@pytest.fixture(params=["llama", "gemma3", "lfm2"])
+@pytest.fixture(params=["llama", "gemma3", "lfm2", *PROJECTORS])
 def arch(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def projector(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A projector of the architecture, of pictures and sounds if the test names none."""
+    arch = request.getfixturevalue("arch") if "arch" in request.fixturenames else ""
+    return PROJECTORS.get(arch, write_projector)(tmp_path / "mmproj.gguf", TINY)
+
+
+def files_of(model: LlamaModel) -> list[bytes]:
+    assert model.encoder is not None
+    return FILES if model.encoder.hears else PICTURES
 
 
 @pytest.fixture
@@ -47,16 +60,17 @@ class Reader:
     """An engine that answers prompts with media greedily."""
 
     def __init__(self, model: LlamaModel, **options: Any) -> None:
+        self.files = tuple(map(b64, files_of(model)))
         options = {"cache_cells": 10**6, "cache_bytes": 10**8} | options
         self.engine = Engine(model, max_queue=100, clock=iter(range(10**6)).__next__, **options)
         self.cached = -1
         self.logits: Logits | None = None
 
-    def read(self, *prompt: str | int, n: int = 1, count: int = 8) -> list[list[int]]:
+    def read(self, *prompt: str | int, n: int = 1, count: int = 8, state: str = "") -> list[list[int]]:
         """Return the tokens of each branch; note how many of the prompt's were known, and the logits after it."""
-        sampling = SamplingParams(temperature=0 if n == 1 else 1, ignore_eos=True)
+        sampling = SamplingParams(temperature=0, ignore_eos=True)
         specs = tuple(BranchSpec(seed, count, sampling=sampling) for seed in range(n))
-        command = Generate("r", prompt, specs, media=tuple(map(b64, FILES)))
+        command = Generate("r", prompt, specs, media=self.files, state=state)
         request = self.engine.prepare(command)
         prefix = request.prefix
         self.num_prompt = len(prefix.tokens)
@@ -71,13 +85,21 @@ class Reader:
             self.engine.check_invariants()
         return tokens
 
+    def act(self, action: str) -> int:
+        """Save or restore the text of slot 0; return the number of its tokens."""
+        job = self.engine.prepare(StateAction("s", action, "a", 0))
+        [reply] = self.engine.submit(job)
+        return int(reply.value["tokens"])
+
     @property
     def encoded(self) -> int:
         return self.engine._preparer.media.encoded_total
 
 
-def reference(model: LlamaModel, projector: Path, text: str, files: list[bytes]) -> Logits:
-    """Return the logits after a prompt as mtmd's own helpers compute them, in a context of their own."""
+def reference(model: LlamaModel, projector: Path, prompt: tuple[str | int, ...]) -> tuple[Logits, list[int]]:
+    """Return the logits after a prompt as mtmd's own helpers compute them, and the likeliest eight tokens after it."""
+    files = [files_of(model)[-1 - part] for part in prompt if isinstance(part, int)]
+    text = "".join(part if isinstance(part, str) else "<__media__>" for part in prompt)
     params = lib.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_threads = 1024, 256, 256, 1
     params.type_k = params.type_v = 0  # f32
@@ -94,12 +116,22 @@ def reference(model: LlamaModel, projector: Path, text: str, files: list[bytes])
     done = mtmd.mtmd_helper_eval_chunks(encoder._context, context, chunks, 0, 0, 256, True, ctypes.byref(end))
     assert done == 0
     logits = np.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), (model.n_vocab,)).copy()
+    told: list[int] = []
+    batch = lib.llama_batch_init(1, 0, 1)
+    while len(told) < 8:
+        scores = np.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), (model.n_vocab,)).copy()
+        scores[model.eog_token_list] = -np.inf
+        told.append(int(scores.argmax()))
+        batch.n_tokens, batch.token[0], batch.pos[0] = 1, told[-1], end.value + len(told) - 1
+        batch.n_seq_id[0], batch.seq_id[0][0], batch.logits[0] = 1, 0, 1
+        assert lib.llama_decode(context, batch) == 0
+    lib.llama_batch_free(batch)
     for bitmap in bitmaps:
         mtmd.mtmd_bitmap_free(bitmap)
     mtmd.mtmd_input_chunks_free(chunks)
     encoder.close()
     lib.llama_free(context)
-    return logits
+    return logits, told
 
 
 PROMPTS: list[tuple[str | int, ...]] = [
@@ -111,15 +143,15 @@ PROMPTS: list[tuple[str | int, ...]] = [
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_prompt_has_the_logits_that_mtmds_own_helpers_compute(
+def test_a_prompt_has_the_logits_and_the_text_that_mtmds_own_helpers_compute(
     model: LlamaModel, projector: Path, prompt: tuple[str | int, ...]
 ) -> None:
     reader = Reader(model)
-    reader.read(*prompt, count=1)
-    text = "".join(part if isinstance(part, str) else "<__media__>" for part in prompt)
-    expected = reference(model, projector, text, [FILES[-1 - part] for part in prompt if isinstance(part, int)])
+    told = reader.read(*prompt, n=3)
+    expected, expected_told = reference(model, projector, prompt)
     assert reader.logits is not None
     np.testing.assert_allclose(reader.logits, expected, atol=2e-3 * np.abs(expected).max())
+    assert told == [expected_told] * 3
 
 
 def test_eight_branches_and_eight_requests_encode_a_picture_once(model: LlamaModel) -> None:
@@ -152,6 +184,63 @@ def test_a_picture_that_was_parked_is_restored_and_not_computed_again(model: Lla
     assert reader.cached == reader.num_prompt
 
 
+def test_a_fork_within_a_branch_about_a_picture_goes_on_as_if_it_were_alone(model: LlamaModel) -> None:
+    reader = Reader(model)
+    [told] = reader.read("the old king saw", -1, " and", -2, " said", count=40)
+    text = ("the old king saw", -1, " and", -2, " said", *told[:30], 300, 301)
+    forked = reader.read(*text, n=2)
+    assert reader.cached > reader.num_prompt - 32
+    model.clear()
+    assert forked == Reader(model).read(*text) * 2
+
+
+def test_a_long_text_about_a_picture_is_parked_in_parts_and_goes_on_anywhere(model: LlamaModel) -> None:
+    for end in (100, 298):
+        model.clear()
+        reader = Reader(model, cache_cells=0)
+        [told] = reader.read("the old king saw", -1, " and said", count=300)
+        assert reader.engine.stats()["nodes_parked_total"] > 1
+        text = ("the old king saw", -1, " and said", *told[:end], 300)
+        found = reader.read(*text)
+        assert reader.cached > 0
+        model.clear()
+        assert found == Reader(model).read(*text)
+
+
+def test_a_state_that_ends_with_a_picture_is_stored_with_it(
+    model: LlamaModel, arch: str, load: Callable[..., LlamaModel], projector: Path, tmp_path: Path
+) -> None:
+    prompt = ("the old king saw", -1, " then", -2)
+    told = Reader(model, states=StateFolder(tmp_path / "states", "m")).read(*prompt, state="a")
+    folder = StateFolder(tmp_path / "states", "m")
+    wait_for(lambda: folder.load("a"), "the state is stored")
+    other = Reader(load(arch, mmproj=str(projector), n_ctx=1024, n_ubatch=32), states=folder)
+    assert other.read(*prompt, state="a") == told
+    assert other.cached == other.num_prompt
+    more = other.read(*prompt, " and")
+    model.clear()
+    assert more == Reader(model).read(*prompt, " and")
+
+
+def test_the_text_of_a_slot_that_ends_with_a_picture_is_saved_with_it(model: LlamaModel) -> None:
+    """Nothing follows the picture or the sound, which has no mark of its end: no token is computed after it."""
+    reader = Reader(model)
+    reader.read("the old king saw", -3, count=0)
+    count = reader.num_prompt
+    assert reader.act("save") == count
+    reader.read("another text")
+    assert reader.act("restore") == count
+
+
+def test_tokens_are_counted_without_encoding(model: LlamaModel) -> None:
+    for place, data in enumerate(files_of(model)):
+        reader, tokens = Reader(model), tokens_of(())
+        count = reader.engine._preparer.media.count(data, "prompt")
+        assert reader.encoded == 0
+        reader.engine._preparer.media.append_to(tokens, data, "prompt")
+        assert (place, count) == (place, len(tokens))
+
+
 def test_pieces_of_media_are_not_kept(model: LlamaModel) -> None:
     """Each picture has tokens of its own, and a server sees many."""
     reader = Reader(model)
@@ -162,8 +251,12 @@ def test_pieces_of_media_are_not_kept(model: LlamaModel) -> None:
 
 def test_texts_about_other_pictures_are_others(model: LlamaModel) -> None:
     reader = Reader(model)
-    texts = [reader.read("the old king saw", -1 - which, " and said", count=12)[0] for which in range(4)]
-    assert len(set(map(tuple, texts))) == 4
+    seen: list[Logits] = []
+    for which in range(4):
+        reader.read("the old king saw", -1 - which, " and said")
+        assert reader.logits is not None
+        assert all(np.abs(reader.logits - other).max() > 0.01 * np.abs(other).max() for other in seen)
+        seen.append(reader.logits)
     assert reader.encoded == 4
 
 

@@ -21,8 +21,8 @@ from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate,
 from tests.contract.conftest import SMALL_WINDOWS
 
 TEXT = "the old king said, then a boat ☃"
-PARTLY_REUSABLE = ("fake", "llama", "gemma2", "gemma3")
-WITH_STATES = ("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", SMALL_WINDOWS)
+PARTLY_REUSABLE = ("fake", "llama", "qwen2vl", "gemma2", "gemma3")
+WITH_STATES = ("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", "qwen35", SMALL_WINDOWS)
 with_states = pytest.mark.parametrize("model_name", WITH_STATES, indirect=True)
 partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)
 TOLERANCE = 1e-2  # f16 cells round differently with the shape of the batch; other texts differ by ones

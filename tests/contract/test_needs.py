@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gguf import GGUFReader
 
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.needs import build, needs
 from srb.engine.model import Batch, DecodeStatus
-from srb.errors import ModelLoadFailed
+from srb.errors import ConfigError, ModelLoadFailed
 from srb.native_facts import ModelNeeds
 from srb.settings import Settings
-from tools.random_gguf import TINY, write_llama
+from tools.random_gguf import TINY, write_llama, write_projector
 
 SHAPE = dataclasses.replace(TINY, heads=2, kv_heads=1)  # heads of 32 values, which every data type can hold
 BYTES_OF_BLOCK = {  # of 32 values: ggml's block sizes
@@ -101,6 +102,42 @@ def test_a_file_that_was_cut_is_refused_in_one_line(wide: Path, tmp_path: Path, 
         needs(Settings(model=str(cut)))
     assert raised.value.message.startswith(f"model: {cut} cannot be loaded: ")
     assert "\n" not in raised.value.message
+
+
+@pytest.fixture(scope="module")
+def projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
+    return write_projector(tmp_path_factory.mktemp("projector") / "mmproj.gguf", SHAPE)
+
+
+def test_a_projector_takes_its_weights_and_buffers(wide: Path, projector: Path) -> None:
+    blind = needs(Settings(model=str(wide), n_ctx=1024))
+    seeing = needs(Settings(model=str(wide), n_ctx=1024, mmproj=str(projector)))
+    weights = sum(int(tensor.n_bytes) for tensor in GGUFReader(projector).tensors)
+    assert weights < seeing.projector < weights + 512 * 2**20
+    assert (blind.projector, seeing.total - blind.total) == (0, seeing.projector)
+    assert (seeing.projector_refused, seeing.is_projector_apart) == ("", False)
+
+
+def test_a_file_that_is_no_projector_is_refused_in_one_line(wide: Path, projector: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(projector.read_bytes()[:500])
+    for path in (wide, cut):
+        found = needs(Settings(model=str(wide), n_ctx=1024, mmproj=str(path)))
+        assert found.projector == 0
+        assert found.projector_refused.startswith(f"mmproj: {path} cannot be loaded: ")
+        assert "\n" not in found.projector_refused
+    with pytest.raises(ConfigError, match="mmproj: cannot read"):
+        needs(Settings(model=str(wide), mmproj=str(tmp_path / "missing.gguf")))
+
+
+def test_a_projector_beyond_the_gpus_memory_is_refused_before_llama_cpp_aborts(
+    wide: Path, projector: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srb.engine.llama.model.uses_gpu", lambda settings: True)
+    monkeypatch.setattr("srb.engine.llama.model.free_gpu_memory", lambda: 2**20 // 2)
+    with pytest.raises(ModelLoadFailed, match="0 MiB are free on the GPU; --no-mmproj-offload"):
+        LlamaModel.load(Settings(model=str(wide), n_ctx=1024, threads=1, mmproj=str(projector)))
 
 
 def test_the_build_has_a_cpu_and_its_features() -> None:

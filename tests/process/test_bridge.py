@@ -169,6 +169,16 @@ class Bridged:
     def open_requests(self) -> int:
         return sum(len(relay._open) for relay in self.bridge._relays)
 
+    def break_door(self, name: str) -> None:
+        """Let new connections to a replica fail, while the bridge's own goes on."""
+
+        async def act() -> None:
+            member = self.bridge.members.get(name)
+            assert member is not None
+            member.entry = {**member.entry, "port": 1}
+
+        self.loop.run(act())
+
     def wait_ready(self, number: int) -> None:
         wait_for(lambda: len(self.bridge.members.ready) == number, f"{number} replicas are ready")
 
@@ -312,16 +322,9 @@ def test_a_killed_engine_ends_its_own_requests_alone(loop: Loop, pair: Any, tmp_
         third.close()
 
 
-def test_a_request_that_its_replica_has_not_taken_goes_to_another(bridged: Bridged, loop: Loop) -> None:
+def test_a_request_that_its_replica_has_not_taken_goes_to_another(bridged: Bridged) -> None:
     worker = bridged.worker().ready()
-
-    async def break_door() -> None:
-        """Let new connections to replica b fail, while the bridge's own goes on."""
-        member = bridged.bridge.members.get("b")
-        assert member is not None
-        member.entry = {**member.entry, "port": 1}
-
-    loop.run(break_door())
+    bridged.break_door("b")
     for number in range(5):
         worker.send(placed("b", f"moved {number}"))
         answer = worker.next(Accepted, Failed, Rejected)
@@ -485,15 +488,9 @@ def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, 
         third.close()
 
 
-def test_a_part_that_its_replica_has_not_taken_fails_alone(bridged: Bridged, loop: Loop) -> None:
+def test_a_part_that_its_replica_has_not_taken_fails_alone(bridged: Bridged) -> None:
     worker = bridged.worker().ready()
-
-    async def break_door() -> None:
-        member = bridged.bridge.members.get("b")
-        assert member is not None
-        member.entry = {**member.entry, "port": 1}
-
-    loop.run(break_door())
+    bridged.break_door("b")
     worker.send(many("half", n=20))
     events = _until_done(worker, "half")
     assert isinstance(events[0], Accepted)

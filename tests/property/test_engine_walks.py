@@ -31,8 +31,12 @@ from srb.protocol import (
     PromptLogprobs,
     StateAction,
 )
-from tests.engine_helpers import Driver, Outcome, parked_bytes, plain, solo
+from tests.engine_helpers import Contrary, Driver, Outcome, Wavering, always_draft, parked_bytes, plain, solo
+from tests.media import b64, png, wav
 
+FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tokens, with two more beside each
+MOST_OF_A_FILE = 29
+ABOUT_MEDIA: list[tuple[str | int, ...]] = [("the old king said", -1, " then"), (-2, -1), ("the fox", -3, ".")]
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
 # Biases that forbid all tokens but a few bytes, the king and the end of the text.
 FEW_LETTERS = tuple(
@@ -56,7 +60,7 @@ class Expected:
 
 @dataclass
 class Submitted:
-    prompt: str | tuple[int, ...]
+    prompt: str | tuple[str | int, ...]
     n: int
     seed: int
     max_tokens: int
@@ -86,6 +90,10 @@ class Spread:
     options: dict[str, Any]
 
 
+def media_of(prompt: str | tuple[str | int, ...]) -> tuple[str, ...]:
+    return FILES if any(isinstance(part, int) and part < 0 for part in prompt) else ()
+
+
 def tokens_of(model: FakeModel, parts: tuple[str | int, ...]) -> list[int]:
     return [
         token for part in parts for token in (model.tokenize(part, False, True) if isinstance(part, str) else [part])
@@ -109,7 +117,11 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes=st.sampled_from([0, parked_bytes(1, 30), parked_bytes(6, 200), 10**6, 10**6, 10**6]),
         max_running=st.sampled_from([0, 0, 1, 3]),
         max_draft=st.sampled_from([0, 4]),
+        draft=st.sampled_from([None, None, FakeModel, Contrary, Wavering]),
+        draft_room=st.sampled_from([(400, 12), (60, 12), (400, 3)]),
+        looks_up=st.booleans(),
         ahead=st.booleans(),
+        sections=st.booleans(),
     )
     def begin(
         self,
@@ -123,21 +135,31 @@ class EngineWalk(RuleBasedStateMachine):
         cache_bytes: int,
         max_running: int,
         max_draft: int,
+        draft: type[FakeModel] | None,
+        draft_room: tuple[int, int],
+        looks_up: bool,
         ahead: bool,
+        sections: bool,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
             n_ctx,
             n_seq_max,
             32,
-            n_ubatch,
+            n_ubatch if sections else max(n_ubatch, 13),  # of a picture that is computed whole
             n_ctx_seq=self.n_ctx_seq,
             **memory,
             n_adapters=1,
             decodes_ahead=ahead,
+            reads_media=True,
+            has_sections=sections,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
-        self.driver = Driver(model, **limits, checkpoint_every=every, max_draft=max_draft)
+        draft_model = draft(draft_room[0], draft_room[1], 32, 8) if draft is not None and max_draft else None
+        drafts = {"max_draft": max_draft, "draft_model": draft_model, "looks_up": looks_up}
+        self.driver = Driver(model, **limits, checkpoint_every=every, **drafts)
+        if draft_model is not None:
+            always_draft(self.driver)
         self.max_running = max_running
         self.submitted: dict[str, Submitted] = {}
         self.may_fail = False
@@ -147,7 +169,7 @@ class EngineWalk(RuleBasedStateMachine):
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
 
     @rule(
-        prompt=st.sampled_from(PROMPTS),
+        prompt=st.sampled_from([*PROMPTS, *ABOUT_MEDIA]),
         n=st.integers(1, 10),
         seed=st.integers(0, 1000),
         max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
@@ -162,7 +184,7 @@ class EngineWalk(RuleBasedStateMachine):
     )
     def submit(
         self,
-        prompt: str,
+        prompt: str | tuple[str | int, ...],
         n: int,
         seed: int,
         max_tokens: int,
@@ -176,10 +198,11 @@ class EngineWalk(RuleBasedStateMachine):
         cache_prompt: bool = True,
     ) -> None:
         lora = ((0, scale),)
+        prompt_logprobs = prompt_logprobs and isinstance(prompt, str)
         options: dict[str, Any] = {"prompt_logprobs": prompt_logprobs, "id_slot": id_slot, "cache_prompt": cache_prompt}
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options["banned_strings"] = banned
-        request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
         self.note(
             request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
         )
@@ -277,9 +300,16 @@ class EngineWalk(RuleBasedStateMachine):
         prompt = before.prompt
         head = self.driver.model.tokenize(prompt, True, True) if isinstance(prompt, str) else prompt
         tokens = (*head, *text[: max(0, len(text) - cut)], *more)
-        if len(tokens) < self.n_ctx_seq:
-            new_id = self.driver.submit(tokens, n, seed, 8, cache_prompt=cache_prompt, lora=before.lora, can_grow=True)
+        if sum(map(self.most_tokens, tokens)) < self.n_ctx_seq:
+            options: dict[str, Any] = {"cache_prompt": cache_prompt, "lora": before.lora, "can_grow": True}
+            new_id = self.driver.submit(tokens, n, seed, 8, media=media_of(tokens), **options)
             self.note(new_id, Submitted(tokens, n, seed, 8, (), before.lora))
+
+    def most_tokens(self, part: str | int) -> int:
+        """Return how many tokens a part of a prompt has at most."""
+        if isinstance(part, int):
+            return 1 if part >= 0 else MOST_OF_A_FILE
+        return 1 + len(self.driver.model.tokenize(part, False, True))
 
     @rule(n=st.integers(2, 5), seed=st.integers(0, 1000), max_tokens=st.sampled_from([0, 1, 8]))
     def ask_for_what_paused_branches_have_written(self, n: int, seed: int, max_tokens: int) -> None:
@@ -291,7 +321,8 @@ class EngineWalk(RuleBasedStateMachine):
                 return
             self.driver.step()
             for request_id, tokens in self.driver.paused():
-                if request_id not in self.submitted or tokens in asked or len(tokens) >= self.n_ctx_seq:
+                is_asked = request_id not in self.submitted or tokens in asked or min(tokens) < 0
+                if is_asked or len(tokens) >= self.n_ctx_seq:
                     continue
                 asked.append(tokens)
                 lora = self.submitted[request_id].lora
@@ -589,7 +620,8 @@ class EngineWalk(RuleBasedStateMachine):
         options |= {"banned_strings": submitted.banned, "linger": submitted.linger}
 
         def cold(stop: tuple[str, ...]) -> Outcome:
-            return solo((*head, *branch.given), branch.seed, branch.max_tokens, stop=stop, **options)
+            whole = (*head, *branch.given)
+            return solo(whole, branch.seed, branch.max_tokens, stop=stop, media=media_of(whole), **options)
 
         if end.reason == FinishReason.CANCELLED or branch.stop_changed or (resumed_at and branch.stop):
             # What was held back is released at the end, so a stop string's beginning may show: compare without.

@@ -139,6 +139,18 @@ def test_the_flags_of_the_rust_server_mean_the_same() -> None:
         (["-rea", "0", "--reasoning-effort", "low"], {"reasoning": "off", "reasoning_effort": "low"}),
         (["-nkvo"], {"kv_offload": False}),
         (["--mirostat-lr", "0.2", "--mirostat-ent", "4"], {"mirostat_eta": 0.2, "mirostat_tau": 4.0}),
+        (["-md", "d.gguf"], {"spec_draft_model": "d.gguf"}),
+        (
+            ["--model-draft", "d", "--draft-max", "9", "--draft-min", "2", "--draft-p-min", "0.5", "-ngld", "all"],
+            {"spec_draft_model": "d", "spec_draft_n_max": 9, "spec_draft_n_min": 2, "spec_draft_p_min": 0.5},
+        ),
+        (
+            ["-md", "d", "-ngld", "3", "-ctkd", "q8_0"],
+            {"spec_draft_model": "d", "spec_draft_ngl": 3, "spec_draft_type_k": "q8_0"},
+        ),
+        (["-md", "d", "--spec-type", "draft-simple"], {"spec_draft_model": "d", "spec_type": "draft"}),
+        (["-md", "d", "--spec-type", "ngram-simple,draft-simple"], {"spec_draft_model": "d", "spec_type": "both"}),
+        (["--spec-type", "ngram-simple,ngram-mod"], {"spec_type": "ngram"}),
     ],
 )
 def test_a_flag_sets_what_it_means(flags: list[str], settings: dict[str, Any]) -> None:

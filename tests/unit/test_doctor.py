@@ -211,6 +211,45 @@ def test_a_model_that_does_not_fit_on_the_gpu_is_told_how_many_layers_do(machine
     assert 0 < layers < MODEL.n_layers
 
 
+def test_a_projector_is_counted_beside_the_model(machine: Machine) -> None:
+    seeing = checkup(machine, model=dataclasses.replace(MODEL, projector=GIB))
+    bytes_per_cell = MODEL.bytes_per_cell
+    fewer = checkup(machine).cells(bytes_per_cell) - seeing.cells(bytes_per_cell)  # type: ignore[operator]
+    assert fewer == pytest.approx(GIB / bytes_per_cell, abs=1)
+    assert seeing.model.total == MODEL.total + GIB
+    assert "projector       1.00 GiB" in as_text(seeing, [])
+    assert "projector" not in as_text(checkup(machine), [])
+    assert as_json(seeing, [])["model"]["projector"] == GIB
+
+
+def test_a_projector_that_does_not_fit_says_what_to_change(machine: Machine) -> None:
+    large = dataclasses.replace(MODEL, projector=6 * GIB)
+    finding = only(findings(checkup(machine, model=large)), Level.PROBLEM)  # llama.cpp does not map its file
+    assert finding.text.startswith("the model and its projector need")
+    assert "without mmproj" in finding.change
+    build = dataclasses.replace(BUILD, devices=(GPU,))
+    on_gpu = dataclasses.replace(MODEL, weights=7 * GIB, n_ctx=1024, projector=GIB)
+    assert "mmproj_offload = false" in only(findings(checkup(machine, model=on_gpu, build=build)), Level.PROBLEM).change
+
+
+def test_a_projector_on_the_cpu_takes_no_memory_of_the_gpu(machine: Machine) -> None:
+    build = dataclasses.replace(BUILD, devices=(GPU,))
+    apart = dataclasses.replace(MODEL, projector=GIB, is_projector_apart=True)
+    assert apart.total == MODEL.total
+    assert findings(checkup(machine, model=apart, build=build)) == []
+    assert "on the CPU" in as_text(checkup(machine, model=apart, build=build), [])
+    larger = dataclasses.replace(apart, projector=7 * GIB)
+    text = only(findings(checkup(machine, model=larger, build=build)), Level.PROBLEM).text
+    assert text == "the projector needs 7.00 GiB in memory, and 6.00 GiB are free"
+
+
+def test_a_file_that_is_no_projector_is_a_problem_in_llama_cpps_words(machine: Machine) -> None:
+    refused = dataclasses.replace(MODEL, projector_refused="mmproj: a.gguf cannot be loaded: no key")
+    finding = only(findings(checkup(machine, model=refused)), Level.PROBLEM)
+    assert finding.text == "the projector a.gguf cannot be loaded: no key"
+    assert "text only" in finding.change
+
+
 def test_a_data_type_that_llama_cpp_refuses_is_a_problem_in_its_words(machine: Machine) -> None:
     settings = Settings(model="/models/one.gguf", cache_type_k="q4_0", cache_type_v="q4_0")
     refused = dataclasses.replace(MODEL, refused="K cache type q4_0 does not divide")
@@ -314,6 +353,19 @@ def test_problems_come_first(machine: Machine) -> None:
 
 
 # The report ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_model_takes_its_part_of_the_memory(machine: Machine) -> None:
+    alone = checkup(machine)
+    both = checkup(machine, model=dataclasses.replace(MODEL, draft=GIB, draft_per_cell=16384.0))
+    assert both.model.total == alone.model.total + GIB
+    text = as_text(both, [])
+    assert f"{size_text(GIB)}  weights, KV store and computing" in text
+    assert "draft model" not in as_text(alone, [])
+    fits, less = alone.cells(65536.0), both.cells(65536.0)
+    assert fits is not None
+    assert less is not None
+    assert less == int((both.room - MODEL.weights - MODEL.compute - GIB + MODEL.n_ctx * 16384) / (65536 + 16384)) < fits
 
 
 def test_the_report_names_every_type_with_its_size_and_the_cells_that_fit(machine: Machine) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
 from srb.engine.model import DecodeStatus
 from srb.engine.tokens import run_start, tokens_of
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported
-from srb.protocol import ContextShift, PromptDone
+from srb.media_files import MediaKind, kind_of
+from srb.protocol import ContextShift, Done, PromptDone, StateAction
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
 
@@ -21,7 +23,8 @@ FOX = "the old king said "
 
 
 def driver(n_ctx: int = 512, **options: Any) -> Driver:
-    memory = {name: options.pop(name) for name in ("has_states", "supports_partial_reuse") if name in options}
+    names = ("has_states", "supports_partial_reuse", "has_sections")
+    memory = {name: options.pop(name) for name in names if name in options}
     model = FakeModel(n_ctx, reads_media=True, n_ubatch=16, n_adapters=1, **memory)
     return Driver(model, **options)
 
@@ -72,6 +75,37 @@ def test_the_next_turn_and_other_requests_find_the_picture_in_the_tree() -> None
     assert encoded(made) == 1
 
 
+def test_the_end_of_a_request_tells_its_tokens_of_pictures_and_sounds() -> None:
+    made = driver()
+    lengths = []
+    for part, brackets in ((-1, 2), (-2, 2), (-3, 0)):  # alone; a picture has a bracket before and after it
+        request_id = made.submit((part,), 1, 1, 1, media=FILES, add_special=False)
+        lengths.append(len(made.request(request_id).prefix.tokens) - brackets)
+    request_id = made.submit((FOX, -1, -2, " then", -3), 2, 1, 4, media=FILES)
+    made.run()
+    expected = lengths[0] + lengths[1], lengths[2]
+    events = made.result(request_id).events
+    told = [each for each in events if isinstance(each, (PromptDone, Done))]
+    assert [(each.image_tokens, each.audio_tokens) for each in told] == [expected] * 2
+    stats = made.engine.stats()
+    assert (stats["prompt_image_tokens_total"], stats["prompt_audio_tokens_total"]) == (
+        2 * expected[0],
+        2 * expected[1],
+    )
+
+
+def test_files_that_are_encoded_and_those_that_were_known_are_counted() -> None:
+    ticks = iter(range(100))
+    files = MediaFiles(FakeModel(reads_media=True).encoder, clock=lambda: next(ticks) * 0.5)
+    for data in (png(seed=1), png(seed=2), png(seed=1)):
+        files.append_to(tokens_of(()), data, "prompt")
+    told = files.stats()
+    size = told.pop("media_cache_bytes")
+    assert told == {"media_encoded_total": 2, "media_reused_total": 1, "media_encode_seconds_total": 1.0}
+    files.append_to(tokens_of(()), png(seed=3), "prompt")
+    assert files.stats()["media_cache_bytes"] > size > 0
+
+
 def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> None:
     made = driver()
     prompts: list[tuple[str | int, ...]] = [(-1,), (-1, -2), (FOX, -3), (-3, FOX, -1, -1)]
@@ -81,7 +115,11 @@ def test_a_prompt_that_begins_or_ends_with_media_is_computed_as_any_other() -> N
         assert made.result(request_id).texts[1] == alone(prompt, 5).texts[0]
 
 
-@pytest.mark.parametrize("memory", [{}, {"has_states": True}, {"supports_partial_reuse": False}])
+SECTIONS = {"has_sections": True}
+MEMORIES = [{}, {"has_states": True}, {"supports_partial_reuse": False}, SECTIONS, SECTIONS | {"has_states": True}]
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("seed", range(12))
 def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
     seed: int, memory: dict[str, bool]
@@ -116,6 +154,100 @@ def test_under_pressure_and_after_failures_every_text_is_the_one_it_has_alone(
             whole = alone(prompt, first + index, lora=lora).texts[0]
             end = made.result(request_id).ends[index]
             assert text == whole or ((end.truncated or end.reason == "cancelled") and whole.startswith(text))
+
+
+@pytest.mark.parametrize("memory", [SECTIONS, SECTIONS | {"has_states": True}])
+def test_a_picture_that_was_cancelled_in_parts_leaves_no_part_of_it(memory: dict[str, bool]) -> None:
+    made = driver(**memory)
+    made.model.n_ubatch = 5
+    request_id = made.submit((FOX, -1, " then"), 1, 1, media=FILES)
+    prefix = made.request(request_id).prefix
+    while not (run := prefix.media[0]).start < prefix.num_computed < run.end:
+        made.step()
+    made.cancel(request_id)
+    assert made.engine.stats()["kv_cells_used"] == run.start
+    again = made.submit((FOX, -1, " then"), 2, 1, media=FILES)
+    made.run()
+    assert made.result(again).texts[1] == alone((FOX, -1, " then"), 2).texts[0]
+
+
+def test_the_text_of_a_slot_that_ends_with_media_is_saved_with_them() -> None:
+    made = driver()
+    request_id = made.submit((FOX, -3), 1, 1, 0, media=FILES)
+    count = len(made.request(request_id).prefix.tokens)
+    made.run()
+    for action in ("save", "restore"):
+        [reply] = made.engine.submit(made.engine.prepare(StateAction("s", action, "a name", 0)))
+        assert reply.value["tokens"] == count
+
+
+def test_penalties_look_at_the_text_beside_media(monkeypatch: pytest.MonkeyPatch) -> None:
+    histories: list[list[int]] = []
+    new_sampler = FakeModel.new_sampler
+
+    def noted(model: FakeModel, params: Any, seed: int, history: Any, min_tokens: int = 0) -> Any:
+        histories.append(list(history))
+        return new_sampler(model, params, seed, history, min_tokens)
+
+    monkeypatch.setattr(FakeModel, "new_sampler", noted)
+    made = driver()
+    request_id = made.submit((FOX, -1, -3, " then"), 3, 1, media=FILES)
+    prompt = made.request(request_id).prefix.tokens
+    assert histories == [[token for token in prompt if token >= 0]]
+
+
+def test_a_long_text_is_parked_in_parts_that_begin_outside_of_pictures() -> None:
+    made = driver(1024, has_sections=True, cache_cells=0)
+    prompt = (FOX, *(-1, -2) * 30)
+    first = made.submit(prompt, 1, 1, media=FILES)
+    made.run()
+    while made.engine.has_work:
+        made.step()
+    assert made.engine.stats()["nodes_parked_total"] > 1
+    for end in (len(prompt), 40, 11):
+        other = made.submit((*prompt[:end], " then"), 1, 5, media=FILES)
+        made.run()
+        assert made.result(other).texts[0] == alone((*prompt[:end], " then"), 5).texts[0]
+    assert cached(made, first) == 0
+
+
+def test_tokens_are_counted_as_they_would_be_encoded() -> None:
+    files = MediaFiles(FakeModel(reads_media=True).encoder)
+    for data in (png(seed=1), wav(0.01)):
+        count, tokens = files.count(data, "prompt"), tokens_of(())
+        assert files.encoded_total == 0
+        MediaFiles(FakeModel(reads_media=True).encoder).append_to(tokens, data, "prompt")
+        assert count == len(tokens)
+    with pytest.raises(InvalidRequest, match="'prompt': should be a picture"):
+        files.count(b"text", "prompt")
+
+
+def test_a_file_is_checked_once_and_others_are_never_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    def note(data: bytes) -> MediaKind:
+        checked.append(data)
+        return kind_of(data)
+
+    monkeypatch.setattr(media, "kind_of", note)
+    monkeypatch.setattr(media, "MAX_CHECKED", 2)
+    files = MediaFiles(FakeModel(reads_media=True).encoder)
+    one, two, three = (png(seed=seed) for seed in range(3))
+    broken = one[:-30]
+
+    def ask(data: bytes) -> None:
+        files.append_to(tokens_of(()), data, "prompt")
+
+    for data in (one, one, two, one):
+        ask(data)
+    assert checked == [one, two]
+    for _ in range(2):  # what was refused is checked again
+        with pytest.raises(InvalidRequest, match="'prompt': is damaged"):
+            ask(broken)
+    assert checked == [one, two, broken, broken]
+    for data in (three, one, two):  # the one that was used last stays
+        ask(data)
+    assert checked[4:] == [three, two]
 
 
 def test_vectors_that_were_dropped_are_made_again() -> None:

@@ -9,19 +9,30 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult
 
+import gevent
 import pytest
+from gevent.event import Event
 
 from srb.errors import InvalidRequest, NotSupported
 from srb.settings import Settings
 from srb.web import media_sources
 from srb.web.bodies.media import MAX_FILES
 from srb.web.chat.media import MEDIA_PART, MarkedMessages
-from srb.web.media_sources import MAX_BYTES, is_public, media_data
+from srb.web.media_sources import AT_ONCE, MAX_BYTES, is_public, load_media
+
+DEADLINE = 30.0
+
+
+def load(*sources: str | dict[str, str], most: int = 10**9, **settings: Any) -> list[str]:
+    named = [{"url": source} if isinstance(source, str) else source for source in sources]
+    return load_media(named, Settings(**settings), "messages", most)
 
 
 def read(url: str, **settings: Any) -> str:
-    return media_data(url, Settings(**settings), "messages")
+    [data] = load(url, **settings)
+    return data
 
 
 def test_a_data_url_is_its_base64() -> None:
@@ -114,15 +125,105 @@ def test_a_chat_loads_no_more_media_than_a_body_may_have() -> None:
     marked = MarkedMessages.of([{"role": "user", "content": [{"type": MEDIA_PART, "data": "aaaa"}] * (MAX_FILES + 1)}])
     loaded: list[dict[str, str]] = []
 
-    def load(source: dict[str, str]) -> str:
-        loaded.append(source)
-        return source["data"]
+    def load(sources: list[dict[str, str]]) -> list[str]:
+        loaded.extend(sources)
+        return [source["data"] for source in sources]
 
     texts = [part["text"] for part in marked.messages[0]["content"]]
     with pytest.raises(ValueError, match="at most 64"):
-        marked.prompt("".join(texts), load, MAX_FILES, 1000)
+        marked.prompt("".join(texts), load, MAX_FILES)
     assert not loaded
-    with pytest.raises(ValueError, match="more than 10 characters"):
-        marked.prompt("".join(texts[:9]), load, MAX_FILES, 10)
-    assert len(loaded) == 3
-    assert marked.prompt("".join(texts[:2]), load, MAX_FILES, 8)[1] == ["aaaa", "aaaa"]
+    assert marked.prompt(f"a {texts[0]}{texts[1]} b", load, MAX_FILES) == (("a ", -1, -2, " b"), ["aaaa", "aaaa"])
+
+
+class Fetches:
+    """Stands in for the network: URLs that are asked for, and how many at once; paths that are to fail or to hang."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.running = self.most = 0
+        self.answers_after = 0  # how many must be asked before any answers
+        self._enough = Event()
+        monkeypatch.setattr(media_sources, "_fetched", self._fetch)
+
+    def _fetch(self, parts: SplitResult, settings: Settings) -> bytes:
+        self.asked.append(parts.path)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if len(self.asked) >= self.answers_after:
+                self._enough.set()
+            if parts.path == "/fails":
+                raise ValueError("the URL answers 404")
+            assert self._enough.wait(DEADLINE)
+            if parts.path.startswith("/hangs"):
+                Event().wait()
+            gevent.sleep(0)
+            return parts.path.encode()
+        finally:
+            self.running -= 1
+
+
+@pytest.fixture
+def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
+    return Fetches(monkeypatch)
+
+
+def test_the_urls_of_a_chat_are_asked_side_by_side_and_keep_their_order(fetches: Fetches) -> None:
+    fetches.answers_after = AT_ONCE
+    urls = [f"http://a/{number}" for number in range(3 * AT_ONCE)]
+    assert load(*urls) == [b64encode(b"/%d" % number).decode() for number in range(3 * AT_ONCE)]
+    assert fetches.most == AT_ONCE
+
+
+def test_a_url_that_comes_again_is_asked_once(fetches: Fetches) -> None:
+    one, two = (b64encode(path).decode() for path in (b"/1", b"/2"))
+    sources = ["http://a/1", {"data": "aGk="}, "http://a/2", "http://a/1", "data:image/png;base64,aGE="]
+    assert load(*sources) == [one, "aGk=", two, one, "aGE="]
+    assert sorted(fetches.asked) == ["/1", "/2"]
+
+
+def test_the_first_url_that_fails_ends_the_others(fetches: Fetches) -> None:
+    urls = [*(f"http://a/hangs{number}" for number in range(AT_ONCE - 1)), "http://a/fails"]
+    with pytest.raises(InvalidRequest, match="'messages': http://a/fails: the URL answers 404"):
+        load(*urls, *(f"http://a/{number}" for number in range(20)))
+    assert fetches.running == 0
+    assert len(fetches.asked) <= AT_ONCE + 1
+
+
+def test_urls_that_do_not_answer_in_time_are_told_of_and_given_up(
+    fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(media_sources, "MAX_SECONDS_OF_ALL", 0.01)
+    with pytest.raises(InvalidRequest, match=r"'messages': its URLs did not all answer within 0\.01 seconds"):
+        load("http://a/hangs", "http://a/1")
+    assert fetches.running == 0
+
+
+def test_a_chat_has_at_most_so_much_base64(fetches: Fetches) -> None:
+    with pytest.raises(InvalidRequest, match="more than 10 characters"):
+        load({"data": "aaaa"}, {"data": "aaaa"}, "data:;base64,aaaa", "http://a/1", most=10)
+    assert not fetches.asked
+    assert len(load("http://a/1", "http://a/1", most=8)) == 2
+    with pytest.raises(InvalidRequest, match="more than 7 characters"):
+        load("http://a/1", "http://a/1", *(f"http://a/hangs{number}" for number in range(3)), most=7)
+    assert fetches.running == 0
+
+
+def test_a_disk_that_is_slow_does_not_hold_up_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def read_slowly(media_path: str, name: str) -> bytes:
+        assert released.wait(DEADLINE)
+        return b"picture"
+
+    monkeypatch.setattr(media_sources, "_file", read_slowly)
+    gevent.spawn(released.set)  # runs only if the reading does not hold up this thread
+    assert read("file://a.png", media_path=str(tmp_path)) == b64encode(b"picture").decode()
+
+
+def test_an_error_shows_the_beginning_of_a_long_url() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read("ftp://a/" + 500 * "b")
+    assert len(refused.value.message) < 250
+    assert "…: should be a data URL" in refused.value.message

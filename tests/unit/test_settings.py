@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from srb.errors import ConfigError
+from srb.gguf import check_adapter_files
 from srb.settings import BUNDLED_MODEL, Settings
 
 
@@ -47,6 +48,8 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         ({"logit_bias": "5+inf"}, {}, "logit_bias (from --logit-bias): should be token ids with a bias"),
         ({"grammar": "x", "json_schema": "{}"}, {}, "grammar and json_schema exclude each other"),
         ({"n": "9", "max_n": "8"}, {}, "n (9) is more than max_n (8)"),
+        ({"spec_type": "both"}, {}, "spec_type both needs spec_draft_model, the path of a GGUF file"),
+        ({"spec_draft_n_min": "9"}, {}, "spec_draft_n_min (9) is more than spec_draft_n_max (8)"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: dict[str, str], message: str) -> None:
@@ -54,6 +57,42 @@ def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: 
         Settings.load(flags, environ)
     assert message in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "has_drafts", "has_model"),
+    [
+        ({}, False, False),
+        ({"spec_type": "ngram"}, True, False),
+        ({"spec_draft_model": "d.gguf"}, True, True),
+        ({"spec_draft_model": "d.gguf", "spec_type": "both"}, True, True),
+        ({"spec_draft_model": "d.gguf", "spec_type": "ngram"}, True, False),
+        ({"spec_draft_model": "d.gguf", "spec_type": "none"}, False, False),
+    ],
+)
+def test_a_draft_model_drafts_unless_another_type_is_set(
+    given: dict[str, str], has_drafts: bool, has_model: bool
+) -> None:
+    settings = Settings.load(given, {})
+    assert (settings.has_drafts, settings.has_draft_model) == (has_drafts, has_model)
+
+
+def test_the_draft_model_has_the_settings_of_the_model_but_for_its_own() -> None:
+    own = {"spec_draft_model": "d.gguf", "spec_draft_ngl": 0, "spec_draft_type_k": "q8_0"}
+    of_draft = Settings(model="m.gguf", n_ctx=100, lora="l.gguf", mmproj="p.gguf", embedding=True, **own).of_draft_model
+    assert (of_draft.model, of_draft.n_ctx, of_draft.n_gpu_layers, of_draft.cache_type_k) == ("d.gguf", 100, 0, "q8_0")
+    assert (of_draft.lora, of_draft.mmproj, of_draft.embedding, of_draft.swa_full) == ("", "", False, "on")
+    assert not of_draft.has_drafts
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+def test_a_file_that_cannot_be_a_draft_model_is_named_before_the_start(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "draft.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"^spec_draft_model: "):
+        check_adapter_files(Settings(spec_draft_model=str(path)))
+    check_adapter_files(Settings(spec_draft_model=str(path), spec_type="ngram"))
 
 
 def test_every_wrong_setting_is_named_at_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from srb.engine.fake import FakeModel
 from srb.engine.lookup import Lookup, prompt_index
 from srb.engine.model import DecodeStatus
-from srb.engine.speculation import StepTimes
+from srb.engine.step_times import StepTimes
 from srb.engine.tokens import Tokens, tokens_of
 from srb.protocol import ContextShift
 from tests.engine_helpers import Driver, solo

@@ -22,8 +22,10 @@ from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import SavedState
 from srb.engine.process import state_disk, state_folder
+from srb.engine.process.state_disk import StateEntry
 from srb.engine.process.state_file import StateError, header_of, model_fingerprint, read_state, write_state
 from srb.engine.process.state_folder import StateFolder
+from srb.engine.process.state_index import StateIndex
 from srb.engine.tokens import tokens_of
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved
 from srb.protocol import BranchSpec, Done, Generate, SetAdapters, StateAction
@@ -639,6 +641,112 @@ def test_the_limit_counts_and_removes_the_files_of_all_engines(tmp_path: Path) -
     assert names(tmp_path) == {"b.srbstate", "c.srbstate"}
     for each in (first, second):
         each.close()
+
+
+@pytest.mark.parametrize("states", [40, 1000])
+def test_what_a_save_reads_in_a_shared_folder_does_not_grow_with_its_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: int
+) -> None:
+    first = StateFolder(tmp_path / "states", "model-a", max_bytes=10**9)
+    assert save(first, "0", a_state()) is None
+    data = (tmp_path / "states" / "0.srbstate").read_bytes()
+    for number in range(1, states):
+        (tmp_path / "states" / f"{number}.srbstate").write_bytes(data)
+    both = [first, StateFolder(tmp_path / "states", "model-a", max_bytes=10**9)]
+    assert save(first, "0", a_state()) is None  # learns of the others
+    looks, saves = 0, 30
+    scan = state_folder.scan
+
+    def count(folder: Path, known: dict[str, StateEntry]) -> dict[str, StateEntry]:
+        nonlocal looks
+        found = scan(folder, known)
+        looks += len(found)
+        return found
+
+    monkeypatch.setattr(state_folder, "scan", count)
+    for number in range(saves):
+        for folder in both:
+            assert save(folder, f"mine-{number}", a_state()) is None
+    assert looks <= len(both) * saves * 64 + len(both) * states
+    assert states < 100 or looks < len(both) * saves * states / 4
+    for folder in both:
+        folder.close()
+
+
+def test_a_file_is_read_again_only_if_it_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = StateFolder(tmp_path / "states", "model-a")
+    for name in ("a", "b"):
+        assert save(folder, name, a_state()) is None
+    folder.close()
+    found = state_disk.scan(tmp_path / "states")
+    read: list[Path] = []
+    entry_of = state_disk.entry_of
+    monkeypatch.setattr(state_disk, "entry_of", lambda path: (read.append(path), entry_of(path))[1])
+    assert state_disk.scan(tmp_path / "states", found) == found
+    assert read == []
+    (tmp_path / "new").write_bytes((tmp_path / "states" / "b.srbstate").read_bytes())
+    (tmp_path / "new").replace(tmp_path / "states" / "b.srbstate")
+    assert set(state_disk.scan(tmp_path / "states", found)) == {"a", "b"}
+    assert [path.name for path in read] == ["b.srbstate"]
+
+
+def test_a_state_that_a_client_of_another_engine_has_saved_since_is_not_removed(tmp_path: Path) -> None:
+    size = (tmp_path / "states", "model-a", 200_000)
+    first = StateFolder(*size)
+    for number in range(70):  # more than one save looks at
+        first.save(f"a{number}", a_state(100))
+        wait_until_written(first)
+    second = StateFolder(*size)
+    assert save(second, "a0", a_state(100)) is None  # asked for now; `first` thinks that it may go
+    first.save("large", a_state(180_000))
+    wait_until_written(first)
+    assert {"a0.srbstate", "large.srbstate", "marker.srbstate"} <= names(tmp_path)
+    assert "a1.srbstate" not in names(tmp_path)
+    assert sum(path.stat().st_size for path in (tmp_path / "states").iterdir()) <= 200_000
+    for each in (first, second):
+        each.close()
+
+
+def test_names_whose_files_were_removed_by_hand_are_forgotten_and_written_again(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "states", "model-a")
+    engine = engine_with(folder)
+    run(engine, PROMPT, "x")
+    wait_until_written(folder)
+    (tmp_path / "states" / "x.srbstate").unlink()
+    run(engine, PROMPT, "x")
+    wait_until_written(folder)
+    assert "x.srbstate" in names(tmp_path)
+    for name in "abc":
+        assert save(folder, name, a_state()) is None
+        (tmp_path / "states" / f"{name}.srbstate").unlink()
+    assert save(folder, "last", a_state()) is None
+    assert folder._known.keys() == folder._texts.keys() == {"x", "marker", "last"}
+    folder.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_index_has_the_sums_and_the_order_of_what_it_holds(seed: int) -> None:
+    random, model = Random(seed), dict[str, StateEntry]()
+    index = StateIndex({})
+    for number in range(400):
+        name = random.choice("abcdefgh")
+        match random.randrange(3):
+            case 0:
+                model.pop(name, None)
+                model[name] = StateEntry(random.randrange(100), number, random.random() < 0.6)
+                index.put(name, model[name])
+            case 1:
+                model.pop(name, None)
+                index.drop(name)
+            case _:
+                assert index.use(name) == (name in model)
+                if name in model:
+                    model[name] = model.pop(name)
+        assert list(index.entries.items()) == list(model.items())
+        assert index.size == sum(entry.size for entry in model.values())
+        assert index.automatic_size == sum(entry.size for entry in model.values() if entry.is_automatic)
+        left = [each for each, entry in model.items() if entry.is_automatic and each != name]
+        assert index.oldest(but=name) == (left[0] if left else None)
 
 
 def wait_for_file(tmp_path: Path, name: str) -> None:

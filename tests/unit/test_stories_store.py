@@ -336,12 +336,63 @@ def test_an_imported_story_leaves_the_bin(stories: Stories) -> None:
 # Limits and costs -----------------------------------------------------------------------------------------------------
 
 
+def test_a_full_story_takes_everything_but_new_nodes(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_NODES", 3)
+    stories.save(TALE)
+    more = {
+        "c": {"by": "model", "text": "c", "open": True},
+        "d": person("d"),
+        "e": person("e", parent="d", keep=1),
+        "f": person("f", parent="c", keep=0),
+    }
+    answer = stories.post(nodes=more, meta={"title": at("Full", 9)}, since=0)
+    assert [(each["node"], each["reason"]) for each in answer["refused"]] == [
+        ("d", "full"),
+        ("e", "full"),
+        ("f", "full"),
+    ]
+    assert "3 nodes" in answer["refused"][0]["message"]
+    grown = stories.post(nodes={"c": {"by": "model", "text": "c and more"}})  # what is there still grows, and closes
+    assert grown["refused"] == []
+    found = stories.read()
+    assert found["meta"]["title"]["value"] == "Full"
+    assert set(found["nodes"]) == {"a", "b", "c"}
+    assert found["nodes"]["c"]["text"] == "c and more"
+    assert found["room"]["nodes"] == 0
+    assert found["room"]["used"] == 100
+
+
+def test_answers_tell_the_room_that_a_nearly_full_story_has(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_NODES", 20)
+    for number in range(17):
+        assert "room" not in stories.post(nodes={f"n{number}": person("x")})
+    room = stories.post(nodes={"n17": person("x")})["room"]
+    assert (room["used"], room["nodes"]) == (90, 2)
+    assert 0 < room["bytes"] < tables.MAX_STORY
+    monkeypatch.setattr(tables, "MAX_NODES", 10**6)
+    assert "room" not in stories.read()
+    monkeypatch.setattr(tables, "MAX_STORY", 100 * (tables.MAX_STORY - room["bytes"]) // 95)
+    assert stories.read()["room"]["used"] in (94, 95)
+
+
+def test_a_file_for_which_a_story_has_no_room_is_refused_whole(
+    stories: Stories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories.save(TALE)
+    file = stories.export()
+    stories.store.remove(ID)
+    stories.post(nodes={"c": person("c")})
+    before = stories.read()
+    monkeypatch.setattr(tables, "MAX_NODES", 3)
+    file["nodes"] |= {"d": person("d")}
+    with pytest.raises(StoryTooLarge, match="more than"):
+        stories.bring_in(file)
+    assert stories.read() == before | {"room": stories.read()["room"]}
+
+
 def test_a_story_beyond_its_limits_is_refused_whole(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
     stories.save(TALE)
     before = stories.read()
-    monkeypatch.setattr(tables, "MAX_NODES", 3)
-    with pytest.raises(StoryTooLarge, match="4 nodes"):
-        stories.post(nodes={"c": person("c"), "d": person("d")})
     monkeypatch.setattr(tables, "MAX_STORY", 2000)
     with pytest.raises(StoryTooLarge, match="bytes"):
         stories.post(marks={"a": {"note": at("x" * 2000, 1)}})

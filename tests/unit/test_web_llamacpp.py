@@ -247,6 +247,19 @@ def test_the_rate_is_that_of_the_tokens_after_the_first_which_costs_no_step() ->
     assert (one["predicted_n"], one["predicted_per_token_ms"], one["predicted_per_second"]) == (1, 0.0, 0.0)
 
 
+def test_timings_tell_of_drafts_where_there_were_some() -> None:
+    def end(command: Generate) -> Iterable[list[Event]]:
+        request_id = command.request_id
+        yield [Accepted(request_id, 1), BranchEnded(request_id, 0, "limit", 3, drafted=5, accepted=2)]
+        yield [Done(request_id, 1, 0, 3, 1.0, 1.0, drafted_tokens=5, accepted_tokens=2)]
+
+    http, _ = serve(end)
+    timings = post(http).json["timings"]
+    assert (timings["draft_n"], timings["draft_n_accepted"]) == (5, 2)
+    http, _ = serve()
+    assert not {"draft_n", "draft_n_accepted"} & post(http).json["timings"].keys()
+
+
 def test_n_predict_0_computes_the_prompt_and_generates_nothing() -> None:
     http, engine = serve()
     answer = post(http, n_predict=0).json

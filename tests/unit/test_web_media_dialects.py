@@ -11,14 +11,17 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from srb.protocol import Generate
+from srb.protocol import Accepted, BranchEnded, CountTokens, Delta, Done, Generate, PromptDone
 from srb.settings import Settings
 from srb.web.app import Application, create_app
 from srb.web.calls import scripted
 from srb.web.calls.scripted import ScriptedClient
 from srb.web.dialects.anthropic.errors import AnthropicError
 from srb.web.dialects.kobold.answers import Features, KoboldError
+from srb.web.dialects.llamacpp.answers import Final
 from srb.web.dialects.ollama.answers import OllamaError, OllamaLine, Shown
+from srb.web.dialects.responses.answers import Response
+from srb.web.dialects.srb.answers import SRBCompletion
 from tests.media import b64, png, wav
 from tests.needs import need
 from tests.official import anthropic_over, openai_over
@@ -251,6 +254,21 @@ def test_a_picture_that_cannot_be_had_is_refused_by_messages(
     assert engine.sent == []
 
 
+def counted(engine: ScriptedClient) -> CountTokens:
+    [command] = [command for command in engine.sent if isinstance(command, CountTokens)]
+    return command
+
+
+def test_messages_count_the_tokens_of_pictures(engine: ScriptedClient, app: Application) -> None:
+    messages: Any = [{"role": "user", "content": [embedded(ONE), {"type": "text", "text": "And"}, embedded(TWO)]}]
+    count = anthropic_over(app).messages.count_tokens(model="any", messages=messages)
+    command = counted(engine)
+    assert command.media == (ONE, TWO)
+    assert count.input_tokens == 1 + 9 * 2 + sum(
+        len(part.encode()) if isinstance(part, str) else 1 for part in command.prompt
+    )
+
+
 def test_messages_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:
     with pytest.raises(anthropic.APIStatusError) as refused:
         ask_anthropic(blind, embedded(ONE))
@@ -304,11 +322,69 @@ def test_a_picture_that_cannot_be_had_is_refused_by_responses(
     assert engine.sent == []
 
 
+@pytest.mark.parametrize("path", ["/v1/responses/input_tokens", "/v1/chat/completions/input_tokens"])
+def test_input_tokens_count_pictures(engine: ScriptedClient, http: FlaskClient, path: str) -> None:
+    part = {"type": "input_image", "image_url": URL}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "See"}, part]}]
+    given = {"input": [{"role": "user", "content": [part]}]} if "responses" in path else {"messages": messages}
+    response = http.post(path, json=given)
+    assert response.status_code == 200
+    assert counted(engine).media == (ONE,)
+    assert response.json["input_tokens"] > 10
+
+
 def test_responses_without_a_projector_are_501_and_name_the_flag(blind: Application) -> None:
     with pytest.raises(openai.APIStatusError) as refused:
         ask_openai(blind, input_image(image_url=URL))
     assert (refused.value.status_code, refused.value.param) == (501, "input")
     assert "--mmproj" in refused.value.message
+
+
+# Usage ----------------------------------------------------------------------------------------------------------------
+
+
+def see_and_hear(command: Generate) -> Any:
+    """Script of a prompt of nine tokens, of which three are a picture's and one is a sound's."""
+    request_id = command.request_id
+    yield [Accepted(request_id, 9), PromptDone(request_id, 2, 0, 1.0, [0], 3, 1)]
+    ends = [BranchEnded(request_id, index, "eos", 1) for index in range(len(command.branches))]
+    told = [Delta(request_id, end.index, " a", [1]) for end in ends]
+    yield [*told, *ends, Done(request_id, 9, 2, len(ends), 1.0, 1.0, image_tokens=3, audio_tokens=1)]
+
+
+def test_usage_tells_a_prompts_tokens_of_pictures_and_sounds(engine: ScriptedClient) -> None:
+    engine.script = see_and_hear
+    app = create_app(Settings(), engine)
+    client, http = openai_over(app), app.test_client()
+    kinds = {"cached_tokens": 2, "text_tokens": 5, "image_tokens": 3, "audio_tokens": 1}
+
+    chat = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Hi"}])
+    assert chat.usage is not None
+    assert chat.usage.prompt_tokens_details is not None
+    assert chat.usage.prompt_tokens_details.model_dump(exclude_none=True) == kinds
+    stream = client.chat.completions.create(
+        model="any", messages=[{"role": "user", "content": "Hi"}], stream=True, stream_options={"include_usage": True}
+    )
+    [usage] = [chunk.usage for chunk in stream if chunk.usage]
+    assert usage.prompt_tokens_details is not None
+    assert usage.prompt_tokens_details.image_tokens == 3
+
+    response = client.responses.create(model="any", input="Hi")
+    assert response.usage is not None
+    assert response.usage.input_tokens_details.model_dump(exclude_none=True) == {**kinds, "cache_write_tokens": 0}
+    read(Response, post(http, "/v1/responses", input="Hi").data)
+
+    done = read(SRBCompletion, post(http, "/v1/srb/completions", prompt="Hi", stream=False).data)
+    assert done["usage"]["prompt_tokens_details"] == kinds
+    assert (done["timings"]["image_n"], done["timings"]["audio_n"]) == (3, 1)
+    final = read(Final, post(http, "/completion", prompt="Hi", n=1).data)
+    assert (final["timings"]["image_n"], final["timings"]["audio_n"]) == (3, 1)
+
+
+def test_usage_of_a_text_names_no_pictures(engine: ScriptedClient, http: FlaskClient) -> None:
+    answer = orjson.loads(post(http, "/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}]).data)
+    assert answer["usage"]["prompt_tokens_details"] == {"cached_tokens": 2}
+    assert "image_n" not in answer["timings"]
 
 
 # Templates ------------------------------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp as lib
 import numpy as np
+import numpy.typing as npt
 
 from srb.engine.model import Batch
 
@@ -14,9 +16,10 @@ from srb.engine.model import Batch
 class NativeBatch:
     """A llama_batch of fixed capacity, filled through numpy views; each token belongs to one sequence."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, num_sections: int = 1) -> None:
+        """Have room for `room` tokens, whose vectors have `num_sections` positions each."""
         self._tokens = np.zeros(room, np.int32)
-        self._positions = np.zeros(room, np.int32)
+        self._positions = np.zeros(room * num_sections, np.int32)
         self._seq_ids = np.zeros(room, np.int32)
         self._wanted = np.zeros(room, np.int8)
         self._counts = np.ones(room, np.int32)
@@ -35,8 +38,12 @@ class NativeBatch:
             logits=as_pointer(self._wanted.ctypes.data, ctypes.POINTER(ctypes.c_int8)),
         )
 
-    def fill(self, batch: Batch) -> Any:
-        """Return a llama_batch of a batch's tokens, or of its vectors; the batch has to outlive it."""
+    def fill(self, batch: Batch, positions: Sequence[int] | npt.NDArray[np.int32] | None = None) -> Any:
+        """Return a llama_batch of a batch's tokens, or of its vectors; the batch has to outlive it.
+
+        `positions` are llama.cpp's, if they are not those of the batch.
+        """
+        positions = batch.positions if positions is None else positions
         count = len(batch)
         if batch.vectors is None:
             self._tokens[:count] = batch.tokens
@@ -45,7 +52,7 @@ class NativeBatch:
             vectors = batch.vectors = np.ascontiguousarray(batch.vectors, np.float32)
             self._native.token = None
             self._native.embd = ctypes.cast(vectors.ctypes.data, ctypes.POINTER(ctypes.c_float))
-        self._positions[:count] = batch.positions
+        self._positions[: len(positions)] = positions
         self._seq_ids[:count] = batch.seq_ids
         self._wanted[:count] = batch.wanted
         self._native.n_tokens = count

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,17 @@ import numpy as np
 from srb.cores import usable_cores
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
-from srb.engine.media import EncodedFile, Encoder, MediaChunk
+from srb.engine.llama.sections import NUM_SECTIONS
+from srb.engine.media import EncodedFile, Encoder, MediaChunk, Sections
 from srb.errors import ModelLoadFailed
 
 log = logging.getLogger("srb.llama")
 
 _TEXT = 0  # enum mtmd_input_chunk_type
+_SECTION_ORDER = [0, 2, 1, 3]  # of a mtmd_decoder_pos, which has t, x, y and z
 _SAMPLE = 2**20  # bytes of the file's beginning and end that tell projectors apart
-_BY_PLACE = b"deepseek4v"  # a projector whose number of tokens depends on where the picture stands
+# Projectors of pictures whose tokens depend on where they stand: how many there are, or which picture of the prompt it is.
+_BY_PLACE = (b"deepseek4v", b"hunyuanvl")
 
 
 class LlamaEncoder(Encoder):
@@ -48,29 +51,23 @@ class LlamaEncoder(Encoder):
             raise ModelLoadFailed(f"mmproj: {path} cannot be loaded, or is not of this model: {reason}")
         self._n_inputs: int = lib.llama_model_n_embd_inp(model)
         self._marker: bytes = mtmd.mtmd_get_marker(self._context)
-        self.refusal = self._refusal(path)
-        self.sees = not self.refusal and bool(mtmd.mtmd_support_vision(self._context))
-        self.hears = not self.refusal and bool(mtmd.mtmd_support_audio(self._context))
+        self._has_sections = bool(mtmd.mtmd_decode_use_mrope(self._context))
+        self.sees = bool(mtmd.mtmd_support_vision(self._context))
+        self.hears = bool(mtmd.mtmd_support_audio(self._context))
+        if _names_one_of(path, _BY_PLACE):
+            self.refuse("the model's pictures depend on their place in the prompt, which is not supported")
         self.key = _fingerprint(path) + f"{min_tokens},{max_tokens}".encode()
 
-    def _refusal(self, path: Path) -> str:
-        if self._mtmd.mtmd_decode_use_mrope(self._context):
-            return "the model's pictures have positions of several dimensions (M-RoPE), which are not supported"
-        with path.open("rb") as file:
-            if _BY_PLACE in file.read(_SAMPLE):
-                return "the model's pictures depend on their place in the prompt, which is not supported"
-        return ""
+    def refuse(self, reason: str) -> None:
+        """Read nothing from now on, for this reason, which the log tells."""
+        self.refusal, self.sees, self.hears = reason, False, False
+        log.warning("mmproj: %s", reason)
 
     def encode(self, data: bytes) -> EncodedFile:
-        mtmd, context = self._mtmd, self._context
+        mtmd = self._mtmd
         parts: list[list[int] | MediaChunk] = []
-        with native_log.muted(), self._bitmap(data) as bitmap, _chunks(mtmd) as chunks:
-            text = mtmd.mtmd_input_text(self._marker, len(self._marker), False, True)
-            bitmaps = (ctypes.c_void_p * 1)(bitmap)
-            if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1) != 0:
-                raise ValueError("cannot be prepared for the model: it is too small, too short or damaged")
-            for place in range(mtmd.mtmd_input_chunks_size(chunks)):
-                chunk = mtmd.mtmd_input_chunks_get(chunks, place)
+        with native_log.muted(), self._chunks(data, is_read=True) as chunks:
+            for chunk in chunks:
                 if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
                     count = ctypes.c_size_t()
                     ids = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
@@ -79,6 +76,10 @@ class LlamaEncoder(Encoder):
                     parts.append(self._encoded(chunk))
         return parts
 
+    def count(self, data: bytes) -> int:
+        with native_log.muted(), self._chunks(data, is_read=False) as chunks:
+            return sum(self._mtmd.mtmd_input_chunk_get_n_tokens(chunk) for chunk in chunks)
+
     def _encoded(self, chunk: Any) -> MediaChunk:
         mtmd, context = self._mtmd, self._context
         count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
@@ -86,12 +87,38 @@ class LlamaEncoder(Encoder):
             raise ValueError("could not be encoded")
         vectors = floats_at(mtmd.mtmd_get_output_embd(context), count * self._n_inputs)
         is_whole = bool(mtmd.mtmd_decode_use_non_causal(context, chunk))
-        return MediaChunk(np.array(vectors, np.float32).reshape(count, self._n_inputs), is_whole)
+        sections = self._sections(chunk, count) if self._has_sections else None
+        return MediaChunk(np.array(vectors, np.float32).reshape(count, self._n_inputs), is_whole, sections)
+
+    def _sections(self, chunk: Any, count: int) -> Sections | None:
+        """Return the positions of a chunk; None for a sound, whose tokens have one each."""
+        mtmd = self._mtmd
+        tokens = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
+        if not tokens:
+            return None
+        at = [np.empty((NUM_SECTIONS, count), np.int32) for _ in range(2)]
+        for first, sections in enumerate(at):
+            places = (mtmd.mtmd_decoder_pos * count)()
+            mtmd.mtmd_helper_image_get_decoder_pos(tokens, first, places)
+            values = np.frombuffer(places, np.int32).reshape(count, NUM_SECTIONS)
+            sections[:] = values[:, _SECTION_ORDER].T
+        return Sections(at[0], at[1] - at[0], int(mtmd.mtmd_input_chunk_get_n_pos(chunk)))
 
     @contextmanager
-    def _bitmap(self, data: bytes) -> Iterator[Any]:
+    def _chunks(self, data: bytes, *, is_read: bool) -> Iterator[list[Any]]:
+        """Yield the chunks of a file, whose pixels or samples are there to be encoded only if it `is_read`."""
+        mtmd, context = self._mtmd, self._context
+        with self._bitmap(data, is_read=is_read) as bitmap, _chunk_list(mtmd) as chunks:
+            text = mtmd.mtmd_input_text(self._marker, len(self._marker), False, True)
+            bitmaps = (ctypes.c_void_p * 1)(bitmap)
+            if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1) != 0:
+                raise ValueError("cannot be prepared for the model: it is too small, too short or damaged")
+            yield [mtmd.mtmd_input_chunks_get(chunks, place) for place in range(mtmd.mtmd_input_chunks_size(chunks))]
+
+    @contextmanager
+    def _bitmap(self, data: bytes, *, is_read: bool) -> Iterator[Any]:
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), False)
+        bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), not is_read)
         if not bitmap:
             raise ValueError("is damaged: it cannot be decoded")
         try:
@@ -107,7 +134,7 @@ class LlamaEncoder(Encoder):
 
 
 @contextmanager
-def _chunks(mtmd: Any) -> Iterator[Any]:
+def _chunk_list(mtmd: Any) -> Iterator[Any]:
     chunks = mtmd.mtmd_input_chunks_init()
     try:
         yield chunks
@@ -125,6 +152,12 @@ def _library() -> Any:
             "install it with -DLLAVA_BUILD=ON in CMAKE_ARGS (docs/deploy.md)"
         ) from None
     return mtmd
+
+
+def _names_one_of(path: Path, projectors: Sequence[bytes]) -> bool:
+    with path.open("rb") as file:
+        beginning = file.read(_SAMPLE)
+    return any(name in beginning for name in projectors)
 
 
 def _fingerprint(path: Path) -> bytes:

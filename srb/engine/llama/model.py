@@ -19,9 +19,11 @@ import llama_cpp as lib
 
 from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
+from srb.engine.drafting import check_vocabularies
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.device_sampling import DeviceSampling
+from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
@@ -39,10 +41,12 @@ from srb.engine.llama.params import (
     uses_cpu,
     uses_gpu,
 )
+from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
+from srb.engine.llama.sections import NUM_SECTIONS, SectionedSequences, has_sections
 from srb.engine.llama.sequences import Sequences, sequences_of
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.threads import Threads
@@ -115,7 +119,7 @@ class LlamaModel:
         self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
         self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
         self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
-        self._batch = NativeBatch(self.n_batch)
+        self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_sections(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
         contexts = [context, *(each.context for each in (embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
@@ -152,6 +156,8 @@ class LlamaModel:
             embedder, ranker = _embedders(settings, model, adapters)
             encoder = _encoder(settings, model)
             windows = windows_of(settings, model, uses_gpu(settings))
+            if encoder and windows is not Windows.NONE and has_sections(model):
+                encoder.refuse("pictures with M-RoPE beside sliding windows are not supported")
             context = lib.llama_init_from_model(model, context_params(settings, model, windows))
             if not context:
                 room = f"{settings.n_ctx} cells for {path}"
@@ -162,6 +168,8 @@ class LlamaModel:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
+        if has_sections(model):
+            sequences = SectionedSequences(sequences)
         loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
@@ -172,6 +180,27 @@ class LlamaModel:
         choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
         choose_overlap(loaded, settings.text_overlap)
         return loaded
+
+    @classmethod
+    def load_draft(cls, settings: Settings, model: LlamaModel) -> LlamaModel:
+        """Load the draft model that `settings` name, which computes with the threads of `model`. Raise ModelLoadFailed."""
+        try:
+            draft = cls.load(settings.of_draft_model.model_copy(update={"n_ctx": model.n_ctx}))
+        except ModelLoadFailed as error:
+            raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
+        try:
+            if draft.has_states or not draft.supports_partial_reuse:
+                raise ModelLoadFailed(
+                    f"spec_draft_model: the memory of {settings.draft_model_path} ({draft.memory_kind}) cannot be cut "
+                    "after a token, as drafts need it; a draft model has attention in every layer"
+                )
+            check_vocabularies(model, draft, (str(settings.model_path), str(settings.draft_model_path)))
+        except ModelLoadFailed:
+            draft.close()
+            raise
+        model._threads.add(draft._context)
+        draft._threads = model._threads
+        return draft
 
     # ---- any thread
 
@@ -327,7 +356,7 @@ class LlamaModel:
         if self._device_sampling.is_on:
             self._device_sampling.prepare(batch)
         native_log.forget_error()
-        native = self._batch.fill(batch)
+        native = self._batch.fill(batch, self._sequences.positions(batch))
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, False)
         with self._threads.step():
@@ -516,16 +545,19 @@ def _encoder(settings: Settings, model: Any) -> LlamaEncoder | None:
     """Return the encoder of pictures and sounds that the settings ask for. Raise ModelLoadFailed."""
     if not settings.mmproj:
         return None
-    encoder = LlamaEncoder(
+    on_gpu = settings.mmproj_offload and uses_gpu(settings)
+    if on_gpu and (needed := projector_bytes(settings)) > (free := free_gpu_memory()):  # llama.cpp would abort
+        raise ModelLoadFailed(
+            f"mmproj: {settings.mmproj_path} takes {needed >> 20} MiB, and beside the model {free >> 20} MiB are free on "
+            "the GPU; --no-mmproj-offload leaves it on the CPU, and a smaller n_ctx makes room"
+        )
+    return LlamaEncoder(
         settings.mmproj_path,
         model,
-        on_gpu=settings.mmproj_offload and uses_gpu(settings),
+        on_gpu=on_gpu,
         min_tokens=settings.image_min_tokens,
         max_tokens=settings.image_max_tokens,
     )
-    if encoder.refusal:
-        log.warning("mmproj: %s", encoder.refusal)
-    return encoder
 
 
 def _pooling(settings: Settings, model: Any) -> str:

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,11 +33,12 @@ from srb.engine.llama.params import (
     model_params,
     uses_gpu,
 )
+from srb.engine.llama.projector_needs import projector_bytes
 from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.windows import Windows, usable_sequences, windows_of
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.gguf import check_model_file
+from srb.gguf import check_adapter_files, check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
 from srb.settings import CacheType, Settings
 
@@ -94,8 +95,24 @@ def _is_debug() -> bool:
 
 
 def needs(settings: Settings) -> ModelNeeds:
-    """Return the needs of the model that `settings` name. Raise ModelLoadFailed with one line that says why."""
+    """Return the needs of the model that `settings` name, of its projector, and of its draft model if they name one.
+
+    Raise ModelLoadFailed or ConfigError with one line that says why.
+    """
+    found = _model_needs(settings)
+    if not settings.has_draft_model:
+        return found
+    try:
+        draft = _model_needs(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
+    except ModelLoadFailed as error:
+        raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
+    per_cell = draft.bytes_per_cell + draft.compute_per_cell
+    return replace(found, draft=draft.total, draft_per_cell=per_cell, refused=found.refused or draft.refused)
+
+
+def _model_needs(settings: Settings) -> ModelNeeds:
     check_model_file(settings)
+    check_adapter_files(settings)
     params, _keep_alive = model_params(settings)
     params.no_alloc = True
     params.load_mode = 0  # mmap and mlock would touch the weights
@@ -119,6 +136,7 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         refused = error.message
     per_cell = _slope(planned.store, beyond.store, planned, beyond)
     params = context_params(settings, model, windows)
+    projector, projector_refused = _projector(settings)
     n_ctx_train = lib.llama_model_n_ctx_train(model)
     longest = min(planned.n_ctx, max_sequence_length(settings, n_ctx_train))
     return ModelNeeds(
@@ -139,7 +157,20 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
         refused=refused,
         remarks=tuple(changed_settings(settings, planned.n_batch or settings.n_batch, longest)),
+        projector=projector,
+        projector_refused=projector_refused,
+        is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
     )
+
+
+def _projector(settings: Settings) -> tuple[int, str]:
+    """Return the bytes that the projector takes, and the reason if it cannot be loaded."""
+    if not settings.mmproj:
+        return 0, ""
+    try:
+        return projector_bytes(settings), ""
+    except ModelLoadFailed as error:
+        return 0, error.message
 
 
 def _kv_size(model: Any, settings: Settings, name: CacheType, windows: Windows) -> KVSize:

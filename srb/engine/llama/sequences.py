@@ -10,6 +10,7 @@ from typing import Any
 
 import llama_cpp as lib
 import numpy as np
+import numpy.typing as npt
 
 from srb.engine.llama.batch import NativeBatch
 from srb.engine.llama.memory import bytes_pointer
@@ -31,6 +32,10 @@ class Sequences:
         self.count = count
         self.can_be_cut = cuts
         self._scratch = count
+
+    def positions(self, batch: Batch) -> list[int] | npt.NDArray[np.int32]:
+        """Return llama.cpp's positions of a batch: one for each token, or four section by section for vectors."""
+        return batch.positions
 
     def computed(self, batch: Batch) -> None:
         """Note that a batch was computed."""

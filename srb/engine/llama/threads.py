@@ -30,7 +30,7 @@ class Threads:
         cpu_clock: CPUClock | None = None,
     ) -> None:
         """Take the number that the first of `contexts` has; without `adapts` it stays, and `cpu_clock` is not read."""
-        self._contexts = contexts
+        self._contexts = list(contexts)
         self.count: int = lib.llama_n_threads_batch(contexts[0])
         self._clock = clock
         self._cpu_clock = cpu_clock or CPUClock()
@@ -39,6 +39,11 @@ class Threads:
         self._in_steps = 0.0
         self._told = self.count
         self._told_at = self._changed_at = float("-inf")
+
+    def add(self, context: Any) -> None:
+        """Let one more context compute with these threads."""
+        self._contexts.append(context)
+        lib.llama_set_n_threads(context, self.count, self.count)
 
     @contextmanager
     def step(self) -> Iterator[None]:

@@ -80,6 +80,8 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
 
             watch_nodes(_end_without_node)
     info = model.info(settings.model_alias)
+    can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
+    draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None
     states = _open_states(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
         log.warning(
@@ -103,10 +105,17 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
         checkpoint_every=settings.checkpoint_every,
         states=states,
-        max_draft=settings.spec_draft_n_max if settings.spec_type != "none" else 0,
+        max_draft=settings.spec_draft_n_max if can_draft else 0,
+        looks_up=settings.spec_type in ("ngram", "both"),
+        draft_model=draft_model,
+        min_draft=settings.spec_draft_n_min,
+        min_draft_p=settings.spec_draft_p_min,
     )
-    if settings.spec_type != "none" and (model.has_states or not model.supports_partial_reuse):
-        log.warning("spec_type %s has no effect: this model's memory cannot be cut after a token", settings.spec_type)
+    if settings.spec_draft_model and not settings.has_draft_model:
+        log.warning("spec_draft_model has no effect: spec_type is %s", settings.spec_type)
+    if settings.has_drafts and not can_draft:
+        kind = "spec_draft_model" if settings.has_draft_model else f"spec_type {settings.spec_type}"
+        log.warning("%s has no effect: this model's memory cannot be cut after a token", kind)
 
     def close() -> None:
         """Write pending states. The model is not freed, since other threads may use it until the process exits."""
@@ -114,6 +123,18 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             states.close(settings.state_seconds)
 
     return engine, info, close
+
+
+def _load_draft_model(settings: Settings, model: Model) -> Model:
+    """Load the draft model. Raise ModelLoadFailed if it cannot be used with the model."""
+    if is_fake(settings):
+        from srb.engine.fake import FakeModel
+
+        return FakeModel(n_ctx=settings.n_ctx, n_batch=settings.n_batch)
+    from srb.engine.llama.model import LlamaModel
+
+    assert isinstance(model, LlamaModel)
+    return LlamaModel.load_draft(settings, model)
 
 
 def _end_without_node(address: str) -> None:

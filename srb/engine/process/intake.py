@@ -17,6 +17,7 @@ from srb.protocol import (
     Attach,
     Cancel,
     Command,
+    CountTokens,
     Detokenize,
     Embed,
     Generate,
@@ -39,6 +40,7 @@ class Preparing(Protocol):
 
     def prepare(self, command: Prepared) -> Any: ...
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
+    def count_tokens(self, command: CountTokens) -> int: ...
     def detokenize(self, tokens: Sequence[int], special: bool) -> list[bytes]: ...
 
 
@@ -192,6 +194,8 @@ def _weight(command: Any) -> int:
             return 1000 + len(command.query) + _length(command.documents)
         case Tokenize():
             return 1000 + _length(command.parts)
+        case CountTokens():
+            return 1000 + _length(command.prompt) + sum(map(len, command.media))
         case Detokenize():
             return 1000 + 8 * len(command.tokens)
         case _:
@@ -240,6 +244,8 @@ class Intake:
             match command:
                 case Generate() if command.media:
                     media.add(command)
+                case CountTokens():
+                    media.add(command)
                 case Generate() | Embed() | Rerank() | StateAction() | AddBranches():
                     requests.add(command)
                 case Tokenize() | Detokenize():
@@ -280,6 +286,8 @@ class Intake:
                 match command:
                     case Tokenize(request_id, parts, add_special, parse_special):
                         return Reply(request_id, engine.tokenize(parts, add_special, parse_special))
+                    case CountTokens(request_id):
+                        return Reply(request_id, engine.count_tokens(command))
                     case Detokenize(request_id, tokens, special):
                         pieces = [piece.decode("latin-1") for piece in engine.detokenize(tokens, special)]
                         return Reply(request_id, pieces)

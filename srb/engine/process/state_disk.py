@@ -1,7 +1,8 @@
 """The files of a folder of named states, which several engines may share, also on several machines.
 
 A file is written beside the one of its name, and replaces it in one step while the folder's lock is held; a text that was
-saved later is never replaced by an earlier one. File systems that have no locks are used without.
+saved later is never replaced by an earlier one. The lock's file counts the changes, so that an engine notices
+those of others: the folder's time is too coarse for that. File systems that have no locks are used without.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +27,7 @@ log = logging.getLogger("srb.states")
 SUFFIX = ".srbstate"
 _PARTIAL = ".partial"
 _LOCK = ".lock"
+_DIGITS = 20  # of the number of changes
 _OLD_SECONDS = 3600.0  # a partial file that nobody has written to for so long, where there are no locks
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP)  # fsync of a folder, on some network file systems
@@ -38,33 +40,41 @@ class StateEntry:
     size: int
     saved: int
     is_automatic: bool
+    inode: int = 0  # of the file when it was read; 0: not known
 
 
 def entry_of(path: Path) -> StateEntry | None:
     """Return the facts of a file; None if there is none. A file that is not a state of ours is never removed."""
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            facts = os.fstat(file.fileno())
             try:
                 header = read_header(file)
             except StateError:
-                return StateEntry(size, 0, is_automatic=False)
+                return StateEntry(facts.st_size, 0, is_automatic=False, inode=facts.st_ino)
     except FileNotFoundError:
         return None
-    return StateEntry(size, saved_number(header), header["automatic"] is True)
+    return StateEntry(facts.st_size, saved_number(header), header["automatic"] is True, facts.st_ino)
 
 
-def scan(folder: Path) -> dict[str, StateEntry]:
-    """Return the states of a folder by name, least recently used first."""
+def scan(folder: Path, known: Mapping[str, StateEntry] | None = None) -> dict[str, StateEntry]:
+    """Return the states of a folder by name, least recently used first.
+
+    Of the files that are `known`, those are not read again whose inode and size are the same.
+    """
+    known = known or {}
     found: list[tuple[float, str, StateEntry]] = []
     for path in folder.glob(f"*{SUFFIX}"):
+        name = path.name.removesuffix(SUFFIX)
         try:
-            used, entry = path.stat().st_mtime, entry_of(path)
+            facts, entry = path.stat(), known.get(name)
+            if entry is None or (entry.inode, entry.size) != (facts.st_ino, facts.st_size):
+                entry = entry_of(path)
         except OSError as error:
             log.warning("state %s is not counted: %s", path, error)
             continue
         if entry is not None:
-            found.append((used, path.name.removesuffix(SUFFIX), entry))
+            found.append((facts.st_mtime, name, entry))
     return {name: entry for _, name, entry in sorted(found, key=lambda each: each[:2])}
 
 
@@ -79,37 +89,75 @@ def remove_partial_files(folder: Path) -> None:
                 remove(path)
 
 
-def write(path: Path, header: bytes, state: SavedState, saved: int) -> bool:
-    """Write a state's file and fsync it; return False if a later save was there first, and nothing is changed.
+def write(path: Path, header: bytes, state: SavedState, saved: int) -> int | None:
+    """Write a state's file and fsync it; return the number of changes of the folder before this one.
 
-    Raise OSError; then an older file is unchanged.
+    If a later save was there first, nothing is changed, and None is returned. Raise OSError; then an older file is
+    unchanged.
     """
     return _replace(path, saved, lambda file: write_state(file, header, state))
 
 
 def install(path: Path, data: bytes, saved: int) -> bool:
-    """Write a state's file that another engine has made, as `write` does."""
-    return _replace(path, saved, lambda file: file.write(data))
+    """Write a state's file that another engine has made, as `write` does; return whether it is the latest."""
+    return _replace(path, saved, lambda file: file.write(data)) is not None
 
 
-def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> bool:
+def _replace(path: Path, saved: int, fill: Callable[[BinaryIO], object]) -> int | None:
     partial, file = _create_partial(path)
     try:
         with file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
-            with _locked(path.parent):
+            with _locked(path.parent) as lock:
                 entry = entry_of(path)
                 if entry is not None and entry.saved > saved:
                     remove(partial)
-                    return False
+                    return None
                 os.replace(partial, path)
+                changes = _count_change(lock)
     except BaseException:
         remove(partial)
         raise
     _sync(path.parent)
-    return True
+    return changes
+
+
+def remove_automatic(path: Path) -> int | StateEntry:
+    """Remove a state that no client has asked for; return the number of changes of the folder before this one.
+
+    If a client has asked for it meanwhile, it stays, and its facts are returned. Raise OSError.
+    """
+    with _locked(path.parent) as lock:
+        entry = entry_of(path)
+        if entry is not None and not entry.is_automatic:
+            return entry
+        remove(path)
+        return _count_change(lock)
+
+
+def changes_of(folder: Path) -> int:
+    """Return how often files of a folder were replaced or removed, by whichever engine."""
+    try:
+        with (folder / _LOCK).open("rb") as lock:
+            return _changes(lock)
+    except FileNotFoundError:
+        return 0
+
+
+def _changes(lock: BinaryIO) -> int:
+    text = lock.read(_DIGITS)
+    return int(text) if text.isdigit() else 0
+
+
+def _count_change(lock: BinaryIO) -> int:
+    """Count a change; return how many there were before."""
+    changes = _changes(lock)
+    lock.seek(0)
+    lock.write(b"%d" % (changes + 1))
+    lock.flush()
+    return changes
 
 
 def remove(path: Path) -> None:
@@ -143,15 +191,15 @@ def _try_lock(file: BinaryIO) -> bool | None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; replacing a file takes no longer than a moment."""
-    with (folder / _LOCK).open("ab") as file:
+def _locked(folder: Path) -> Iterator[BinaryIO]:
+    """Hold the folder's lock, and give its file; replacing a file takes no longer than a moment."""
+    with open(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-        yield  # closing the file frees the lock
+        yield file  # closing the file frees the lock
 
 
 def _sync(folder: Path) -> None:

@@ -18,8 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from srb.engine.model import LoraScales, SavedState
-from srb.engine.process.state_disk import SUFFIX, StateEntry, entry_of, remove, remove_partial_files, scan, write
+from srb.engine.process.state_disk import (
+    SUFFIX,
+    StateEntry,
+    changes_of,
+    entry_of,
+    remove_automatic,
+    remove_partial_files,
+    scan,
+    write,
+)
 from srb.engine.process.state_file import StateError, file_size, header_of, read_header, read_state, saved_number
+from srb.engine.process.state_index import StateIndex
 from srb.engine.process.state_sharing import StateSharing
 from srb.engine.tokens import Tokens
 from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSaved, bad_field
@@ -27,6 +37,7 @@ from srb.errors import InsufficientStorage, ShuttingDown, SRBError, StateNotSave
 log = logging.getLogger("srb.states")
 
 MAX_QUEUED = 512 * 1024 * 1024  # bytes that may wait to be written; then no more is accepted
+_LOOKS = 64  # files that a save looks at, on the average, to learn what other engines have written and removed
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 OnSaved = Callable[[SRBError | None], None]
@@ -53,7 +64,8 @@ class StateFolder:
 
     A file is written beside the older one of its name and replaces it when it is on the disk (`state_disk.write`). If all
     files together would exceed the limit, the least recently used ones are removed, except states that a client saved
-    explicitly.
+    explicitly. A scan of the folder finds the files that other engines have written or removed; it comes the more seldom
+    the more files there are, and the limit may be exceeded by the saves between two scans.
     """
 
     def __init__(self, folder: Path, fingerprint: str, max_bytes: int = 0, sharing: StateSharing | None = None) -> None:
@@ -68,11 +80,14 @@ class StateFolder:
         self._max_bytes = max_bytes
         self._sharing = sharing
         remove_partial_files(folder)
-        self._seen = folder.stat().st_mtime_ns  # the folder's time after the last change that is known here
-        self._files = scan(folder)  # by name, least recently used first
+        self._seen = folder.stat().st_mtime_ns  # the folder's time after the last change that is known here …
+        self._changes = changes_of(folder)  # … and the number of changes by engines
+        self._index = StateIndex(scan(folder))
+        self._saves = 0  # since that scan
         self._known: dict[str, int] = {}  # by name: the number of the save whose text is known here
         self._texts: dict[str, bytes] = {}  # by name: a hash of its file's text, or of the text to be written, if known
         self._waiting: dict[str, _Save] = {}  # by name, in the order of arrival
+        self._writing = ""  # the name whose state is being written
         self._queued = 0  # bytes of the waiting states and of the one being written
         self._changed = threading.Condition()  # guards all of the above except the folder
         self._is_closing = False
@@ -91,6 +106,7 @@ class StateFolder:
                 file.seek(0)
                 state = read_state(file, self._fingerprint)
         except FileNotFoundError:
+            self._forget(name)
             return None
         except (OSError, StateError) as error:
             log.warning("state %s is not used: %s; its prompt is computed", path, error)
@@ -111,8 +127,22 @@ class StateFolder:
         except OSError as error:
             log.warning("state %s cannot be read: %s", name, error)
             return False
+        if entry is None:
+            self._forget(name)
+            return False
         with self._changed:
-            return entry is not None and entry.saved > self._known.get(name, 0)
+            return entry.saved > self._known.get(name, 0)
+
+    def _forget(self, name: str) -> None:
+        """Forget a name whose file is gone, so that its text is written again; one that is to be written stays."""
+        with self._changed:
+            if name not in self._waiting and name != self._writing:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._index.drop(name)
+        self._texts.pop(name, None)
+        self._known.pop(name, None)
 
     def _fetch(self, name: str) -> None:
         if self._sharing is not None:
@@ -123,10 +153,8 @@ class StateFolder:
     def use(self, name: str) -> None:
         """Mark a state as used now, whether or not its file is read."""
         with self._changed:
-            file = self._files.pop(name, None)
-            if file is None:
+            if not self._index.use(name):
                 return
-            self._files[name] = file
         try:
             os.utime(self._path(name))  # the order of use, for the next run
         except OSError as error:
@@ -192,6 +220,7 @@ class StateFolder:
         while save := self._next():
             error = self._try(save)
             with self._changed:
+                self._writing = ""
                 self._queued -= save.size
                 if error is not None and self._texts.get(save.name) == save.text and save.name not in self._waiting:
                     del self._texts[save.name]
@@ -202,7 +231,10 @@ class StateFolder:
         with self._changed:
             while not self._waiting and not self._is_closing:
                 self._changed.wait()
-            return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+            if not self._waiting:
+                return None
+            self._writing = next(iter(self._waiting))
+            return self._waiting.pop(self._writing)
 
     def _try(self, save: _Save) -> SRBError | None:
         """Write a state; return the error if it could not be written."""
@@ -213,8 +245,8 @@ class StateFolder:
             header = header_of(save.state, self._fingerprint, is_automatic, save.number)
             size = file_size(save.state, header)
             self._make_room(save.name, size)
-            is_latest = write(path, header, save.state, save.number)
-            self._seen = self._folder.stat().st_mtime_ns
+            changes = write(path, header, save.state, save.number)
+            self._note_own(changes)
         except SRBError as refusal:
             return refusal
         except OSError as error:
@@ -223,47 +255,92 @@ class StateFolder:
         except Exception as error:  # MemoryError
             log.exception("state %s cannot be written", save.name)
             return StateNotSaved(f"The state {save.name} was not saved: {type(error).__name__}")
-        if not is_latest:
+        if changes is None:
             log.info("state %s is not saved: another engine has saved a later text of this name", path)
             return None
         with self._changed:
-            self._files.pop(save.name, None)
-            self._files[save.name] = StateEntry(size, save.number, is_automatic)
+            self._index.put(save.name, StateEntry(size, save.number, is_automatic))
+            self._saves += 1
         if self._sharing is not None:
             self._sharing.share(save.name)
         log.info("state %s saved: %d tokens, %d bytes", path, len(save.state.tokens), size)
         return None
 
     def _make_room(self, name: str, size: int) -> None:
-        """Remove automatic files until `size` bytes fit. Raise InsufficientStorage, and remove none, if they cannot."""
+        """Remove automatic files until `size` bytes fit. Raise InsufficientStorage, and remove none, if they cannot.
+
+        Raise OSError.
+        """
+        if self._has_changed() and self._saves * _LOOKS >= len(self._index):
+            self._scan(name)
         if not self._max_bytes:
             return
-        if self._folder.stat().st_mtime_ns != self._seen:  # other engines have written or removed files
-            found = scan(self._folder)
-            with self._changed:
-                self._files = found
-                for gone in self._texts.keys() - found.keys() - self._waiting.keys() - {name}:
-                    del self._texts[gone]  # another engine has removed the file: its text is not held
-                    self._known.pop(gone, None)
+        if not self._can_fit(name, size) and self._has_changed():
+            self._scan(name)
+        if not self._can_fit(name, size):
+            raise InsufficientStorage(
+                f"The state {name} was not saved: with its {size} bytes all states would exceed state_dir_mib "
+                f"({self._max_bytes // 1024**2}), and explicitly saved states are not removed"
+            )
+        while (other := self._leaving(name, size)) is not None:
+            self._remove(other)
+
+    def _leaving(self, name: str, size: int) -> str | None:
+        """Return the state that has to make room for `size` bytes under this name; None if there is room."""
         with self._changed:
-            excess = size + sum(file.size for other, file in self._files.items() if other != name) - self._max_bytes
-            leaving: list[str] = []
-            for other, file in self._files.items():
-                if excess > 0 and file.is_automatic and other != name:
-                    leaving.append(other)
-                    excess -= file.size
-            if excess > 0:
-                raise InsufficientStorage(
-                    f"The state {name} was not saved: with its {size} bytes all states would exceed state_dir_mib "
-                    f"({self._max_bytes // 1024**2}), and explicitly saved states are not removed"
-                )
-            for other in leaving:
-                del self._files[other]
-                self._texts.pop(other, None)
-                self._known.pop(other, None)
-        for other in leaving:
-            log.info("state %s is removed to make room", other)
-            remove(self._path(other))
+            return self._index.oldest(but=name) if self._excess(name, size) > 0 else None
+
+    def _remove(self, name: str) -> None:
+        """Remove an automatic state, unless another engine's client has asked for it since the last look."""
+        log.info("state %s is removed to make room", name)
+        try:
+            done = remove_automatic(self._path(name))
+        except OSError as error:
+            log.warning("state %s cannot be removed: %s", name, error)
+            done = StateEntry(0, 0, is_automatic=False)
+        with self._changed:
+            if isinstance(done, StateEntry):
+                self._index.put(name, done)
+                return
+            self._note_own(done)
+            if name in self._waiting:
+                self._index.drop(name)
+            else:
+                self._drop(name)
+
+    def _note_own(self, changes: int | None) -> None:
+        """Note a change of one's own, before which the folder had had so many; others' are not noted with it."""
+        self._seen = self._folder.stat().st_mtime_ns
+        if changes == self._changes:
+            self._changes += 1
+
+    def _excess(self, name: str, size: int) -> int:
+        """Return how many bytes all files would have beyond the limit, with `size` for the file of this name."""
+        with self._changed:
+            older = self._index.get(name)
+            return self._index.size - (older.size if older else 0) + size - self._max_bytes
+
+    def _can_fit(self, name: str, size: int) -> bool:
+        with self._changed:
+            older = self._index.get(name)
+            own = older.size if older and older.is_automatic else 0
+            removable = self._index.automatic_size - own
+        return self._excess(name, size) <= removable
+
+    def _has_changed(self) -> bool:
+        """Whether another engine, or a person, has written or removed a file since the last look."""
+        return self._folder.stat().st_mtime_ns != self._seen or changes_of(self._folder) != self._changes
+
+    def _scan(self, writing: str) -> None:
+        """Learn what the folder has now, and forget the texts of files that are gone; `writing` is being written."""
+        with self._changed:
+            known = dict(self._index.entries)
+        self._seen, self._changes = self._folder.stat().st_mtime_ns, changes_of(self._folder)
+        found = scan(self._folder, known)
+        with self._changed:
+            self._index, self._saves = StateIndex(found), 0
+            for gone in (self._texts.keys() | self._known.keys()) - found.keys() - self._waiting.keys() - {writing}:
+                self._drop(gone)
 
     def _path(self, name: str) -> Path:
         """Return a name's file. Names are checked when they arrive, and again here, since this makes a path."""

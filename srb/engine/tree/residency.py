@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model
+from srb.engine.tokens import run_start
 from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
@@ -148,7 +149,11 @@ class Residency:
         self._branch_cells += count
 
     def stop_computing(self, node: Node) -> None:
-        """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed."""
+        """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed.
+
+        A run of media that is computed in part is dropped, since no text can go on within it.
+        """
+        self._drop_part_of_run(node)
         if self._partial_reuse or node.is_private:
             del node.tokens[node.num_computed :]
         else:
@@ -157,6 +162,17 @@ class Residency:
             node.key = text_key(node.tokens)
             self._attach(node)
         node.state = NodeState.RESIDENT
+
+    def _drop_part_of_run(self, node: Node) -> None:
+        kept = run_start(node.tokens, node.num_computed)
+        if kept == node.num_computed or not self._partial_reuse:
+            return
+        assert node.seq_id is not None
+        self._model.truncate(node.seq_id, node.start + kept)
+        self.states.note_lost(node.seq_id)
+        self.states.drop({place: each for place, each in node.checkpoints.items() if place > node.start + kept})
+        self._node_cells -= node.num_computed - kept
+        node.num_computed = kept
 
     def evict(self, node: Node) -> None:
         """Evict a node, which is not needed, and every node below it."""
@@ -313,10 +329,15 @@ class Residency:
             self._park(victim)
 
     def _victim(self) -> Node | None:
-        """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens."""
+        """Return the least recently used idle leaf, or of a long one a node of its last PARK_TOKENS tokens.
+
+        A node has more of them if it would begin within a run of media.
+        """
         victim = self._idle.oldest_leaf
         if victim is not None and self._partial_reuse and len(victim.tokens) > PARK_TOKENS:
-            self.split(victim, len(victim.tokens) - PARK_TOKENS)
+            count = run_start(victim.tokens, len(victim.tokens) - PARK_TOKENS)
+            if count:
+                self.split(victim, count)
         return victim
 
     def _park(self, node: Node) -> None:

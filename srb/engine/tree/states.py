@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from srb.engine.model import Blob, Model
-from srb.engine.tokens import Tokens
+from srb.engine.tokens import Tokens, run_end, run_start
 from srb.engine.tree.checkpoints import LEVEL_OF_ENDS, Checkpoint, Spacing
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
@@ -104,12 +104,14 @@ class States:
             self._host.add_checkpoint(checkpoint, is_needed=node.pins > 0)
 
     def next_place(self, tokens: Tokens, position: int, shared: int) -> int:
-        """Return where the next checkpoint of a prompt is after `position`, or its end."""
+        """Return where the next checkpoint of a prompt is after `position`, or its end. It is never within media."""
 
         def line_end(low: int, high: int) -> int:
             return next((place for place in range(high, low, -1) if self._ends_line(tokens[place - 1])), high)
 
-        return self.spacing.next(position, len(tokens), shared, line_end)
+        place = self.spacing.next(position, len(tokens), shared, line_end)
+        start = run_start(tokens, place)
+        return start if start > position else run_end(tokens, place)
 
     def _ends_line(self, token: int) -> bool:
         piece = self._model.piece(token)

@@ -42,6 +42,7 @@ from srb.protocol import (
     Cancel,
     ClusterStats,
     Command,
+    CountTokens,
     Detokenize,
     Failed,
     Generate,
@@ -259,6 +260,11 @@ class EngineClient:
         """Return the tokens of strings and token ids, in order."""
         tokens: list[int] = self.ask(Tokenize(_new_id(), tuple(parts), add_special, parse_special))
         return tokens
+
+    def count_tokens(self, prompt: Iterable[str | int], media: Iterable[str], media_field: str) -> int:
+        """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one."""
+        count: int = self.ask(CountTokens(_new_id(), tuple(prompt), tuple(media), media_field))
+        return count
 
     def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:
         """Return the bytes of each token; with `special` a control token has its text, else none.

@@ -22,7 +22,7 @@ from srb.protocol import (
     Resting,
     TokenProbs,
 )
-from srb.web.answers import Ranking, Timings, Usage
+from srb.web.answers import PromptTokensDetails, Ranking, Timings, Usage
 from srb.web.bodies.fields import Rank
 from srb.web.calls.answer_size import echoed_bytes, grown_too_large, weight
 from srb.web.calls.calls import Call
@@ -206,11 +206,15 @@ def usage(done: Iterable[Done]) -> Usage:
     done = list(done)
     prompt = sum(event.prompt_tokens for event in done)
     completion = sum(event.completion_tokens for event in done)
+    details: PromptTokensDetails = {"cached_tokens": sum(event.cached_tokens for event in done)}
+    images, sounds = sum(event.image_tokens for event in done), sum(event.audio_tokens for event in done)
+    if images or sounds:
+        details |= {"text_tokens": prompt - images - sounds, "image_tokens": images, "audio_tokens": sounds}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(event.cached_tokens for event in done)},
+        "prompt_tokens_details": details,
     }
 
 
@@ -223,7 +227,7 @@ def timings(done: Iterable[Done]) -> Timings:
         sum(event.completion_tokens for event in done),
     )
     prompt_ms, predicted_ms = sum(event.prompt_ms for event in done), sum(event.predicted_ms for event in done)
-    return {
+    found: Timings = {
         "cache_n": cached,
         "prompt_n": prompt,
         "prompt_ms": round(prompt_ms, 3),
@@ -234,6 +238,12 @@ def timings(done: Iterable[Done]) -> Timings:
         "predicted_per_token_ms": _ratio(predicted_ms, predicted),
         "predicted_per_second": _ratio(predicted * 1000, predicted_ms),
     }
+    images, sounds = sum(event.image_tokens for event in done), sum(event.audio_tokens for event in done)
+    if images or sounds:
+        found |= {"image_n": images, "audio_n": sounds}
+    if drafted := sum(event.drafted_tokens for event in done):
+        found |= {"draft_n": drafted, "draft_n_accepted": sum(event.accepted_tokens for event in done)}
+    return found
 
 
 def _ratio(amount: float, by: float) -> float:

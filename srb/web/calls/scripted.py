@@ -19,6 +19,7 @@ from srb.protocol import (
     BranchEnded,
     Cancel,
     ChangeBranch,
+    CountTokens,
     Delta,
     Detokenize,
     Done,
@@ -83,6 +84,8 @@ def answer_simply(command: Ask | Attach, values: dict[str, float]) -> Any:
         case Tokenize(_, parts, add_special):
             tokens = [token for part in parts for token in (part.encode() if isinstance(part, str) else [part])]
             return [MODEL.bos_id, *tokens] if add_special and isinstance(parts[0], str) else tokens
+        case CountTokens(_, prompt, media):
+            return 1 + sum(len(part.encode()) if isinstance(part, str) else 1 for part in prompt) + 9 * len(media)
         case Detokenize(_, tokens, special):
             if tokens and max(tokens) >= MODEL.n_vocab:
                 raise bad_field("tokens", f"token id {max(tokens)} is not in the vocabulary (0 to {MODEL.n_vocab - 1})")

@@ -70,28 +70,18 @@ class MarkedMessages:
         return self._marks.sub(MEDIA_MARK, text) if self.sources else text
 
     def prompt(
-        self, text: str, load: Callable[[dict[str, str]], str], max_files: int, max_characters: int
+        self, text: str, load: Callable[[list[dict[str, str]]], list[str]], max_files: int
     ) -> tuple[tuple[str | int, ...], list[str]]:
-        """Return the prompt of a rendered text, and the base64 of its media, which `load` returns for each source.
+        """Return the prompt of a rendered text, and the base64 of its media, which `load` returns for their sources.
 
-        Raise ValueError for more than `max_files`, before any is loaded, and for more than `max_characters` of base64.
+        Raise ValueError for more than `max_files`, before any is loaded.
         """
         pieces = self._marks.split(text)
-        if len(pieces) // 2 > max_files:
-            raise ValueError(f"has {len(pieces) // 2} files; at most {max_files} are taken")
-        left = max_characters
-        parts: list[str | int] = []
-        media: list[str] = []
-        for place, piece in enumerate(pieces):
-            if place % 2:
-                parts.append(-1 - len(media))
-                media.append(load(self.sources[int(piece)]))
-                left -= len(media[-1])
-                if left < 0:
-                    raise ValueError(f"has more than {max_characters} characters of base64 in pictures and sounds")
-            elif piece:
-                parts.append(piece)
-        return tuple(parts), media
+        sources = [self.sources[int(piece)] for piece in pieces[1::2]]
+        if len(sources) > max_files:
+            raise ValueError(f"has {len(sources)} files; at most {max_files} are taken")
+        parts = [-1 - place // 2 if place % 2 else piece for place, piece in enumerate(pieces)]
+        return tuple(part for part in parts if part != ""), load(sources)
 
     @property
     def _marks(self) -> re.Pattern[str]:

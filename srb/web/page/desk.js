@@ -52,6 +52,7 @@ export class Desk extends EventTarget {
     keeper.addEventListener("state", () => this.tell("saved"));
     keeper.addEventListener("merged", (event) => this.merged(/** @type {CustomEvent} */ (event).detail));
     keeper.addEventListener("binned", () => this.offerRestore(this.story.id));
+    keeper.addEventListener("crowded", (event) => this.crowded(/** @type {CustomEvent} */ (event).detail));
   }
 
   /** Open the story that was open last, or begin one. @param {Manuscript} manuscript */
@@ -172,6 +173,14 @@ export class Desk extends EventTarget {
   offerRestore(id) {
     const run = () => this.guard(() => this.restoreStory(id));
     this.notice("This story was put into the bin in another window.", "error", { label: "Take it out", run });
+  }
+
+  /** The story is nearly full; a later answer says it again. @param {import("./keep/server.js").Room} room */
+  crowded(room) {
+    return import("./desk/successor.js").then(
+      ({ offerSuccessor }) => offerSuccessor(this, room),
+      () => this.checkServer(),
+    );
   }
 
   /** @param {string} id */

@@ -3,7 +3,7 @@
  * and machines hear of it. A server that keeps no stories leaves them in the outbox.
  *
  * @import {Api} from "./api.js"
- * @import {Answer, Known} from "./keep/server.js"
+ * @import {Answer, Known, Room} from "./keep/server.js"
  * @import {Channel} from "./keep/tabs.js"
  * @import {Entry} from "./keep/listing.js"
  * @import {Facts} from "./keep/standing.js"
@@ -28,7 +28,10 @@ const POLL = 3000;
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
 
-/** Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin. */
+/**
+ * Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin;
+ * crowded, with a Room, with each answer while it is nearly full.
+ */
 export class Keeper extends EventTarget {
   /** @type {Story | null} the open story */
   story = null;
@@ -153,7 +156,7 @@ export class Keeper extends EventTarget {
     const story = new Story(id);
     if (answer !== null) {
       story.merge(answer);
-      this.#loaded.set(story, { seq: answer.seq, server: answer.server });
+      this.#loaded.set(story, { seq: answer.seq, server: answer.server, room: answer.room });
     }
     if (kept !== null) {
       story.merge(kept);
@@ -194,6 +197,7 @@ export class Keeper extends EventTarget {
     this.#isDescribed = true;
     if (this.#isWorthSaving) this.lastOpen.remember(story.id);
     if (story.changed) this.changed();
+    this.#noteRoom(saver.known.room);
     this.#tell();
     this.#pollLater();
   }
@@ -305,7 +309,13 @@ export class Keeper extends EventTarget {
     if (story !== this.story) return;
     if (isOther) this.#saver?.add(story.wire());
     if (answer.deleted !== undefined) this.dispatchEvent(new CustomEvent("binned"));
+    this.#noteRoom(answer.room);
     this.#announce(news);
+  }
+
+  /** @param {Room | undefined} room */
+  #noteRoom(room) {
+    if (room) this.dispatchEvent(new CustomEvent("crowded", { detail: room }));
   }
 
   /** @param {News} news */

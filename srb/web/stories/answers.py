@@ -40,13 +40,23 @@ class StoryEntry(TypedDict):
 
 
 @shape
+class StoryRoom(TypedDict):
+    """The room that a story has: the nodes and bytes that may still come, and the percentage that is taken."""
+
+    used: int
+    nodes: int
+    bytes: int
+
+
+@shape
 class StoryState(TypedDict):
-    """A story's sequence number after a change, and since when it is in the bin."""
+    """A story's sequence number after a change, and since when it is in the bin; `room` if it is nearly full."""
 
     id: str
     server: str
     seq: int
     deleted: NotRequired[int]
+    room: NotRequired[StoryRoom]
 
 
 @shape
@@ -65,7 +75,7 @@ class RefusedNode(TypedDict):
     """A node that was not stored: a word for programs, and a sentence."""
 
     node: str
-    reason: Literal["parent_unknown", "parent_open", "beyond", "splits_pair", "conflict", "children"]
+    reason: Literal["parent_unknown", "parent_open", "beyond", "splits_pair", "conflict", "children", "full"]
     message: str
 
 

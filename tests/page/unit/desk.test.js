@@ -17,6 +17,35 @@ test("a round asks for n branches of the manuscript, without the spaces at its e
   assert.deepEqual(texts(it.desk), [" there", " a"]);
 });
 
+test("a story that is nearly full offers another, which begins with the text and has its settings", async () => {
+  const it = await makeDesk();
+  const { desk } = it;
+  it.manuscript.type("Once upon a time");
+  desk.setTitle("The boat");
+  desk.setMemory("Anna is old.");
+  desk.setSetting("n", 3);
+  const full = desk.story;
+  const notices = [];
+  desk.addEventListener("notice", ({ detail }) => notices.push(detail));
+  for (const used of [90, 92, 94, 99, 99, 100, 100]) {
+    const room = { used, nodes: 1000 * (100 - used), bytes: 5 * 2 ** 20 };
+    desk.keeper.dispatchEvent(new CustomEvent("crowded", { detail: room }));
+    await settled();
+  }
+  assert.match(notices[0].text, /room for 10,000 more branches and edits, at most 5\.0 MB\. Go on in a new story/);
+  assert.match(notices[1].text, /room for 1,000 more/);
+  assert.match(notices[2].text, /This story is full: what is new is kept in this browser only\./);
+  assert.equal(notices.length, 3);
+  notices[0].action.run();
+  await settled();
+  assert.notEqual(desk.story.id, full.id);
+  assert.equal(desk.text, "Once upon a time");
+  assert.equal(it.manuscript.text, "Once upon a time");
+  assert.equal(desk.title, "The boat, continued");
+  assert.deepEqual([desk.story.meta("memory"), desk.story.meta("settings.n")], ["Anna is old.", 3]);
+  assert.equal(full.text(full.head.node, full.head.at), "Once upon a time");
+});
+
 test("taking a card ends its round, and the next one continues from its text of that moment", async () => {
   const it = await makeDesk();
   it.manuscript.type("Once");

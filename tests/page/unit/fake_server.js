@@ -12,6 +12,8 @@ export class FakeServer {
   stories = new Map();
   /** How the server answers: "", or the name of a trouble. */
   trouble = "";
+  /** The room that every story has left, if it is nearly full. */
+  room = null;
   /** The next so many posts are stored, but their answers are lost. */
   lostAnswers = 0;
   /** @type {{method: string, path: string, body: any, keepalive: boolean}[]} */
@@ -93,7 +95,8 @@ export class FakeServer {
   }
 
   #head(id, story) {
-    return { id, server: this.name, seq: story.seq, ...(story.deleted === null ? {} : { deleted: story.deleted }) };
+    const deleted = story.deleted === null ? {} : { deleted: story.deleted };
+    return { id, server: this.name, seq: story.seq, ...deleted, ...(this.room === null ? {} : { room: this.room }) };
   }
 
   #known(story, since, server) {

@@ -479,6 +479,27 @@ test("a node that the server refuses for good is told of, and stays in the brows
   assert.equal(keeper.story.text(branch), "Once upon a time");
 });
 
+test("a story that is nearly full is told of with each answer, and when it is opened", async () => {
+  const server = new FakeServer();
+  const told = [];
+  const open = (keeper, story) => {
+    keeper.addEventListener("crowded", ({ detail }) => told.push(detail.used));
+    keeper.open(story);
+  };
+  const keeper = newKeeper(server);
+  open(keeper, Story.create());
+  for (const used of [80, 90, 91, 100]) {
+    server.room = used < 90 ? null : { used, nodes: 100 * (100 - used), bytes: 1000 };
+    write(keeper, "more ");
+    await pass(2);
+  }
+  assert.deepEqual([...new Set(told)], [90, 91, 100]);
+  const before = told.length;
+  const again = newKeeper(server);
+  open(again, await again.load(keeper.story.id));
+  assert.deepEqual(told.slice(before), [100]);
+});
+
 test("an older version of a node that the server refuses is given up for the server's", async () => {
   const server = new FakeServer();
   const keeper = newKeeper(server);

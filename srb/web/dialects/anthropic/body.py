@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from srb.errors import bad_field
 from srb.protocol import ModelInfo
 from srb.settings import Settings
-from srb.web.bodies.fields import INT32_MAX, Integer, between
+from srb.web.bodies.fields import INT32_MAX, Integer, Prompt, between
 from srb.web.bodies.renaming import renamed
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
@@ -144,6 +144,10 @@ class MessagesBody(ChatBody):
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
         with renamed(_NAMES):
             return super().render(settings, model)
+
+    def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
+        with renamed(_NAMES):
+            return super().prompt_and_media(settings, model)
 
     def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
         with renamed(_NAMES):

@@ -117,7 +117,7 @@ class Answers:
             "stopping_word": ended.stopping_word,
             # The last token was sampled but not decoded, unless the end of the text was sampled after it.
             "tokens_cached": evaluated + (length if ended.reason == FinishReason.EOS else max(0, length - 1)),
-            "timings": self.timings(request_id, length, predicted_ms),
+            "timings": self.timings(request_id, length, predicted_ms, (ended.drafted, ended.accepted)),
             "stopped_eos": ended.reason == FinishReason.EOS,
             "stopped_limit": ended.reason == FinishReason.LIMIT,
             "stopped_word": STOP_TYPES[ended.reason] == "word",
@@ -126,14 +126,17 @@ class Answers:
             final["failure"] = error.body()["error"]  # at "error", clients would abandon the other branches
         return final
 
-    def timings(self, request_id: str, length: int, predicted_ms: float) -> Timings:
+    def timings(self, request_id: str, length: int, predicted_ms: float, drafted: tuple[int, int] = (0, 0)) -> Timings:
         """Return one branch's timings; those of the prompt are its request's.
 
         As in llama-server, the first token costs no step, so the rate is that of the other tokens.
         """
         prompt = self.times.prompt(request_id)
         evaluated = self.prompt_tokens[request_id]
-        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, prompt.prompt_ms, predicted_ms)])
+        times = prompt.prompt_ms, predicted_ms
+        more = {"image_tokens": prompt.image_tokens, "audio_tokens": prompt.audio_tokens}
+        more |= {"drafted_tokens": drafted[0], "accepted_tokens": drafted[1]}
+        found = timings([Done(request_id, evaluated, prompt.cached_tokens, length, *times, **more)])
         steps = max(0, length - 1)
         found["predicted_per_token_ms"] = predicted_ms / steps if steps else 0.0
         found["predicted_per_second"] = steps * 1000 / predicted_ms if steps and predicted_ms else 0.0

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from srb.errors import NotSupported
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
-from srb.web.chat.media import MarkedMessages
 from srb.web.context import web
 from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.dialects.openai.chat_body import ChatBody
@@ -64,11 +62,9 @@ def input_tokens() -> Response:
 
 
 def prompt_length(body: ChatBody) -> int:
-    """Return the number of tokens of a rendered conversation, with the BOS if the model has one.
-
-    Raise NotSupported for a conversation with pictures or sounds.
-    """
-    if MarkedMessages.of(body.messages).sources:
-        raise NotSupported("Field 'messages': only texts are counted without an answer", param="messages")
-    text = body.render(web().settings, web().client.check_ready()).text
-    return len(web().client.tokenize((text,), add_special=True, parse_special=True))
+    """Return the number of tokens of a rendered conversation, with the BOS if the model has one."""
+    client = web().client
+    prompt, media = body.prompt_and_media(web().settings, client.check_ready())
+    if media:
+        return client.count_tokens(prompt, media, "messages")
+    return len(client.tokenize(prompt, add_special=True, parse_special=True))

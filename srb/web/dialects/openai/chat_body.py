@@ -14,7 +14,7 @@ from srb.errors import NotSupported, bad_field
 from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import NaturalOrMinusOne, field_alias, schema_text, short_json
+from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, schema_text, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.sampling import ProbCount, explain
 from srb.web.chat.families import HERMES, Family
@@ -29,7 +29,7 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
-from srb.web.media_sources import MAX_CHARACTERS, media_data
+from srb.web.media_sources import MAX_CHARACTERS, load_media
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -267,15 +267,7 @@ class ChatBody(CompletionBody):
         schema = None if self._must_call else self.response_format or self.json_schema
         filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
         if marked.sources:
-            check_reads_media(model, "messages")
-            try:
-                most = max(MAX_CHARACTERS, settings.max_body_bytes)
-                parts, media = marked.prompt(prompt.text, lambda source: _data(source, settings), MAX_FILES, most)
-            except ValueError as error:
-                raise bad_field("messages", str(error)) from None
-            if len(media) < len(marked.sources):
-                raise bad_field("messages", f"the chat template has no place for {len(marked.sources) - len(media)} of "
-                                f"{len(marked.sources)} pictures and sounds")  # fmt: skip
+            parts, media = self._with_media(prompt.text, marked, settings, model)
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)
@@ -284,6 +276,29 @@ class ChatBody(CompletionBody):
         tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
         reasoning_format = self.reasoning_format or settings.reasoning_format
         return ChatRequest(commands, prompt, tools, reasoning_format, template.family)
+
+    def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
+        """Return the rendered conversation as a prompt, and its media as base64. Raise InvalidRequest or NotSupported."""
+        marked = MarkedMessages.of(self.messages)
+        text = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model).text
+        return self._with_media(text, marked, settings, model) if marked.sources else ((text,), [])
+
+    def _with_media(
+        self, text: str, marked: MarkedMessages, settings: Settings, model: ModelInfo
+    ) -> tuple[Prompt, list[str]]:
+        """Return the prompt of a rendered conversation, and its media as base64. Raise InvalidRequest or NotSupported."""
+        check_reads_media(model, "messages")
+        try:
+            most = max(MAX_CHARACTERS, settings.max_body_bytes)
+            parts, media = marked.prompt(
+                text, lambda sources: load_media(sources, settings, "messages", most), MAX_FILES
+            )
+        except ValueError as error:
+            raise bad_field("messages", str(error)) from None
+        if len(media) < len(marked.sources):
+            raise bad_field("messages", f"the chat template has no place for {len(marked.sources) - len(media)} of "
+                            f"{len(marked.sources)} pictures and sounds")  # fmt: skip
+        return parts, media
 
     def sampling(self, settings: Settings) -> SamplingParams:
         sampling = super().sampling(settings)
@@ -405,11 +420,6 @@ class ChatBody(CompletionBody):
         names = [tool["function"]["name"] for tool in self.tools]
         if self.tool_choice.startswith("=") and self.tool_choice[1:] not in names:
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
-
-
-def _data(source: dict[str, str], settings: Settings) -> str:
-    """Return the base64 of a part of media. Raise InvalidRequest or NotSupported."""
-    return source["data"] if "data" in source else media_data(source["url"], settings, "messages")
 
 
 def _shaped(command: Generate, template: ChatTemplate, shape: dict[str, Any]) -> Generate:

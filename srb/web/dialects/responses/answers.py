@@ -72,6 +72,9 @@ Item = MessageItem | ReasoningItem | CallItem
 class InputDetails(TypedDict):
     cached_tokens: int
     cache_write_tokens: int
+    text_tokens: NotRequired[int]  # with pictures or sounds, as in PromptTokensDetails
+    image_tokens: NotRequired[int]
+    audio_tokens: NotRequired[int]
 
 
 @shape

@@ -13,11 +13,12 @@ const patiently = () => ({ signal: AbortSignal.timeout(PATIENCE) });
 
 /** @typedef {{node: string, reason: string, message: string}} Refused  a node that was not stored, and why */
 /**
- * @typedef {Wire & {id: string, server: string, seq: number, deleted?: number, refused?: Refused[]}} Answer
- *   a story's number after a post or a read, and all that the sender lacked
+ * @typedef {Wire & {id: string, server: string, seq: number, deleted?: number, refused?: Refused[], room?: Room}} Answer
+ *   a story's number after a post or a read, and all that the sender lacked; `room` if the story is nearly full
  */
+/** @typedef {{used: number, nodes: number, bytes: number}} Room  percent that is taken, and what may still come */
 /** @typedef {{id: string, title: string, changed: number, nodes: number, words?: number, deleted?: number}} Listed */
-/** @typedef {{seq: number, server?: string}} Known  what this page has of a story: up to which number, of which file */
+/** @typedef {{seq: number, server?: string, room?: Room}} Known  what this page has of a story: up to which number, of which file */
 
 /**
  * A save that failed. `off`: the server keeps no stories; `read_only`: it can only read them; `refused`: the same post would be

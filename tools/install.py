@@ -1,9 +1,10 @@
-"""Installation of llama-cpp-python with pip, with the compiler's progress, which pip does not show.
+"""Installation with pip: one line of progress in place of pip's output, also while llama.cpp is compiled.
 
-    python -m tools.install_llama llama-cpp-python==0.3.36 [more arguments for pip install]
+    python -m tools.install NAME [arguments for pip install]
 
-Progress is one changing line on a terminal, elsewhere a new line twice a minute. The whole output of pip and the compiler
-goes to build/install-llama.log. If the installation fails, the output is shown from the first error on.
+NAME is what a person reads. Progress is one changing line on a terminal, elsewhere a new line twice a minute. The whole
+output of pip and the compiler goes to build/install-NAME.log. If the installation fails, the output is shown from its first
+error on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
-LOG = Path("build/install-llama.log")
+LOGS = Path("build")
 SECONDS_BETWEEN_LINES = 30.0  # if the output is not a terminal
 LINES_OF_CONTEXT = 40  # shown after a failure without a recognized error line
 
@@ -31,15 +32,17 @@ _PHASES = [
     (re.compile(r"\s*Installing build dependencies"), "fetching build tools"),
     (re.compile(r"\s*\*\*\* Configuring CMake"), "configuring llama.cpp"),
     (re.compile(r"\s*\*\*\* (Installing|Making)"), "packing llama.cpp"),
-    (re.compile(r"Installing collected packages"), "installing llama-cpp-python"),
 ]
+_PACKAGE = re.compile(r"Collecting ([\w.-]+)")
+_LAST_PHASE = re.compile(r"Installing collected packages")
 
 
 class Progress:
     """The current phase of an installation, read from the output of pip and the build tools."""
 
-    def __init__(self) -> None:
-        self.phase = "fetching llama-cpp-python"
+    def __init__(self, name: str) -> None:
+        self.phase = f"fetching {name}"
+        self._name = name
         self._steps = 0
 
     def read(self, line: str) -> None:
@@ -52,6 +55,10 @@ class Progress:
                 self.phase = f"compiling llama.cpp: {done} of {steps} steps ({100 * done // steps} %)"
         elif percent := _PERCENT.match(line):
             self.phase = f"compiling llama.cpp: {percent[1]} %"
+        elif package := _PACKAGE.match(line):
+            self.phase = f"fetching {package[1]}"
+        elif _LAST_PHASE.match(line):
+            self.phase = f"installing {self._name}"
         else:
             self.phase = next((phase for pattern, phase in _PHASES if pattern.match(line)), self.phase)
 
@@ -86,10 +93,10 @@ class Display:
         self._out.flush()
 
 
-def install(command: list[str], out: TextIO, log: Path) -> int:
+def install(name: str, command: list[str], out: TextIO, log: Path) -> int:
     """Run the installing command, show its progress on `out`, write its output to `log`; return its exit status."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    progress, display = Progress(), Display(out)
+    progress, display = Progress(name), Display(out)
     display.show(progress.phase)
     with (
         log.open("w", errors="backslashreplace") as kept,
@@ -108,7 +115,7 @@ def install(command: list[str], out: TextIO, log: Path) -> int:
         display.end(f"Failed while {progress.phase}")
         out.write(f"{_from_the_first_error(log.read_text())}\nThe whole output is in {log}.\n")
     else:
-        display.end("llama-cpp-python is installed")
+        display.end(f"{name} is installed")
     return process.returncode
 
 
@@ -146,10 +153,12 @@ def _duration(seconds: float) -> str:
 
 
 def main() -> int:
-    """Install the packages of the command line."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--verbose", "--no-deps"]
+    """Install what the command line names."""
+    name, *arguments = sys.argv[1:]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar=off"]
+    log = LOGS / f"install-{re.sub(r'[^a-z]+', '-', name.lower())}.log"
     try:
-        return install([*pip, "--progress-bar=off", *sys.argv[1:]], sys.stdout, LOG)
+        return install(name, [*pip, *arguments], sys.stdout, log)
     except KeyboardInterrupt:  # pip was interrupted too, and has ended
         print()
         return 130

@@ -1,4 +1,4 @@
-"""tools/install_llama.py says how far compiling is, keeps all output, and shows what went wrong."""
+"""tools/install.py says how far compiling is, keeps all output, and shows what went wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tools import install_llama
-from tools.install_llama import Progress, install
+from tools import install as tool
+from tools.install import Progress, install
+
+LLAMA = "llama-cpp-python"
 
 
 class Terminal(io.StringIO):
@@ -19,11 +21,11 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _every_phase_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install_llama, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(tool, "SECONDS_BETWEEN_LINES", 0.0)
 
 
 def phases(lines: list[str]) -> list[str]:
-    progress = Progress()
+    progress = Progress(LLAMA)
     seen = []
     for line in lines:
         progress.read(line)
@@ -76,9 +78,20 @@ def test_phases_follow_pip_and_not_the_pip_that_pip_starts() -> None:
     ]
 
 
+def test_each_package_that_is_fetched_is_named() -> None:
+    lines = ["Collecting gevent>=26.1\n", "  Collecting flit_core\n", "Installing collected packages: gevent\n"]
+    progress = Progress("SRB")
+    assert progress.phase == "fetching SRB"
+    seen = []
+    for line in lines:
+        progress.read(line)
+        seen.append(progress.phase)
+    assert seen == ["fetching gevent", "fetching gevent", "installing SRB"]
+
+
 def test_without_a_terminal_progress_is_lines_and_the_log_keeps_everything(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "build" / "install.log"
-    assert install(printing("[1/2] c++ a.cpp\n[2/2] c++ b.cpp\n"), out, log) == 0
+    assert install(LLAMA, printing("[1/2] c++ a.cpp\n[2/2] c++ b.cpp\n"), out, log) == 0
     lines = [line.rpartition(",")[0] for line in out.getvalue().splitlines()]
     assert lines == [
         "Fetching llama-cpp-python",
@@ -93,7 +106,7 @@ def test_on_a_terminal_one_line_changes(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "20")
     out = Terminal()
-    assert install(printing("[1/2] c++ a.cpp\n"), out, tmp_path / "log") == 0
+    assert install(LLAMA, printing("[1/2] c++ a.cpp\n"), out, tmp_path / "log") == 0
     shown, _, end = out.getvalue().rpartition("\r\x1b[K")
     assert "\n" not in shown
     assert end.startswith("llama-cpp-python is installed")
@@ -101,9 +114,9 @@ def test_on_a_terminal_one_line_changes(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_lines_come_at_most_every_thirty_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install_llama, "SECONDS_BETWEEN_LINES", 30.0)
+    monkeypatch.setattr(tool, "SECONDS_BETWEEN_LINES", 30.0)
     out = io.StringIO()
-    install(printing("".join(f"[{step}/500] c++\n" for step in range(1, 501))), out, tmp_path / "log")
+    install(LLAMA, printing("".join(f"[{step}/500] c++\n" for step in range(1, 501))), out, tmp_path / "log")
     assert len(out.getvalue().splitlines()) == 2
 
 
@@ -113,7 +126,7 @@ def test_a_failure_shows_the_output_from_its_first_error_on_and_where_the_rest_i
         "FAILED: ops.o\n/usr/bin/c++ -c ops.cpp\nops.cpp:1:1: error: no\n" + "note\n" * 100 + "ninja: build stopped\n"
     )
     out, log = io.StringIO(), tmp_path / "log"
-    assert install(printing(compiling + failure, status=3), out, log) == 3
+    assert install(LLAMA, printing(compiling + failure, status=3), out, log) == 3
     shown = out.getvalue()
     assert "Failed while compiling llama.cpp: 69 of 83 steps (83 %)" in shown
     assert shown.endswith(f"{failure}The whole output is in {log}.\n")
@@ -123,7 +136,7 @@ def test_a_failure_shows_the_output_from_its_first_error_on_and_where_the_rest_i
 
 def test_a_failure_without_a_known_error_shows_the_last_lines(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "log"
-    assert install(printing("".join(f"line {number}\n" for number in range(100)), status=1), out, log) == 1
+    assert install(LLAMA, printing("".join(f"line {number}\n" for number in range(100)), status=1), out, log) == 1
     assert "line 60\n" in out.getvalue()
     assert "line 59\n" not in out.getvalue()
 
@@ -131,5 +144,5 @@ def test_a_failure_without_a_known_error_shows_the_last_lines(tmp_path: Path) ->
 def test_output_that_is_no_utf8_does_not_end_the_installation(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "log"
     command = [sys.executable, "-c", "import sys; sys.stdout.buffer.write(b'caf\\xe9\\n')"]
-    assert install(command, out, log) == 0
+    assert install("SRB", command, out, log) == 0
     assert log.read_text() == "caf\\xe9\n"

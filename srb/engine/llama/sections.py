@@ -1,0 +1,81 @@
+"""Sequences of models with M-RoPE, in which the tokens of a picture share positions.
+
+The engine counts tokens; llama.cpp cuts, copies and saves by positions. Several cells have the same position, so nothing
+is ever cut within a picture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+import numpy.typing as npt
+
+from srb.engine.llama.sequences import Sequences
+from srb.engine.model import Batch, Blob
+from srb.engine.positions import Positions
+
+NUM_SECTIONS = 4  # of a position: t, y, x and z
+
+
+class SectionedSequences(Sequences):
+    """Sequences of another kind, whose positions are those of the tokens less what pictures save."""
+
+    def __init__(self, inner: Sequences) -> None:
+        self._inner = inner
+        self._positions = Positions()
+        self.count = inner.count
+        self.can_be_cut = inner.can_be_cut
+        self.has_states = inner.has_states
+
+    def positions(self, batch: Batch) -> list[int] | npt.NDArray[np.int32]:
+        places = self._positions.of(batch)
+        if batch.vectors is not None and isinstance(places, list):  # the same in all sections
+            return np.tile(np.array(places, np.int32), NUM_SECTIONS)
+        return places if isinstance(places, list) else places.ravel()
+
+    def computed(self, batch: Batch) -> None:
+        self._inner.computed(batch)
+        self._positions.computed(batch)
+
+    def fork(self, source: int, target: int, end: int | None) -> None:
+        self._inner.fork(source, target, self._positions.fork(source, target, end))
+
+    def truncate(self, seq_id: int, end: int) -> None:
+        self._inner.truncate(seq_id, self._positions.cut(seq_id, end))
+
+    def splice(self, source: int, target: int, end: int) -> None:
+        self._inner.splice(source, target, self._positions.at(target, end))  # the same text, so the same runs
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        return self._positions.pack(seq_id, start, self._inner.save(seq_id, self._positions.at(seq_id, start)))
+
+    def restore(self, seq_id: int, blob: Blob) -> bool:
+        try:
+            runs, cells = self._positions.unpack(blob)
+        except ValueError:
+            return False
+        if not self._inner.restore(seq_id, cells):
+            return False
+        self._positions.restored(seq_id, runs)
+        return True
+
+    def save_state(self, seq_id: int) -> Blob:
+        return self._inner.save_state(seq_id)
+
+    def restore_state(self, seq_id: int, state: Blob) -> bool:
+        return self._inner.restore_state(seq_id, state)
+
+    def remove(self, seq_id: int) -> None:
+        self._inner.remove(seq_id)
+        self._positions.remove(seq_id)
+
+    def clear(self) -> None:
+        self._inner.clear()
+        self._positions.clear()
+
+
+def has_sections(model: Any) -> bool:
+    """Whether a model has M-RoPE."""
+    return lib.llama_model_rope_type(model) in (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)

@@ -2,6 +2,9 @@
 
 import { withoutMarkers } from "./markers.js";
 
+/** What came with the files of stories, by id, until it is kept. @type {WeakMap<object, Record<string, {data: string}>>} */
+export const brought = new WeakMap();
+
 /** The server's mark for a file in a prompt. */
 const MARK = "<__media__>";
 /** A text that has the mark itself gets a space of no width in it, so that it stays text. */

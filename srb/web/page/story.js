@@ -19,8 +19,6 @@ export { newId } from "./story/text.js";
 export class Story {
   /** @type {Map<string, Run>} */
   runs = new Map();
-  /** @type {Record<string, {data: string}>} pictures that came with its file */
-  media = {};
   #tree = new Tree();
   #texts = new Texts(this.#tree);
   #meta = new Stamps();

@@ -5,7 +5,7 @@
 
 import { Trouble } from "../keep/server.js";
 import { markersOf, withoutMarkers } from "../markers.js";
-import { base64, fromBase64, isSound, promptField, typeOf } from "../media.js";
+import { base64, brought, fromBase64, isSound, promptField, typeOf } from "../media.js";
 import { sha256 } from "../sha256.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -157,8 +157,8 @@ export class Media {
     const { story, keeper, api } = this.desk;
     const known = this.known.get(id);
     if (known) return known;
-    const brought = story.media[id];
-    if (brought) return fromBase64(brought.data);
+    const given = brought.get(story)?.[id];
+    if (given) return fromBase64(given.data);
     let [bytes] = await keeper.outbox.shelf.get([[story.id, SECTION, id]]).catch(() => []);
     if (!bytes && keeper.server.isOn) bytes = await found(api.open("GET", `${addressOf(story.id)}/${id}`));
     if (bytes && story === this.desk.story) this.known.set(id, bytes);
@@ -180,14 +180,13 @@ export class Media {
         lost.push(`A picture or sound of the file ${/** @type {Error} */ (error).message}.`);
       }
     }
-    if (!lost.length) this.desk.story.media = {};
+    if (!lost.length) brought.delete(this.desk.story);
     return lost;
   }
 
-  /** Return all that the texts of the open story name, for its file. */
-  async all() {
-    const { story } = this.desk;
-    const ids = new Set([...story.nodes.values()].flatMap(({ text }) => markersOf(text).map(({ id }) => id)));
+  /** Return all that texts of the open story name, for its file. @param {string[]} [texts] of all nodes, if not given */
+  async all(texts = Array.from(this.desk.story.nodes.values(), ({ text }) => text)) {
+    const ids = new Set(texts.flatMap((text) => markersOf(text).map(({ id }) => id)));
     /** @type {Record<string, {type: string, data: string}>} */
     const files = {};
     for (const id of ids) {

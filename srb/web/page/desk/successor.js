@@ -1,5 +1,6 @@
 /** A story that goes on where another is full: its text so far, and all that was set for it. */
 
+import { brought } from "../media.js";
 import { Story } from "../story.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
@@ -36,7 +37,11 @@ function sentenceOf({ used, nodes, bytes }) {
 /** @param {Desk} desk */
 async function goOnInNewStory(desk) {
   await desk.flush();
-  await desk.importStory(successorOf(desk.story, desk.head, desk.title));
+  const next = successorOf(desk.story, desk.head, desk.title);
+  const files = (await desk.withRounds(({ context }) => context.media.all([desk.text]))) ?? {};
+  brought.set(next, files); // they are shown before they are kept
+  await desk.importStory(next);
+  await desk.withRounds(({ context }) => context.media.takeIn(files));
   desk.manuscript?.focus();
 }
 

@@ -2,7 +2,7 @@
 
 const TITLE_WORDS = 6;
 const TITLE_LENGTH = 60;
-const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // a marker, see markers.js, which is loaded later
+const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // see markers.js
 
 /** @param {number} unit */
 const isSpace = (unit) =>

@@ -4,6 +4,7 @@ import { ApiError } from "../api.js";
 import { read } from "../formats/detect.js";
 import { checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
+import { brought } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
@@ -101,7 +102,9 @@ class Formats extends DialogPart {
     if (stories.length === 0) return this.fail("Choose at least one story.");
     for (const story of stories) {
       await this.desk.importStory(story);
-      remarks.push(...((await this.desk.withRounds(({ context }) => context.media.takeIn(story.media))) ?? []));
+      remarks.push(
+        ...((await this.desk.withRounds(({ context }) => context.media.takeIn(brought.get(story) ?? {}))) ?? []),
+      );
     }
     this.offer = null;
     const done = summary(stories, format);

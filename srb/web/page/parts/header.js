@@ -77,9 +77,8 @@ class Header extends Part {
 
   pictures() {
     const { vision, audio } = this.desk.server.modalities ?? {};
-    const words = vision ? "Add a picture" : audio && "Add a sound";
-    return words
-      ? html`<button class="quiet" aria-label=${words} title=${words} @click=${() => this.open("pictures")}>🖼</button>`
+    return vision || audio
+      ? html`<button class="quiet" aria-label="Add a picture" title="Add a picture" @click=${() => this.open("pictures")}>🖼</button>`
       : null;
   }
 

@@ -157,7 +157,7 @@ export class Manuscript extends HTMLElement {
     this.#view.dispatch(recordAct(undoFn, redoFn));
   }
 
-  /** Add an extension to the editor. @param {import("../vendor/codemirror.js").Extension} extension */
+  /** @param {import("../vendor/codemirror.js").Extension} extension */
   extend(extension) {
     this.#more.push(extension);
     this.#view.dispatch({ effects: StateEffect.appendConfig.of(extension) });

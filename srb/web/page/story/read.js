@@ -4,6 +4,7 @@
  * @import {BareNode, BareRun, Stamped, Wire} from "./types.js"
  * @import {Tree} from "./tree.js"
  */
+import { brought } from "../media.js";
 import { Story } from "../story.js";
 import { faultOfNode, faultOfRun, isCount, isId, isRecord } from "./check.js";
 import { own } from "./merge.js";
@@ -53,7 +54,7 @@ export function storyOf(json) {
   const head = story.meta("head");
   if (head !== undefined && head !== null) checkPlace(story, head, "The story");
   story.putBack(wire);
-  story.media = media;
+  brought.set(story, media);
   return story;
 }
 
@@ -61,7 +62,7 @@ export function storyOf(json) {
  * Return the story of a file as a wire, or throw a StoryError that says what is wrong with it. Offsets inside a parent's text
  * are the tree's to check.
  * @param {unknown} json  the text of a file, or the object that it stands for
- * @returns {{id: string, wire: Required<Wire>, media: Story["media"]}}
+ * @returns {{id: string, wire: Required<Wire>, media: Record<string, {data: string}>}}
  */
 function readStory(json) {
   const story = parseFile(json);
@@ -90,7 +91,7 @@ function readStory(json) {
       runs: /** @type {Record<string, BareRun>} */ (runs),
       marks: readMarks(marks, nodes, times.marks),
     },
-    media: /** @type {Story["media"]} */ (media),
+    media: /** @type {Record<string, {data: string}>} */ (media),
   };
 }
 

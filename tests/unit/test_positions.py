@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from srb.engine.media_files import MediaKind
 
 from srb.engine.media import MediaChunk, MediaRun, Sections
-from srb.engine.media_files import MediaKind
 from srb.engine.model import Batch
 from srb.engine.positions import Positions
 

@@ -214,7 +214,9 @@ def test_an_exported_story_has_its_pictures_in_another_browser_and_server(
     other.open_dialog("formats").get_by_label("Choose files").set_input_files(path)
     expect(pictures(other.page)).to_have_count(1)
     story = other.page.evaluate("desk.story.id")
-    assert slow.get(f"/v1/srb/stories/{story}/export").json()["media"] == json.loads(path.read_text())["media"]
+    media = json.loads(path.read_text())["media"]
+    export = f"/v1/srb/stories/{story}/export"
+    wait_for(lambda: slow.get(export).json().get("media") == media, "the other server has the picture")
 
 
 @pytest.mark.parametrize(

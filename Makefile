@@ -61,8 +61,9 @@ $(BIN)/python:
 serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
+# Files of tests side by side: half of the time they wait for servers and browsers.
 test: dev node page
-	$(BIN)/pytest -m 'not cluster'
+	$(BIN)/pytest -m 'not cluster' -n 2 --dist loadfile
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'

@@ -3,9 +3,9 @@
 Drafts come from the text itself, or with `--draft-model D.gguf` from a draft model. `--twins` writes a large model and one
 with its first layer alone, which writes nearly the same, into a folder, and measures these.
 
-A model with random weights that draws its likeliest tokens soon repeats itself, as code and lists do; with its default
-sampling it never does, so nothing can be gained there. Each round runs every case once with each engine; the ratio is the
-median of the rounds.
+A model that draws its likeliest tokens repeats itself after some hundreds of them, as code and lists do: the cases "repeats"
+go on from there. One with random weights and its default sampling never does, so nothing can be gained there. Each round runs
+every case once with each engine; the ratio is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from statistics import median
 from srb.engine.engine import Engine
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
-from srb.protocol import BranchSpec, Generate, SamplingParams
+from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
 from srb.settings import BUNDLED_MODEL, Settings
 from tools.random_gguf import BENCH_TWINS, write_llama
 
 _LIST = "".join(f"- item {number}: the red house by the river has a small green door.\n" for number in range(12))
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
-
+_UNTIL_REPEATED = 800  # tokens that the model adds to the list
 
 _COUNTED = (
     "spec_decode_num_draft_tokens_total",
@@ -43,12 +43,13 @@ class Case:
     prompt: str
     n: int
     sampling: SamplingParams
+    is_continued: bool = False  # the prompt is first continued, until the model repeats itself
 
 
 CASES = (
-    Case("repeats, n = 1", _LIST, 1, SamplingParams(temperature=0.0)),
-    Case("repeats, n = 2", _LIST, 2, SamplingParams(temperature=0.0)),
-    Case("repeats, n = 8", _LIST, 8, SamplingParams(temperature=0.0)),
+    Case("repeats, n = 1", _LIST, 1, SamplingParams(temperature=0.0), is_continued=True),
+    Case("repeats, n = 2", _LIST, 2, SamplingParams(temperature=0.0), is_continued=True),
+    Case("repeats, n = 8", _LIST, 8, SamplingParams(temperature=0.0), is_continued=True),
     Case("likeliest, n = 1", _STORY, 1, SamplingParams(temperature=0.0)),
     Case("likeliest, n = 2", _STORY, 2, SamplingParams(temperature=0.0)),
     Case("likeliest, n = 8", _STORY, 8, SamplingParams(temperature=0.0)),
@@ -74,6 +75,15 @@ def twins(folder: Path) -> tuple[Path, Path]:
         if not path.exists():
             write_llama(path, shape)
     return paths
+
+
+def continued(engine: Engine, prompt: str) -> str:
+    """Return a prompt with its likeliest continuation."""
+    sampling = SamplingParams(temperature=0.0, ignore_eos=True)
+    engine.submit(engine.prepare(Generate("first", (prompt,), (BranchSpec(0, _UNTIL_REPEATED, sampling=sampling),))))
+    while engine.has_work:
+        prompt += "".join(event.text for event in engine.step() if isinstance(event, Delta))
+    return prompt
 
 
 def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
@@ -107,7 +117,10 @@ def main() -> None:
         engine(str(path), given.threads, given.max_draft, str(draft_path or "")),
     )
     print(f"{'case':18} {'ratio':>6} {'tokens/s':>9} {'drafted':>8} {'right':>6} {'decodes':>8} {'read':>8}")
+    repeating = continued(plain, _LIST)
     for case in CASES:
+        if case.is_continued:
+            case = replace(case, prompt=repeating)
         ratios, rates = [], []
         before = drafting.stats()
         for seed in range(given.rounds):

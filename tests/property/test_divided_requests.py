@@ -131,6 +131,11 @@ def named(sequences: list[int]) -> dict[str, int]:
     return {f"r{number}": count for number, count in enumerate(sequences)}
 
 
+def written(outcome: Outcome) -> dict[int, str]:
+    """Return the texts of the branches that have any."""
+    return {index: text for index, text in outcome.texts.items() if text}
+
+
 @settings(max_examples=25)
 @given(SEQUENCES, st.integers(2, 30), st.integers(0, 10**6))
 def test_branches_have_the_texts_of_one_engine(sequences: list[int], n: int, seed: int) -> None:
@@ -183,7 +188,7 @@ def test_a_reader_that_joins_reads_on_where_the_description_ends(
     cluster.advance(turns)
     joined = cluster.join()
     cluster.advance()
-    assert joined.texts == cluster.outcome.texts
+    assert written(joined) == written(cluster.outcome)
     assert joined.ends == cluster.outcome.ends
     assert cluster.outcome.rests
     rests = [event for event in cluster.outcome.events if isinstance(event, Resting)]
@@ -211,7 +216,7 @@ def test_added_branches_follow_the_others_and_forks_are_beside_their_origin(
     alone = on_one_engine(request(n + 2, seed=seed, linger=5.0))
     for place in range(n + 2):
         assert outcome.texts[place] == alone.texts[place], "an added branch is what it would be from the beginning"
-    assert joined.texts == outcome.texts
+    assert written(joined) == written(outcome)
     described = unite(list(cluster.described().values()))
     assert [branch["index"] for branch in described["branches"]] == list(range(n + 3))
     assert [branch["seed"] for branch in described["branches"]][: n + 2] == [seed + place for place in range(n + 2)]

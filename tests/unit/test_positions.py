@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from srb.engine.media_files import MediaKind
+from srb.media_files import MediaKind
 
 from srb.engine.media import MediaChunk, MediaRun, Sections
 from srb.engine.model import Batch

@@ -4,7 +4,7 @@ Drafts come from the text itself, or with `--draft-model D.gguf` from a draft mo
 with its first layer alone, which writes nearly the same, into a folder, and measures these.
 
 A model that draws its likeliest tokens repeats itself after some hundreds of them, as code and lists do: the cases "repeats"
-go on from there. One with random weights and its default sampling never does, so nothing can be gained there. Each round runs
+go on from there. One with random weights and its default sampling never does, so nothing can be gained there. A round runs
 every case once with each engine; the ratio is the median of the rounds.
 """
 

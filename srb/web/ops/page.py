@@ -1,10 +1,14 @@
-"""The page at /: its document, and below /page/ its modules, styles and libraries, served as they are written."""
+"""The page at /: its document, and below /page/ its modules, styles and libraries, served as they are written.
+
+Only the comments of our own modules are left out: they are a third of what a browser would load before the first word.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -45,6 +49,10 @@ POLICY = (
     "require-trusted-types-for 'script'",
     "trusted-types lit-html",
 )
+COMMENT = re.compile(
+    r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$", re.DOTALL | re.MULTILINE
+)  # with its lines to itself
+LIBRARIES = "vendor"  # their comments have the licences
 COMPRESSED = {".css", ".html", ".js", ".json", ".svg"}
 MOST_FILES = 512  # kept in memory; the page has fewer
 HEADERS = {
@@ -119,7 +127,15 @@ def _version(path: Path) -> tuple[int, ...]:
 @lru_cache(MOST_FILES)
 def _read(path: Path, version: tuple[int, ...]) -> Content:
     """Return a file of this version; it is hashed and compressed once."""
-    return Content(path.read_bytes())
+    content = path.read_bytes()
+    if path.suffix == ".js" and LIBRARIES not in path.parts:
+        content = without_comments(content.decode()).encode()
+    return Content(content)
+
+
+def without_comments(module: str) -> str:
+    """Return a module without the comments that have lines to themselves; what is left keeps its line numbers."""
+    return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), module)
 
 
 def _reply(content: Content, suffix: str) -> Response:

@@ -331,6 +331,14 @@ def test_clones_forks_and_rewound_samplers_stand_where_the_answer_stands(llama: 
         broken.accept_in_grammar([_token(llama, each) for each in b"Sure"])
 
 
+def test_a_fork_that_is_prepared_in_a_lane_leaves_the_decode_threads_candidates_alone(llama: LlamaModel) -> None:
+    """While llama.cpp samples, a lane may run: here between the candidates and the chain that chooses one of them."""
+    running, fork = (llama.new_sampler(each, 1, []) for each in (SamplingParams(temperature=0.0), awaiting("")))
+    array = llama.candidates.fill(favouring(llama, ord("x")))
+    fork.accept_in_grammar([_token(llama, each) for each in b"so</think>{a"])
+    assert running._choose(array) == _token(llama, ord("x"))
+
+
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_required_call_comes_after_the_thoughts(llama: LlamaModel, name: str) -> None:
     family = BY_NAME[name]

@@ -265,10 +265,10 @@ class Speculation:
 
     def draw(self, branch: Branch, draft: Sequence[int], row: int, events: list[Event]) -> None:
         """Sample a branch's next token from its newest one's `row`, and the next from each row that was drafted rightly."""
-        self._branches.sample(branch, row, events)
         self.counters.spec_decode_num_drafts_total += 1
         self.counters.spec_decode_num_draft_tokens_total += len(draft)
-        branch.num_drafted += len(draft)
+        branch.num_drafted += len(draft)  # before a token may end the branch, whose end tells it
+        self._branches.sample(branch, row, events)
         for place, token in enumerate(draft, 1):
             if branch.state is not BranchState.RUNNING or branch.pending != 1 or branch.tokens[-1] != token:
                 break

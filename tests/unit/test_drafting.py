@@ -307,13 +307,15 @@ def test_drafts_end_where_the_draft_model_is_unsure_or_too_short() -> None:
     assert drafted(made)[0] == 4 * stats["spec_decode_num_drafts_total"] > 0
 
 
-def test_ends_tell_how_many_tokens_were_drafted() -> None:
+@pytest.mark.parametrize("options", [GREEDY, {"stop": (" king", "fox the"), "temperature": 0.3}])
+def test_ends_tell_how_many_tokens_were_drafted(options: dict[str, Any]) -> None:
     made = driver(Wavering)
-    outcome = made.outcomes[made.submit(PROMPT, 2, 1, 60, **GREEDY)]
+    outcome = made.outcomes[made.submit(PROMPT, 8, 1, 60, **options)]
     made.run()
     [done] = outcome.terminal
     assert (done.drafted_tokens, done.accepted_tokens) == drafted(made)
     assert sum(end.drafted for end in outcome.ends.values()) == done.drafted_tokens > done.accepted_tokens > 0
+    assert sum(end.accepted for end in outcome.ends.values()) == done.accepted_tokens
 
 
 @pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])

@@ -292,13 +292,14 @@ def test_a_grammar_that_begins_like_the_tag_is_free_to_go_on(llama: LlamaModel) 
 
 @pytest.mark.parametrize("opening", ["", "<think>"])
 def test_an_end_within_the_thoughts_becomes_their_end_tag(llama: LlamaModel, opening: str) -> None:
-    sampler = llama.new_sampler(awaiting(opening), 1, [])
+    sampler = llama.new_sampler(awaiting(opening, post_sampling_probs=True), 1, [])
     assert write(llama, sampler, f"{opening}Hm") == f"{opening}Hm"
     end = np.zeros(llama.n_vocab, np.float32)
     end[list(llama.eog_token_list)] = 50.0
     text = b""
     for _ in range(40):
         token = sampler.sample_from(end)
+        assert token in sampler.candidates.ids
         if llama.is_eog(token):
             break
         text += llama.piece(token)

@@ -253,15 +253,20 @@ class LlamaSampler:
     def _forced(self) -> int | None:
         """Return the token that has to come next, if there is one."""
         forced = self._watch.forced if self._watch is not None else None
-        if forced is not None and self._keeps_candidates:
-            self._candidates = Candidates(np.array([forced], np.int32), np.ones(1, np.float32))
-        return forced
+        return None if forced is None else self._alone(forced)
+
+    def _alone(self, token: int) -> int:
+        """Return a token that has to come, which is then the only candidate."""
+        if self._keeps_candidates:
+            self._candidates = Candidates(np.array([token], np.int32), np.ones(1, np.float32))
+        return token
 
     def _fitting(self, token: int, logits: Logits) -> int:
         """Return `token`, or another one where it would keep the grammar from beginning. Raise GrammarDeadEnd."""
         if self._watch is None or self._grammar is None or self._watch.is_on:
             return token
-        token = self._watch.instead_of(token)
+        if (other := self._watch.instead_of(token)) != token:
+            return self._alone(other)
         return self._undecided(token, logits) if self._watch.is_undecided else self._beginning_well(token, logits)
 
     def _undecided(self, token: int, logits: Logits) -> int:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from srb.engine.grammar import with_rules
+from srb.engine.llama import sampler as sampler_module
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.sampler import LlamaSampler
 from srb.errors import GrammarDeadEnd
@@ -330,6 +331,21 @@ def test_clones_forks_and_rewound_samplers_stand_where_the_answer_stands(llama: 
     broken = llama.new_sampler(awaiting("<think>"), 2, [])
     with pytest.raises(GrammarDeadEnd):
         broken.accept_in_grammar([_token(llama, each) for each in b"Sure"])
+
+
+def test_the_end_of_the_thoughts_copies_no_grammar(llama: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a list of thousands of words takes a tenth of a second, and all branches wait for it."""
+    choices = " | ".join(f'"{word:05d}"' for word in range(4000))
+    grammar = with_rules(f"root ::= {BLANK} schema-0", [f"root ::= {choices}"])
+    params = SamplingParams(grammar=grammar, grammar_triggers=(("answer", BLANK),), reasoning_tags=("", "</think>"))
+    sampler = llama.new_sampler(params, 1, [])
+    copies: list[Any] = []
+    clone = sampler_module.lib.llama_sampler_clone
+    monkeypatch.setattr(sampler_module.lib, "llama_sampler_clone", lambda of: copies.append(of) or clone(of))
+    assert write(llama, sampler, "so</think>") == "so</think>"
+    assert not copies
+    assert write(llama, sampler, "\n00017") == "\n00017"
+    assert not copies
 
 
 def test_a_fork_that_is_prepared_in_a_lane_leaves_the_decode_threads_candidates_alone(llama: LlamaModel) -> None:

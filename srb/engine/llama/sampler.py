@@ -282,7 +282,7 @@ class LlamaSampler:
         if tokens is None:
             self._model.candidates.forbid_all()
         else:
-            trial = lib.llama_sampler_clone(self._grammar)
+            trial = self._cloned_grammar()
             for each in tokens:
                 lib.llama_sampler_accept(trial, each)
             lib.llama_sampler_apply(trial, array)
@@ -319,8 +319,10 @@ class LlamaSampler:
 
     def _begin_tokens(self, begun: bytes) -> list[int] | None:
         """Return tokens of the text with which a lazy grammar begins; None if the grammar forbids it."""
+        if not begun:
+            return []
         tokens = self._model.tokens_of_bytes(begun)
-        trial = lib.llama_sampler_clone(self._grammar)
+        trial = self._cloned_grammar()
         try:
             for token in tokens:
                 if not self._allows(trial, token):

@@ -66,7 +66,7 @@ def always_draft_in(engine: Engine) -> None:
     speculation = engine._speculation
     speculation._times.best_addition = lambda size, chances, costs=(): len(chances)  # type: ignore[method-assign,misc,assignment]
     speculation._times.is_fresh = lambda size: True  # type: ignore[method-assign]
-    speculation._promise = lambda branch, size: float("inf")  # type: ignore[method-assign]
+    speculation._promise = lambda request, size: float("inf")  # type: ignore[method-assign]
 
 
 @dataclass

@@ -544,7 +544,8 @@ class FakeSampler:
         self._in_grammar += is_on or bool(begun)
 
     def _accept(self, weights: npt.NDArray[np.float64], token: int) -> int:
-        token = token if self._watch is None else self._watch.instead_of(token)
+        if self._watch is not None and (other := self._watch.instead_of(token)) != token:
+            token, weights = other, np.eye(1, len(weights), other)[0]
         self._sampled += 1
         self._go_on_in_grammar(token)
         if self._params.post_sampling_probs:

@@ -14,7 +14,7 @@ from srb.engine.branches import Branches
 from srb.engine.drafting import DraftModel
 from srb.engine.lookup import Draft, prompt_index
 from srb.engine.model import Model
-from srb.engine.request import Branch, BranchState
+from srb.engine.request import Branch, BranchState, Request
 from srb.engine.scheduler import Chunk, StepPlan
 from srb.engine.step_times import StepTimes
 from srb.engine.tree.residency import Residency
@@ -202,10 +202,16 @@ class Speculation:
         It is one ubatch at most, since everything waits for it.
         """
         budget = drafts.model.n_ubatch
+        promises: dict[Request, float] = {}  # each takes a look at all branches of a request
         for branch, lag in behind:
+            if budget <= 0:
+                break
+            request = branch.request
+            if request not in promises:
+                promises[request] = self._promise(request, size)
             cost = lag * self._token_seconds
-            is_promising = cost <= self._promise(branch, size)
-            if budget <= 0 or not (is_promising or cost <= self._credit):
+            is_promising = cost <= promises[request]
+            if not (is_promising or cost <= self._credit):
                 continue
             began = self._clock()
             count = drafts.compute(branch, budget)
@@ -216,11 +222,11 @@ class Speculation:
             self._credit -= 0.0 if is_promising else seconds
             budget -= count
 
-    def _promise(self, branch: Branch, size: int) -> float:
+    def _promise(self, request: Request, size: int) -> float:
         """Return the seconds that drafts will probably save for the branches of a request."""
         plain = self._times.seconds(size) or 0.0
         tokens = 0
-        for each in branch.request.branches:
+        for each in request.branches:
             if each.is_active:
                 limit = each.spec.max_tokens
                 tokens += _FORESEEN if limit < 0 else min(_FORESEEN, limit - each.length)
@@ -259,10 +265,10 @@ class Speculation:
 
     def draw(self, branch: Branch, draft: Sequence[int], row: int, events: list[Event]) -> None:
         """Sample a branch's next token from its newest one's `row`, and the next from each row that was drafted rightly."""
-        self._branches.sample(branch, row, events)
         self.counters.spec_decode_num_drafts_total += 1
         self.counters.spec_decode_num_draft_tokens_total += len(draft)
-        branch.num_drafted += len(draft)
+        branch.num_drafted += len(draft)  # before a token may end the branch, whose end tells it
+        self._branches.sample(branch, row, events)
         for place, token in enumerate(draft, 1):
             if branch.state is not BranchState.RUNNING or branch.pending != 1 or branch.tokens[-1] != token:
                 break

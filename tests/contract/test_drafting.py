@@ -11,7 +11,7 @@ import pytest
 from srb.engine.engine import Engine
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.needs import needs
-from srb.errors import ModelLoadFailed
+from srb.errors import ConfigError, ModelLoadFailed
 from srb.settings import Settings
 from tests.contract.test_model import generate
 from tests.engine_helpers import always_draft_in
@@ -117,5 +117,5 @@ def test_the_memory_of_both_models_is_foretold(folder: Path) -> None:
     assert both.draft == draft.total > 0
     assert both.draft_per_cell == draft.bytes_per_cell + draft.compute_per_cell
     assert both.total == alone.total + draft.total
-    with pytest.raises(ModelLoadFailed, match=r"spec_draft_model: .*missing.gguf"):
+    with pytest.raises(ConfigError, match=r"spec_draft_model: .*missing.gguf"):
         needs(settings(folder, "missing.gguf"))

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from srb.engine.grammar import with_rules
+from srb.engine.llama import sampler as sampler_module
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.sampler import LlamaSampler
 from srb.errors import GrammarDeadEnd
@@ -292,13 +293,14 @@ def test_a_grammar_that_begins_like_the_tag_is_free_to_go_on(llama: LlamaModel) 
 
 @pytest.mark.parametrize("opening", ["", "<think>"])
 def test_an_end_within_the_thoughts_becomes_their_end_tag(llama: LlamaModel, opening: str) -> None:
-    sampler = llama.new_sampler(awaiting(opening), 1, [])
+    sampler = llama.new_sampler(awaiting(opening, post_sampling_probs=True), 1, [])
     assert write(llama, sampler, f"{opening}Hm") == f"{opening}Hm"
     end = np.zeros(llama.n_vocab, np.float32)
     end[list(llama.eog_token_list)] = 50.0
     text = b""
     for _ in range(40):
         token = sampler.sample_from(end)
+        assert token in sampler.candidates.ids
         if llama.is_eog(token):
             break
         text += llama.piece(token)
@@ -329,6 +331,29 @@ def test_clones_forks_and_rewound_samplers_stand_where_the_answer_stands(llama: 
     broken = llama.new_sampler(awaiting("<think>"), 2, [])
     with pytest.raises(GrammarDeadEnd):
         broken.accept_in_grammar([_token(llama, each) for each in b"Sure"])
+
+
+def test_the_end_of_the_thoughts_copies_no_grammar(llama: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a list of thousands of words takes a tenth of a second, and all branches wait for it."""
+    choices = " | ".join(f'"{word:05d}"' for word in range(4000))
+    grammar = with_rules(f"root ::= {BLANK} schema-0", [f"root ::= {choices}"])
+    params = SamplingParams(grammar=grammar, grammar_triggers=(("answer", BLANK),), reasoning_tags=("", "</think>"))
+    sampler = llama.new_sampler(params, 1, [])
+    copies: list[Any] = []
+    clone = sampler_module.lib.llama_sampler_clone
+    monkeypatch.setattr(sampler_module.lib, "llama_sampler_clone", lambda of: copies.append(of) or clone(of))
+    assert write(llama, sampler, "so</think>") == "so</think>"
+    assert not copies
+    assert write(llama, sampler, "\n00017") == "\n00017"
+    assert not copies
+
+
+def test_a_fork_that_is_prepared_in_a_lane_leaves_the_decode_threads_candidates_alone(llama: LlamaModel) -> None:
+    """While llama.cpp samples, a lane may run: here between the candidates and the chain that chooses one of them."""
+    running, fork = (llama.new_sampler(each, 1, []) for each in (SamplingParams(temperature=0.0), awaiting("")))
+    array = llama.candidates.fill(favouring(llama, ord("x")))
+    fork.accept_in_grammar([_token(llama, each) for each in b"so</think>{a"])
+    assert running._choose(array) == _token(llama, ord("x"))
 
 
 @pytest.mark.parametrize("name", REPLIES)

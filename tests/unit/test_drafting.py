@@ -278,6 +278,25 @@ def test_requests_with_one_prompt_wait_for_each_other_in_the_draft_model() -> No
     assert copied(made) < whole + 3 * 66
 
 
+@pytest.mark.parametrize("n", [2, 16])
+def test_a_text_that_does_not_pay_is_weighed_once_a_step_for_all_its_branches(n: int) -> None:
+    made = driver(n_ctx=4000, room={"n_ubatch": 8})
+    weighed = 0
+
+    def promise(request: Any, size: int) -> float:
+        nonlocal weighed
+        weighed += 1
+        return -1.0
+
+    made.engine._speculation._promise = promise  # type: ignore[method-assign]
+    made.submit(PROMPT * 8, n, 1, 20, **GREEDY)
+    steps = 0
+    while made.engine.has_work:
+        made.step()
+        steps += 1
+    assert 10 < weighed <= steps
+
+
 def test_drafts_end_where_the_draft_model_is_unsure_or_too_short() -> None:
     made = driver(min_draft_p=0.9)
     written(made, n=2, max_tokens=40, **GREEDY)
@@ -288,13 +307,15 @@ def test_drafts_end_where_the_draft_model_is_unsure_or_too_short() -> None:
     assert drafted(made)[0] == 4 * stats["spec_decode_num_drafts_total"] > 0
 
 
-def test_ends_tell_how_many_tokens_were_drafted() -> None:
+@pytest.mark.parametrize("options", [GREEDY, {"stop": (" king", "fox the"), "temperature": 0.3}])
+def test_ends_tell_how_many_tokens_were_drafted(options: dict[str, Any]) -> None:
     made = driver(Wavering)
-    outcome = made.outcomes[made.submit(PROMPT, 2, 1, 60, **GREEDY)]
+    outcome = made.outcomes[made.submit(PROMPT, 8, 1, 60, **options)]
     made.run()
     [done] = outcome.terminal
     assert (done.drafted_tokens, done.accepted_tokens) == drafted(made)
     assert sum(end.drafted for end in outcome.ends.values()) == done.drafted_tokens > done.accepted_tokens > 0
+    assert sum(end.accepted for end in outcome.ends.values()) == done.accepted_tokens
 
 
 @pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}])

@@ -32,7 +32,10 @@ assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
 
 class CandidateArray:
-    """A llama_token_data_array over the whole vocabulary, for sampling from logits that Python holds."""
+    """A llama_token_data_array over the whole vocabulary, for sampling from logits that Python holds.
+
+    The decode thread alone may use it: llama.cpp computes on it while other threads run.
+    """
 
     def __init__(self, n_vocab: int) -> None:
         self._ids = np.arange(n_vocab, dtype=np.int32)
@@ -44,12 +47,7 @@ class CandidateArray:
         self._data["id"] = self._ids
         self._data["logit"] = logits
         self._data["p"] = 0.0
-        return self._point(self._data)
-
-    def single(self, token: int) -> tuple[Any, np.ndarray[Any, Any]]:
-        """Return an array of one token with logit 1, and its storage."""
-        data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
-        return self._point(data), data
+        return _point(self._array, self._data)
 
     def forbid_all(self) -> None:
         """Forbid every token; before the chain is applied."""
@@ -85,12 +83,14 @@ class CandidateArray:
             raise AssertionError("the sampler chain chose no token")
         return int(self._array.data[self._array.selected].id)
 
-    def _point(self, data: np.ndarray[Any, Any]) -> Any:
-        self._array.data = ctypes.cast(data.ctypes.data, ctypes.POINTER(lib.llama_token_data))
-        self._array.size = len(data)
-        self._array.selected = -1
-        self._array.sorted = False
-        return ctypes.byref(self._array)
+
+def _point(array: Any, data: np.ndarray[Any, Any]) -> Any:
+    """Let a llama_token_data_array have `data`, which has to outlive it; return it by reference."""
+    array.data = ctypes.cast(data.ctypes.data, ctypes.POINTER(lib.llama_token_data))
+    array.size = len(data)
+    array.selected = -1
+    array.sorted = False
+    return ctypes.byref(array)
 
 
 def sample_ahead(choices: Sequence[tuple[LlamaSampler, int]]) -> None:
@@ -253,15 +253,20 @@ class LlamaSampler:
     def _forced(self) -> int | None:
         """Return the token that has to come next, if there is one."""
         forced = self._watch.forced if self._watch is not None else None
-        if forced is not None and self._keeps_candidates:
-            self._candidates = Candidates(np.array([forced], np.int32), np.ones(1, np.float32))
-        return forced
+        return None if forced is None else self._alone(forced)
+
+    def _alone(self, token: int) -> int:
+        """Return a token that has to come, which is then the only candidate."""
+        if self._keeps_candidates:
+            self._candidates = Candidates(np.array([token], np.int32), np.ones(1, np.float32))
+        return token
 
     def _fitting(self, token: int, logits: Logits) -> int:
         """Return `token`, or another one where it would keep the grammar from beginning. Raise GrammarDeadEnd."""
         if self._watch is None or self._grammar is None or self._watch.is_on:
             return token
-        token = self._watch.instead_of(token)
+        if (other := self._watch.instead_of(token)) != token:
+            return self._alone(other)
         return self._undecided(token, logits) if self._watch.is_undecided else self._beginning_well(token, logits)
 
     def _undecided(self, token: int, logits: Logits) -> int:
@@ -277,7 +282,7 @@ class LlamaSampler:
         if tokens is None:
             self._model.candidates.forbid_all()
         else:
-            trial = lib.llama_sampler_clone(self._grammar)
+            trial = self._cloned_grammar()
             for each in tokens:
                 lib.llama_sampler_accept(trial, each)
             lib.llama_sampler_apply(trial, array)
@@ -314,8 +319,10 @@ class LlamaSampler:
 
     def _begin_tokens(self, begun: bytes) -> list[int] | None:
         """Return tokens of the text with which a lazy grammar begins; None if the grammar forbids it."""
+        if not begun:
+            return []
         tokens = self._model.tokens_of_bytes(begun)
-        trial = lib.llama_sampler_clone(self._grammar)
+        trial = self._cloned_grammar()
         try:
             for token in tokens:
                 if not self._allows(trial, token):
@@ -473,8 +480,9 @@ class LlamaSampler:
         return self._allows(self._grammar, token)
 
     def _allows(self, grammar: Any, token: int) -> bool:
-        array, data = self._model.candidates.single(token)
-        lib.llama_sampler_apply(grammar, array)
+        """Whether a grammar allows a token. Lanes ask too, so the decode thread's scratch array is left alone."""
+        data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
+        lib.llama_sampler_apply(grammar, _point(lib.llama_token_data_array(), data))
         return bool(np.isfinite(data["logit"][0]))
 
     def _sample_within_grammar(self, logits: Logits) -> int:

@@ -215,7 +215,9 @@ def test_an_exported_story_has_its_pictures_in_another_browser_and_server(
     other.open_dialog("formats").get_by_label("Choose files").set_input_files(path)
     expect(pictures(other.page)).to_have_count(1)
     story = other.page.evaluate("desk.story.id")
-    assert slow.get(f"/v1/srb/stories/{story}/export").json()["media"] == json.loads(path.read_text())["media"]
+    address = f"/v1/srb/stories/{story}/export"
+    wait_for(lambda: other.page.evaluate("1") and "media" in slow.get(address).json(), "the shown picture is kept, too")
+    assert slow.get(address).json()["media"] == json.loads(path.read_text())["media"]
 
 
 @pytest.mark.parametrize(

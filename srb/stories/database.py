@@ -154,6 +154,8 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             if writable:
                 self._prepare(connection)
+            else:
+                schema.stand_in(connection)
         except BaseException:
             connection.close()
             raise
@@ -204,7 +206,7 @@ class Database:
                 f"knows {len(schema.STEPS)}); it was neither read nor changed. Install that version, or name another "
                 "file in the setting `stories`"
             )
-        if version < len(schema.STEPS) and not writable:
+        if version < schema.OLDEST_READ and not writable:
             raise StoriesReadOnly(f"{self.path} has stories of an older version, and may not be written")
 
     def _prepare(self, connection: Connection) -> None:

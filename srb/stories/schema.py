@@ -56,6 +56,7 @@ def _second(connection: Connection) -> None:
 
 
 STEPS: tuple[Callable[[Connection], None], ...] = (_first, _second)
+OLDEST_READ = 1  # version of a file that is read without a step forward, since it may not be written
 
 
 def version(connection: Connection) -> int:
@@ -76,6 +77,13 @@ def step_forward(connection: Connection) -> None:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+
+
+def stand_in(connection: Connection) -> None:
+    """Give a connection that reads an older file the tables that the file lacks: empty, in memory, its own."""
+    if version(connection) < 2:
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("CREATE TEMP TABLE medium (story, id, type, bytes, data)")
 
 
 def name_anew(connection: Connection) -> None:

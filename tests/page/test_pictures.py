@@ -6,11 +6,12 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from tests.media import png
 from tests.page.accessibility import violations
@@ -214,9 +215,9 @@ def test_an_exported_story_has_its_pictures_in_another_browser_and_server(
     other.open_dialog("formats").get_by_label("Choose files").set_input_files(path)
     expect(pictures(other.page)).to_have_count(1)
     story = other.page.evaluate("desk.story.id")
-    media = json.loads(path.read_text())["media"]
-    export = f"/v1/srb/stories/{story}/export"
-    wait_for(lambda: slow.get(export).json().get("media") == media, "the other server has the picture")
+    address = f"/v1/srb/stories/{story}/export"
+    wait_for(lambda: other.page.evaluate("1") and "media" in slow.get(address).json(), "the shown picture is kept, too")
+    assert slow.get(address).json()["media"] == json.loads(path.read_text())["media"]
 
 
 @pytest.mark.parametrize(
@@ -288,3 +289,93 @@ def test_the_outline_and_the_title_show_a_sign_for_a_picture(sighted: Writer) ->
     sighted.write(" words")
     wait_for(lambda: "🖼 cat.png" in sighted.page.locator("srb-outline").inner_text(), "the outline has a sign")
     assert sighted.page.evaluate("desk.title").startswith("🖼 cat.png")
+
+
+GONE = f"![gone](srb:{'0' * 32})"
+
+
+def asked_for(page: Page) -> list[str]:
+    """Gather the addresses of all pictures that are read from now on."""
+    found: list[str] = []
+    page.on("request", lambda request: found.append(request.url) if "/media/" in request.url else None)
+    return found
+
+
+def test_no_picture_is_drawn_or_asked_for_anew_when_the_text_is_saved(sighted: Writer, troubles: Troubles) -> None:
+    troubles.allow("status of 404")
+    page = sighted.page
+    give_shown(page)
+    page.evaluate("(marker) => desk.manuscript.insert(marker)", f" and {GONE}")
+    expect(page.get_by_role("img", name="Picture, not here: gone")).to_be_visible()
+    sighted.wait_until_saved()
+    first = pictures(page).element_handle()
+    asked = asked_for(page)
+    sighted.write(" words").wait_until_saved()
+    page.evaluate("desk.tell('saved')")
+    assert asked == []
+    page.evaluate("desk.tell('server')")
+    wait_for(lambda: page.evaluate("1") and len(asked) == 1, "the missing picture is asked for again")
+    assert first.evaluate("(picture) => picture.isConnected")
+    sighted.press("Control+a", "Delete").wait_until_saved()  # other tests' pages open the latest story
+
+
+def test_the_caret_stays_where_a_person_has_gone_on_while_a_picture_is_stored(sighted: Writer) -> None:
+    page = sighted.page
+    sighted.write("ab")
+    held: list[Route] = []
+    page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
+    give(page, CAT)
+    wait_for(lambda: page.evaluate("1") and len(held) == 1, "the picture is on its way")
+    sighted.press("Home").write("x")
+    held[0].continue_()
+    expect(pictures(page)).to_have_count(1)
+    sighted.write("y")
+    assert MARKER.sub("#", full_text(page)) == "xyab#"
+
+
+def test_another_story_is_not_given_a_picture_and_a_sentence_says_so(sighted: Writer) -> None:
+    page = sighted.page
+    held: list[Route] = []
+    page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
+    give(page, CAT)
+    wait_for(lambda: page.evaluate("1") and len(held) == 1, "the picture is on its way")
+    page.evaluate("desk.newStory()")
+    held[0].continue_()
+    expect(notice(page)).to_contain_text("another story was opened")
+    assert full_text(page) == ""
+
+
+def test_words_follow_a_wide_picture_at_once(sighted: Writer) -> None:
+    give_shown(sighted.page, png(600, 300, seed=5))
+    picture = pictures(sighted.page)
+    place = sighted.page.locator("srb-manuscript .picture")
+    boxes = [each.bounding_box() for each in (picture, place)]
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[0]["width"] == pytest.approx(boxes[1]["width"], abs=1)
+
+
+def test_a_story_is_exported_while_its_pictures_cannot_be_read(sighted: Writer, troubles: Troubles) -> None:
+    troubles.allow("Failed to load resource|ERR_FAILED")
+    page = sighted.page
+    give_shown(page)
+    sighted.write(" words").wait_until_saved()
+    page.route("**/media/*", lambda route: route.abort())
+    page.evaluate("desk.rounds.context.media.known.clear()")
+    dialog = sighted.open_dialog("formats")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="SRB story").click()
+    assert "words" in download.value.path().read_text()
+    expect(dialog).to_contain_text("without 1 picture or sound")
+
+
+def test_on_a_phone_the_button_for_pictures_covers_no_other(make_page: MakePage, seer: Server) -> None:
+    page = make_page(viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
+    writer_of(page, seer)
+    expect(page.get_by_role("button", name="Add a picture")).to_be_visible()
+    boxes = page.evaluate(
+        """[...document.querySelectorAll('srb-header .go :is(button, select)')].filter((each) => each.offsetWidth)
+        .map((each) => each.getBoundingClientRect()).map(({ left, right }) => [left, right])"""
+    )
+    assert all(right <= left + 1 for (_, right), (left, _) in pairwise(boxes))
+    assert boxes[-1][1] <= 360

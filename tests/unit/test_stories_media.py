@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,9 +20,10 @@ from srb.settings import Settings
 from srb.stories import audit, media, schema, tables
 from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.posts import read_post
+from srb.stories.store import Store
 from srb.web.app import create_app
 from srb.web.calls.scripted import ScriptedClient
-from srb.web.stories import door
+from srb.web.stories import door, routes
 from srb.web.stories.answers import StoredMedium
 from tests.media import b64, bmp, png, wav
 from tests.shapes import read
@@ -121,6 +123,24 @@ def test_a_file_of_the_version_before_pictures_is_brought_forward(
         assert b"Once upon a time" in store.export(ID)
 
 
+def test_a_file_of_the_version_before_pictures_is_read_where_it_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stories.sqlite3"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "STEPS", schema.STEPS[:1])
+        with closing(Stories(path).store) as old:
+            old.post(ID, read_post(orjson.dumps({"nodes": TALE})))
+    with closing(Store(path, checks=False)) as store:
+        assert store.ids() == [ID]
+        assert b"Once upon a time" in (store.read(ID) or b"")
+        assert b"Once upon a time" in store.export(ID)
+        with pytest.raises(NotFound):
+            store.medium(ID, id_of(PNG))
+    with closing(sqlite3.connect(path)) as connection:
+        assert schema.version(connection) == 1, "the file was not changed"
+
+
 # Files of stories -----------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +212,21 @@ def test_a_picture_is_sent_and_read_as_what_its_bytes_are(http: FlaskClient) -> 
         assert stored == {"id": id_of(data), "type": kind, "bytes": len(data)}
         got = http.get(f"{MEDIA}/{stored['id']}")
         assert (got.data, got.mimetype) == (data, kind)
+
+
+def test_a_picture_is_unpacked_outside_the_thread_that_serves_other_calls(
+    http: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noting(text: str, field: str) -> media.Medium:
+        threads.append(threading.get_native_id())
+        return media.medium_of(text, field)
+
+    monkeypatch.setattr(routes, "medium_of", noting)
+    assert send(http, b64(PNG)).status_code == 200
+    assert threads
+    assert threads != [threading.get_native_id()]
 
 
 def test_no_answer_with_a_picture_can_become_a_document(http: FlaskClient) -> None:

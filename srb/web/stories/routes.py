@@ -13,7 +13,7 @@ from srb.errors import BodyTooLarge, Forbidden, bad_field
 from srb.stories.files import read_file
 from srb.stories.json_body import read_object
 from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE
-from srb.stories.media import medium_of
+from srb.stories.media import Medium, medium_of
 from srb.stories.parts import validated
 from srb.stories.posts import read_post
 from srb.stories.shapes import FileShape, MediumShape, PostShape
@@ -108,9 +108,15 @@ def export(story_id: str) -> Response:
 def add_medium(story_id: str) -> Response:
     """Store a picture or sound beside a story's texts; a new story id makes a new story."""
     _check_id(story_id)
-    given = validated(MediumShape, read_object(_body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound")))
-    medium = medium_of(given.data, "data")
-    web().stories.use(lambda store: store.add_medium(story_id, medium))
+    data = _body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound")
+
+    def add(store: Store) -> Medium:
+        """Unpack, check and store it in the file's thread: a picture may take a second."""
+        medium = medium_of(validated(MediumShape, read_object(data)).data, "data")
+        store.add_medium(story_id, medium)
+        return medium
+
+    medium = web().stories.use(add)
     return _json(orjson.dumps({"id": medium.id, "type": medium.type, "bytes": len(medium.data)}))
 
 

@@ -175,3 +175,39 @@ test("what came with a story's file is kept, and other bytes than those that wer
     ["has other bytes than those that were exported.", "is not base64."],
   );
 });
+
+test("what came with a story's file is kept with that story, though another is opened meanwhile", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  const { id } = desk.story;
+  const taking = media.takeIn({ one: { data: base64(picture(1)) }, two: { data: base64(picture(2)) } });
+  desk.story = Story.create();
+  await taking;
+  assert.equal(desk.stored.size, 1, "a path, of the first story");
+  assert.ok([...desk.stored.keys()].every((path) => path.includes(id)));
+});
+
+test("a file of a story has the pictures that can be read, and the others are told of", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  const id = await media.add(picture(1));
+  desk.api.open = async () => {
+    throw AWAY();
+  };
+  const { files, unread } = await media.all([`${markerFor("one", id)} ![two](srb:${"0".repeat(32)})`]);
+  assert.deepEqual(files, { [id]: { type: "image/png", data: base64(picture(1)) } });
+  assert.deepEqual(
+    unread.map(({ message }) => message),
+    [AWAY().message],
+  );
+});
+
+test("leaving pictures out of one story begins no round in another", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  const error = await media.prepared(markerFor("lost", "0".repeat(32))).catch((reason) => reason);
+  desk.story = Story.create();
+  media.forget();
+  error.action.run();
+  assert.deepEqual([desk.went, media.leavesOut], [0, false]);
+});

@@ -185,3 +185,8 @@ test("no prototype is touched by any key", () => {
   assert.equal(JSON.parse(JSON.stringify(story)).nodes.hasOwnProperty.text, "y");
   assert.equal({}.text, undefined);
 });
+
+test("media that are no media are refused in a sentence", () => {
+  for (const media of [{ a: null }, { a: 1 }, { a: { data: 1 } }, [], null])
+    assert.throws(() => storyOf(storyWith((story) => Object.assign(story, { media }))), StoryError);
+});

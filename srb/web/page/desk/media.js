@@ -75,12 +75,11 @@ export class Media {
   // ---- Keeping
 
   /**
-   * Keep a file beside the open story, and return its id. Resolves when it is kept: by the server or, while that cannot, here.
-   * @param {Bytes} bytes
+   * Keep a file beside a story, and return its id. Resolves when it is kept: by the server or, while that cannot, here.
+   * @param {Bytes} bytes @param {import("../story.js").Story} [story] the open one, if nothing else is given
    * @throws {Error} with the end of a sentence that begins with the file's name
    */
-  async add(bytes) {
-    const { story } = this.desk;
+  async add(bytes, story = this.desk.story) {
     const id = sha256(bytes).slice(0, ID_DIGITS);
     try {
       if (this.desk.keeper.server.isOn) await this.post(story.id, bytes);
@@ -172,28 +171,39 @@ export class Media {
    * @param {Record<string, {data: string}>} files by id @returns {Promise<string[]>}
    */
   async takeIn(files) {
+    const { story } = this.desk; // another may be opened meanwhile
     const lost = [];
     for (const [id, { data }] of Object.entries(files)) {
       try {
-        if ((await this.add(fromBase64(data))) !== id) throw new Error("has other bytes than those that were exported");
+        if ((await this.add(fromBase64(data), story)) !== id)
+          throw new Error("has other bytes than those that were exported");
       } catch (error) {
         lost.push(`A picture or sound of the file ${/** @type {Error} */ (error).message}.`);
       }
     }
-    if (!lost.length) brought.delete(this.desk.story);
+    if (!lost.length) brought.delete(story);
     return lost;
   }
 
-  /** Return all that texts of the open story name, for its file. @param {string[]} [texts] of all nodes, if not given */
+  /**
+   * Return all that texts of the open story name, for its file, and what of it cannot be read now.
+   * @param {string[]} [texts] of all nodes, if not given
+   * @returns {Promise<{files: Record<string, {type: string, data: string}>, unread: Error[]}>}
+   */
   async all(texts = Array.from(this.desk.story.nodes.values(), ({ text }) => text)) {
     const ids = new Set(texts.flatMap((text) => markersOf(text).map(({ id }) => id)));
     /** @type {Record<string, {type: string, data: string}>} */
     const files = {};
+    const unread = [];
     for (const id of ids) {
-      const bytes = await this.read(id);
-      if (bytes) files[id] = { type: typeOf(bytes), data: base64(bytes) };
+      try {
+        const bytes = await this.read(id);
+        if (bytes) files[id] = { type: typeOf(bytes), data: base64(bytes) };
+      } catch (error) {
+        unread.push(/** @type {Error} */ (error));
+      }
     }
-    return files;
+    return { files, unread };
   }
 
   // ---- Prompts
@@ -245,7 +255,8 @@ export class Media {
 
   /** @param {string} name @param {Bytes | null} bytes */
   refusal(name, bytes) {
-    const action = { label: "Leave them out", run: () => this.goWithout() };
+    const { story } = this.desk;
+    const action = { label: "Leave them out", run: () => story === this.desk.story && this.goWithout() };
     if (!bytes) return new MediaError(`The picture or sound “${name}” is not kept with this story.`, action);
     const kind = isSound(typeOf(bytes)) ? "sounds" : "pictures";
     return new MediaError(`The text has ${kind}, and the model that is loaded takes none.`, action);

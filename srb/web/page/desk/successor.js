@@ -38,7 +38,10 @@ function sentenceOf({ used, nodes, bytes }) {
 async function goOnInNewStory(desk) {
   await desk.flush();
   const next = successorOf(desk.story, desk.head, desk.title);
-  const files = (await desk.withRounds(({ context }) => context.media.all([desk.text]))) ?? {};
+  const found = await desk.withRounds(({ context }) => context.media.all([desk.text]));
+  if (!found) return; // another story was opened, or it was said what could not be loaded
+  const { files, unread } = found;
+  if (unread.length) throw unread[0];
   brought.set(next, files); // they are shown before they are kept
   await desk.importStory(next);
   await desk.withRounds(({ context }) => context.media.takeIn(files));

@@ -1,6 +1,5 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
-import { ApiError } from "../api.js";
 import { read } from "../formats/detect.js";
 import { checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
@@ -123,14 +122,21 @@ class Formats extends DialogPart {
   async save({ write, writeWith, ending, type }) {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
+    /** @type {Error[]} */
+    let unread = [];
     try {
       const media = writeWith && (await this.desk.withRounds(({ context }) => context.media.all()));
-      download(writeWith && media ? writeWith(story, media) : write(story), name, type);
+      unread = media?.unread ?? [];
+      download(writeWith && media ? writeWith(story, media.files) : write(story), name, type);
     } catch (error) {
-      if (!(error instanceof StoryError || error instanceof ApiError)) throw error;
+      if (!(error instanceof StoryError)) throw error;
       return this.fail(error.message);
     }
     this.say(`“${name}” is among your downloads.`);
+    if (unread.length)
+      this.fail(
+        `“${name}” is among your downloads, without ${counted(unread.length, "picture or sound", "pictures or sounds")}: ${unread[0].message}`,
+      );
   }
 
   // ---- Words

@@ -78,7 +78,7 @@ class Header extends Part {
   pictures() {
     const { vision, audio } = this.desk.server.modalities ?? {};
     return vision || audio
-      ? html`<button class="quiet" aria-label="Add a picture" title="Add a picture" @click=${() => this.open("pictures")}>🖼</button>`
+      ? html`<button class="quiet pictures" aria-label="Add a picture" title="Add a picture" @click=${() => this.open("pictures")}>🖼</button>`
       : null;
   }
 

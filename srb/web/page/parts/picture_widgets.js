@@ -10,17 +10,22 @@ import { Decoration, EditorView, StateEffect, StateField, WidgetType } from "../
 /** @typedef {import("../vendor/codemirror.js").DecorationSet} Shown */
 /** @typedef {(id: string) => Promise<Uint8Array<ArrayBuffer> | null>} Read */
 
-/** Read again what could not be read. */
-export const readAgain = /** @type {ReturnType<typeof StateEffect.define<null>>} */ (StateEffect.define());
+const AWAY = "not loaded"; // the server could not be asked
+const NOWHERE = "not here";
+
+/** Read again what could not be read; also what is nowhere, if the value says so. */
+export const readAgain = /** @type {ReturnType<typeof StateEffect.define<boolean>>} */ (StateEffect.define());
 
 class PictureWidget extends WidgetType {
-  /** @param {string} name @param {string} id @param {Read} read @param {number} [time] how often it was asked for again */
-  constructor(name, id, read, time = 0) {
+  /** @param {{name: string, id: string, read: Read, missing: Map<string, string>, time: number, before?: string}} given */
+  constructor({ name, id, read, missing, time, before = "" }) {
     super();
     this.name = name;
     this.id = id;
     this.read = read;
+    this.missing = missing;
     this.time = time;
+    this.before = before; // why it was missing: shown until it is read, so that no line moves for nothing
   }
 
   /** @param {PictureWidget} other */
@@ -33,21 +38,22 @@ class PictureWidget extends WidgetType {
     const place = document.createElement("span");
     place.className = "picture";
     place.setAttribute("role", "img");
-    label(place, `Picture: ${this.name}`, `🖼 ${this.name}`);
-    this.show(place, view).catch(() =>
-      label(place, `Picture, not loaded: ${this.name}`, `🖼 ${this.name} (not loaded)`),
-    );
+    if (this.before) this.miss(place, this.before);
+    else label(place, `Picture: ${this.name}`, `🖼 ${this.name}`);
+    this.show(place, view).catch(() => this.miss(place, AWAY));
     return place;
   }
 
   /** @param {HTMLElement} place @param {EditorView} view */
   async show(place, view) {
     const bytes = await this.read(this.id);
-    if (!bytes) return label(place, `Picture, not here: ${this.name}`, `🖼 ${this.name} (not here)`);
+    if (!bytes) return this.miss(place, NOWHERE);
+    this.missing.delete(this.id);
     const type = typeOf(bytes);
     if (isSound(type)) return label(place, `Sound: ${this.name}`, `♪ ${this.name}`);
     const picture = document.createElement("img");
     picture.alt = "";
+    place.setAttribute("aria-label", `Picture: ${this.name}`);
     picture.src = URL.createObjectURL(new Blob([bytes], { type }));
     try {
       await picture.decode();
@@ -56,6 +62,12 @@ class PictureWidget extends WidgetType {
       URL.revokeObjectURL(picture.src);
     }
     view.requestMeasure();
+  }
+
+  /** @param {HTMLElement} place @param {string} why */
+  miss(place, why) {
+    this.missing.set(this.id, why);
+    label(place, `Picture, ${why}: ${this.name}`, `🖼 ${this.name} (${why})`);
   }
 
   ignoreEvent() {
@@ -71,20 +83,26 @@ function label(place, words, shown) {
 
 /** @param {Read} read */
 export function pictureWidgets(read) {
-  let time = 0;
+  /** @type {Map<string, string>} why pictures could not be read, by id */
+  const missing = new Map();
+  /** @type {Map<string, number>} how often a picture was asked for again */
+  const times = new Map();
   /** @param {string} text @param {number} offset */
   const found = (text, offset) =>
     text.includes("](srb:")
       ? markersOf(text).map(({ from, to, name, id }) =>
-          Decoration.replace({ widget: new PictureWidget(name, id, read, time) }).range(offset + from, offset + to),
+          Decoration.replace({
+            widget: new PictureWidget({ name, id, read, missing, time: times.get(id) ?? 0, before: missing.get(id) }),
+          }).range(offset + from, offset + to),
         )
       : [];
   const field = StateField.define({
     create: ({ doc }) => /** @type {Shown} */ (Decoration.set(found(doc.toString(), 0))),
     update(shown, transaction) {
       const { newDoc: doc } = transaction;
-      if (transaction.effects.some((effect) => effect.is(readAgain))) {
-        time += 1;
+      const again = transaction.effects.find((effect) => effect.is(readAgain));
+      if (again) {
+        for (const [id, why] of missing) if (why === AWAY || again.value) times.set(id, (times.get(id) ?? 0) + 1); // all other widgets are equal, and stay
         return Decoration.set(found(doc.toString(), 0));
       }
       if (!transaction.docChanged) return shown;
@@ -121,14 +139,14 @@ function select(event, view, field) {
 const LOOK = EditorView.theme({
   ".picture": {
     display: "inline-block",
-    maxWidth: "100%",
+    maxWidth: "min(100%, 20em)",
     verticalAlign: "bottom",
     color: "var(--dim)",
     cursor: "default",
   },
   ".picture img": {
     display: "block",
-    maxWidth: "min(100%, 20em)",
+    maxWidth: "100%",
     maxHeight: "12em",
     borderRadius: "4px",
   },

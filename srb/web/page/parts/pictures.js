@@ -11,6 +11,8 @@ import { pictureWidgets, readAgain } from "./picture_widgets.js";
 /** @typedef {import("./manuscript.js").Manuscript} Editor */
 /** @typedef {import("../vendor/codemirror.js").EditorView} EditorView */
 
+/** @typedef {{at: number, isLeft: boolean}} Spot a place in the text, moved along with its changes; left if the caret was moved since */
+
 const ACCEPTED = "image/*,audio/wav,audio/mpeg,audio/flac";
 
 class Pictures extends Part {
@@ -18,22 +20,24 @@ class Pictures extends Part {
     super();
     /** @type {EditorView | null} */
     this.view = null;
-    /** @type {Set<{at: number}>} places in the text for files that are being read, moved along with its changes */
+    /** @type {Set<Spot>} for files that are being read */
     this.places = new Set();
+    this.isInserting = false;
   }
 
   listen() {
     const { media } = this;
     const follower = ViewPlugin.define((view) => {
       this.view = view;
-      return { update: ({ changes }) => this.move(changes) };
+      return { update: (update) => this.follow(update) };
     });
     /** @type {Editor} */ (this.desk.manuscript).extend([follower, pictureWidgets((id) => media.read(id))]);
     this.on(
       "dialog",
       ({ name, files, point }) => name === "pictures" && (files ? this.add(files, point) : this.choose()),
     );
-    this.on(["server", "saved"], () => this.readAgain());
+    this.on("saved", () => this.readAgain("Picture, not loaded"));
+    this.on("server", () => this.readAgain("Picture, not", true));
     addEventListener("paste", (event) => this.paste(event), { capture: true, signal: this.listeners.signal });
   }
 
@@ -41,16 +45,22 @@ class Pictures extends Part {
     return /** @type {import("../desk/rounds.js").Rounds} */ (this.desk.rounds).context.media;
   }
 
-  /** @param {import("../vendor/codemirror.js").ChangeDesc} changes */
-  move(changes) {
-    for (const place of this.places) place.at = changes.mapPos(place.at, 1);
+  /** @param {import("../vendor/codemirror.js").ViewUpdate} update */
+  follow({ changes, docChanged, selectionSet }) {
+    for (const place of this.places) {
+      place.at = changes.mapPos(place.at, 1);
+      place.isLeft ||= (docChanged || selectionSet) && !this.isInserting;
+    }
   }
 
-  /** Ask again for pictures that could not be loaded. */
-  readAgain() {
+  /**
+   * Ask again for pictures that could not be loaded, if any is shown.
+   * @param {string} beginning of their labels @param {boolean} [isAll] also for those that were nowhere
+   */
+  readAgain(beginning, isAll = false) {
     const { view } = this;
-    if (view?.contentDOM.querySelector('.picture[aria-label^="Picture, not"]'))
-      view.dispatch({ effects: readAgain.of(null) });
+    if (view?.contentDOM.querySelector(`.picture[aria-label^="${beginning}"]`))
+      view.dispatch({ effects: readAgain.of(isAll) });
   }
 
   choose() {
@@ -72,7 +82,7 @@ class Pictures extends Part {
    * @param {File[]} files @param {{x: number, y: number}} [point]
    */
   async add(files, point) {
-    const place = { at: this.placeOf(point) };
+    const place = { at: this.placeOf(point), isLeft: false };
     this.places.add(place);
     try {
       for (const file of files) await this.addOne(file, place);
@@ -81,7 +91,7 @@ class Pictures extends Part {
     }
   }
 
-  /** @param {File} file @param {{at: number}} place */
+  /** @param {File} file @param {Spot} place */
   async addOne(file, place) {
     const { desk, media } = this;
     const { story } = desk;
@@ -89,8 +99,9 @@ class Pictures extends Part {
       if (!media.takesAny) throw new MediaError(media.whyNot);
       const { bytes, type } = await readMedium(file);
       if (!media.takes(type)) throw new MediaError(media.whyNotThis(type));
-      const id = await media.add(bytes);
-      if (story === desk.story) this.insert(markerFor(file.name, id), place.at);
+      const id = await media.add(bytes, story);
+      if (story !== desk.story) throw new Error("is not in the text: another story was opened");
+      this.insert(markerFor(file.name, id), place);
     } catch (error) {
       const { message } = /** @type {Error} */ (error);
       desk.notice(error instanceof MediaError ? message : `“${file.name}” ${message}.`, "error");
@@ -106,16 +117,17 @@ class Pictures extends Part {
     return isWithin ? view.posAtCoords(point, false) : main.to;
   }
 
-  /** @param {string} marker @param {number} at */
-  insert(marker, at) {
+  /**
+   * Put a marker into the text, and the caret behind it, unless a person has gone on elsewhere while the file was read.
+   * @param {string} marker @param {Spot} place
+   */
+  insert(marker, { at, isLeft }) {
     const view = /** @type {EditorView} */ (this.view);
-    view.dispatch({
-      changes: { from: at, insert: marker },
-      selection: { anchor: at + marker.length },
-      userEvent: "input.drop",
-      scrollIntoView: true,
-    });
-    view.focus();
+    const caret = isLeft ? {} : { selection: { anchor: at + marker.length }, scrollIntoView: true };
+    this.isInserting = true;
+    view.dispatch({ changes: { from: at, insert: marker }, userEvent: "input.drop", ...caret });
+    this.isInserting = false;
+    if (!isLeft) view.focus();
   }
 
   render() {

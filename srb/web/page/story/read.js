@@ -79,8 +79,8 @@ function readStory(json) {
   for (const [key, node] of Object.entries(nodes)) must(faultOfNode(key, node) === "", faultOfNode(key, node));
   for (const [key, run] of Object.entries(runs)) must(faultOfRun(key, run) === "", faultOfRun(key, run));
   must(isRecord(media), "“media” is an object in a story.");
-  for (const [key, { data }] of Object.entries(/** @type {Record<string, any>} */ (media)))
-    must(typeof data === "string", `The picture or sound ${key.slice(0, 80)} of the story has no bytes.`);
+  for (const [key, medium] of Object.entries(/** @type {Record<string, any>} */ (media)))
+    must(typeof medium?.data === "string", `The picture or sound ${key.slice(0, 80)} of the story has no bytes.`);
   checkParents(/** @type {Record<string, BareNode>} */ (nodes));
   const times = timesOf(story.changes);
   return {

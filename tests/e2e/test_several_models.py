@@ -195,6 +195,32 @@ def test_a_wish_that_is_not_met_in_time_is_answered_503(make_server: MakeServer)
     answer.close()
 
 
+def test_calls_that_wait_for_a_model_count_as_open_ones_of_their_client(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600, max_client_requests=2).start()
+    with stream(server, "a", 100_000):
+        found: list[requests.Response] = []
+        thread = threading.Thread(target=lambda: found.append(complete(server, "b")))
+        thread.start()
+        wait_for(lambda: 'srb:model_calls_waiting{model="b"} 1.0' in server.get("/metrics").text, "one waits")
+        for model in "ab":
+            assert complete(server, model).status_code == 429
+    thread.join(60)
+    assert found[0].status_code == 200, "a call that has waited is not counted twice"
+    for path in ("/tokenize", "/v1/completions"):
+        for model in "ab":
+            answer = server.post(path, {**BODY, "content": "Hi", "model": model})
+            assert answer.status_code == 200, answer.text
+
+
+def test_a_reader_of_no_request_counts_no_longer_once_it_is_answered(make_server: MakeServer) -> None:
+    server = make_server(**TWO, max_client_requests=1).start()
+    assert server.post("/models/unload", {"model": "a"}).status_code == 200
+    wait_for(lambda: state(server, "a") == "unloaded", "no model is loaded")
+    for _ in range(2):
+        assert server.get(f"/v1/srb/completions/{'0' * 32}/events").status_code == 404
+    assert complete(server, "b").status_code == 200
+
+
 def test_ollama_lists_loads_and_unloads(two: Server) -> None:
     assert [each["name"] for each in two.get("/api/tags").json()["models"]] == ["a:latest", "b:latest"]
     done = two.post(
@@ -213,6 +239,15 @@ def test_the_properties_of_a_model_that_a_query_names(two: Server) -> None:
     assert two.get("/props?model=b").json()["model_alias"] == "b"
     assert two.get("/props").json()["model_alias"] == "b", "it loads nothing"
     assert two.get("/props?model=c").status_code == 404
+
+
+def test_nobody_without_a_key_loads_a_model_or_learns_their_names(make_server: MakeServer) -> None:
+    server = make_server(**TWO, api_key="secret").start()
+    for query in ("model=b", "model=c"):
+        answer = requests.get(f"{server.url}/health?{query}", timeout=60)
+        assert answer.status_code == 200, answer.text
+    listed = requests.get(f"{server.url}/v1/models", headers={"Authorization": "Bearer secret"}, timeout=60).json()
+    assert [each["status"]["value"] for each in listed["data"]] == ["loaded", "unloaded"]
 
 
 def test_stopping_the_server_leaves_no_process_and_no_file(two: Server) -> None:

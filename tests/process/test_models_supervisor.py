@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -157,6 +159,16 @@ def test_a_malformed_message_ends_only_its_connection(start: Start, connect: Con
     assert bad.is_closed()
     good.send(Want("1", "a"))
     assert good.next() == Granted("1")
+
+
+def test_only_this_user_may_connect(start: Start, connect: Connect, runtime: Path) -> None:
+    before = os.umask(0)
+    try:
+        supervise(start)
+    finally:
+        os.umask(before)
+    connect()
+    assert stat.S_IMODE((runtime / CONTROL_SOCKET).stat().st_mode) == 0o600
 
 
 def test_stopping_it_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:

@@ -292,6 +292,42 @@ def test_an_unknown_name_is_404_in_every_dialect(two: Server) -> None:
     assert state(two, "a") == "loaded"
 
 
+# Bodies that are wrong whatever the model is, or beyond a setting.
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/completions", {"prompt": "Hi", "n": 65}),
+    ("/v1/completions", {"prompt": "Hi", "echo": True, "temperature": "hot"}),
+    ("/v1/completions", {"prompt": "Hi", "stream": False, "max_tokens": 101}),
+    ("/v1/srb/completions", {"prompt": ["Hi", "Ho"]}),
+    ("/completion", {"prompt": "Hi", "n": 65}),
+    ("/infill", {"input_prefix": 1, "input_suffix": "x"}),
+    ("/infill", {"input_prefix": "x", "input_suffix": "x", "n": 65}),
+    ("/v1/chat/completions", {**CHAT, "n": 65}),
+    ("/v1/chat/completions", {"messages": []}),
+    ("/v1/responses", {"input": "Hi", "n": 65}),
+    ("/v1/messages", {**CHAT, "n": 2}),
+    ("/v1/messages", {**CHAT, "max_tokens": 101}),
+    ("/api/generate", {"prompt": "Hi", "options": {"temperature": "hot"}}),
+    ("/api/generate", {"prompt": "Hi", "raw": True, "system": "x"}),
+    ("/api/chat", {**CHAT, "n": 65}),
+    ("/api/v1/generate", {"prompt": "Hi", "n": 65}),
+    ("/v1/embeddings", {"input": {}}),
+    ("/api/embed", {"input": 1}),
+    ("/rerank", {"query": 1, "documents": ["x"]}),
+    ("/tokenize", {"content": {}}),
+]
+
+
+def test_a_bad_body_loads_no_model(make_server: MakeServer) -> None:
+    server = make_server(**TWO, embedding=True, max_request_tokens=100).start()
+    before = server.metric("model_loads_total")
+    for path, body in WRONG:
+        refused = server.post(path, {**body, "model": "b"})
+        assert refused.status_code == 400, f"{path} {body}: {refused.text}"
+        assert state(server, "b") == "unloaded", f"{path} {body}"
+    assert server.metric("model_loads_total") == before
+
+
 def test_a_request_that_goes_on_without_readers_is_finished_before_its_model_gives_way(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
     body = {"prompt": "Once", "n": 1, "max_tokens": 150, "ignore_eos": True, "stream": True, "linger": 60, "model": "a"}

@@ -195,8 +195,8 @@ class Calls:
         Raise the engine's refusal, InvalidRequest, RateLimited or AnswerTooLarge beyond the limits of a client or an
         answer, or ShuttingDown after the grace of `shut_down`.
         """
-        client = self.client  # first: it may wait for a model
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        client = self.client  # before the call is counted: it may wait for a model
         limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
         commands = [replace(command, owner=owner, max_unread=limit) for command in commands]
         call = self._admit(commands, environ)

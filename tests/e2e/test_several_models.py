@@ -393,10 +393,25 @@ def test_a_new_server_that_takes_over_the_sockets_uses_the_old_ones_engines_unti
     assert not two.runtime.exists()
 
 
+def test_a_reload_keeps_the_models_and_says_so(make_server: MakeServer, tmp_path: Path) -> None:
+    config = tmp_path / "srb.toml"
+    config.write_text('models = "a=fake:,b=fake:"')
+    server = make_server(config=config, model="").start()
+    config.write_text("n = 2")
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: "not reloaded: models was removed" in server.logs, "the log says so")
+    assert complete(server, "b").json()["model"] == "b"
+    config.write_text('models = "a=fake:,c=fake:"')
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: "models has changed" in server.logs, "the log says so")
+    assert complete(server, "b").json()["model"] == "b"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"models": "/a/one.gguf,/b/one.gguf"}, "have the same name, one"),
+        ({"models": "/nowhere"}, "models: there is no folder or file /nowhere"),
         ({"models": "/nowhere/one.gguf"}, "cannot read the model /nowhere/one.gguf"),
         ({"models": "a=fake:", "model": "b"}, "b is not among models"),
         ({"models": "a=fake:", "cluster": "auto"}, "models and cluster exclude each other"),

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from flask import g, request
 
-from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, bad_field
+from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, Unavailable, bad_field
 from srb.model_control import ModelState
 from srb.protocol import GetRequest, ModelInfo
 from srb.settings import Settings
@@ -128,12 +128,20 @@ class ModelChoice:
         engines = self.engines()
         if not engines:
             raise NotFound("No such request: no model is loaded")
+        silent: Unavailable | None = None
         for client in engines[1:]:
             try:
                 client.ask(GetRequest(uuid4().hex, request_id, calls.controller(request.environ)))
                 return client
             except NotFound:
                 continue
+            except Unavailable as error:
+                silent = error
+        if silent is not None:  # the request may be one of that engine
+            try:
+                engines[0].ask(GetRequest(uuid4().hex, request_id, calls.controller(request.environ)))
+            except NotFound:
+                raise silent from None
         return engines[0]
 
     def release(self, calls: Calls) -> None:

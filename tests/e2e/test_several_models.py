@@ -149,6 +149,24 @@ def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
     assert [each["choices"][0]["finish_reason"] for each in texts if each.get("choices")][-1] == "length"
 
 
+def test_a_request_is_controlled_though_another_models_engine_hangs(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", max_engines=2, stall_timeout=0).start()
+    [first] = children(server.supervisor)
+    texts = events(stream(server, "a", 100_000))
+    next(texts)
+    assert complete(server, "b").status_code == 200
+    [listed] = server.get("/v1/srb/completions").json()["completions"]
+    [second] = set(children(server.supervisor)) - {first}
+    os.kill(second, signal.SIGSTOP)
+    try:
+        unknown = requests.get(f"{server.url}/v1/srb/completions/{'0' * 32}", timeout=60)
+        assert unknown.status_code == 503, "it may be a request of the engine that hangs"
+        stopped = requests.delete(f"{server.url}/v1/srb/completions/{listed['id']}", timeout=60)
+        assert stopped.status_code == 200, stopped.text
+    finally:
+        os.kill(second, signal.SIGCONT)
+
+
 def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -> None:
     [first] = children(two.supervisor)
     found: list[requests.Response] = []

@@ -152,8 +152,7 @@ def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
 def test_a_request_is_controlled_though_another_models_engine_hangs(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:", model="", max_engines=2, stall_timeout=0).start()
     [first] = children(server.supervisor)
-    texts = events(stream(server, "a", 100_000))
-    next(texts)
+    answer = stream(server, "a", 100_000)
     assert complete(server, "b").status_code == 200
     [listed] = server.get("/v1/srb/completions").json()["completions"]
     [second] = set(children(server.supervisor)) - {first}
@@ -165,6 +164,7 @@ def test_a_request_is_controlled_though_another_models_engine_hangs(make_server:
         assert stopped.status_code == 200, stopped.text
     finally:
         os.kill(second, signal.SIGCONT)
+        answer.close()
 
 
 def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -> None:

@@ -49,6 +49,8 @@ def list_models(settings: Settings) -> dict[str, ListedModel]:
         found = list(_in_folder(folder))
         if not found:
             raise ConfigError(f"models: there is no GGUF file in the folder {folder}")
+    elif len(items) == 1 and not (_is_file_name(items[0]) or folder.exists()):
+        raise ConfigError(f"models: there is no folder or file {folder}")
     else:
         found = [_item(item) for item in items]
     models: dict[str, ListedModel] = {}
@@ -58,6 +60,11 @@ def list_models(settings: Settings) -> dict[str, ListedModel]:
                 f"models: {other.model} and {each.model} have the same name, {each.name}; give one another with NAME=PATH"
             )
     return models
+
+
+def _is_file_name(item: str) -> bool:
+    """Whether an item cannot mean a folder, though there is nothing at its path."""
+    return "=" in item or ":" in item or item.lower().endswith(".gguf")
 
 
 def _item(item: str) -> ListedModel:

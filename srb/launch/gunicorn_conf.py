@@ -211,6 +211,12 @@ def _reload(server: Any) -> None:
     if checked.returncode:
         server.log.error("not reloaded: %s", checked.stderr.strip() or f"exit status {checked.returncode}")
         return
+    models = Settings.load().models
+    if bool(models) != bool(_settings.models):  # its workers would look for engines that this server does not have
+        server.log.error("not reloaded: models was %s; restart the server", "added" if models else "removed")
+        return
+    if models != _settings.models:
+        server.log.warning("the setting models has changed: the engines keep the old list until the server restarts")
     server.reload()
 
 

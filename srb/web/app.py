@@ -85,7 +85,7 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     app.metrics = shared.metrics
     app.before_request(_note_route)
     if (choice := shared.choice) is not None:
-        app.teardown_request(lambda _: choice.release())
+        app.teardown_request(lambda _: choice.release(shared.calls))
     app.access = Access(settings, shared.folder)
     app.register_error_handler(SRBError, _error_reply)
     app.register_error_handler(HTTPException, _http_error_reply)

@@ -12,10 +12,11 @@ from uuid import uuid4
 
 from flask import g, request
 
-from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, bad_field
+from srb.errors import EngineLoading, InvalidRequest, ModelLoadFailed, NotFound, Unavailable, bad_field
 from srb.model_control import ModelState
 from srb.protocol import GetRequest, ModelInfo
 from srb.settings import Settings
+from srb.web.access import PUBLIC
 from srb.web.bodies.completion import named_model
 from srb.web.calls.calls import CALL, Calls
 from srb.web.calls.engine_client import EngineClient
@@ -36,8 +37,9 @@ class ModelChoice:
     def client(self, calls: Calls) -> EngineClient:
         """Return the client of the present request's engine; wait until its model is loaded.
 
-        A request that names no model means the default. One that reads (GET) loads nothing without a name: it gets the
-        default, or else a model that is loaded. A control of a running request gets the engine that runs it.
+        A request that names no model means the default. One that reads (GET) loads nothing without a name, nor where
+        no key is needed: it gets the default, or else a model that is loaded. A control of a running request gets the
+        engine that runs it.
         """
         if (chosen := g.get(_ENGINE)) is None:
             chosen = self._choose(calls)
@@ -49,12 +51,14 @@ class ModelChoice:
         if (request_id := (request.view_args or {}).get("request_id")) is not None:
             return self._running(request_id, calls)
         given = self.given()
-        if not given and request.method in ("GET", "HEAD"):
+        if request.method in ("GET", "HEAD") and (not given or request.path in PUBLIC):
             return self.present()
         name = self.models.resolve(given)
         if self.models.states[name].state != "loaded" and not self._may_load():
             raise InvalidRequest(f"model is not loaded: {name}; load it with POST /models/load", param="model")
         request.environ[MODEL] = name
+        if self.models.states[name].state != "loaded":
+            calls.count(request.environ)
         hold = self.models.hold(name)
         setattr(g, _HOLD, hold)
         with calls.watching(hold, request.environ):
@@ -124,16 +128,25 @@ class ModelChoice:
         engines = self.engines()
         if not engines:
             raise NotFound("No such request: no model is loaded")
+        silent: Unavailable | None = None
         for client in engines[1:]:
             try:
                 client.ask(GetRequest(uuid4().hex, request_id, calls.controller(request.environ)))
                 return client
             except NotFound:
                 continue
+            except Unavailable as error:
+                silent = error
+        if silent is not None:  # the request may be one of that engine
+            try:
+                engines[0].ask(GetRequest(uuid4().hex, request_id, calls.controller(request.environ)))
+            except NotFound:
+                raise silent from None
         return engines[0]
 
-    def release(self) -> None:
+    def release(self, calls: Calls) -> None:
         """Release the present request's hold at the end of its view; while its answer is streamed, at the call's end."""
+        calls.uncount(request.environ)
         hold: Hold | None = g.pop(_HOLD, None)
         if hold is None:
             return

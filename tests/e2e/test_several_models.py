@@ -149,6 +149,24 @@ def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
     assert [each["choices"][0]["finish_reason"] for each in texts if each.get("choices")][-1] == "length"
 
 
+def test_a_request_is_controlled_though_another_models_engine_hangs(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", max_engines=2, stall_timeout=0).start()
+    [first] = children(server.supervisor)
+    answer = stream(server, "a", 100_000)
+    assert complete(server, "b").status_code == 200
+    [listed] = server.get("/v1/srb/completions").json()["completions"]
+    [second] = set(children(server.supervisor)) - {first}
+    os.kill(second, signal.SIGSTOP)
+    try:
+        unknown = requests.get(f"{server.url}/v1/srb/completions/{'0' * 32}", timeout=60)
+        assert unknown.status_code == 503, "it may be a request of the engine that hangs"
+        stopped = requests.delete(f"{server.url}/v1/srb/completions/{listed['id']}", timeout=60)
+        assert stopped.status_code == 200, stopped.text
+    finally:
+        os.kill(second, signal.SIGCONT)
+        answer.close()
+
+
 def test_an_engine_that_is_killed_while_it_loads_is_started_again(two: Server) -> None:
     [first] = children(two.supervisor)
     found: list[requests.Response] = []
@@ -195,6 +213,32 @@ def test_a_wish_that_is_not_met_in_time_is_answered_503(make_server: MakeServer)
     answer.close()
 
 
+def test_calls_that_wait_for_a_model_count_as_open_ones_of_their_client(make_server: MakeServer) -> None:
+    server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=600, max_client_requests=2).start()
+    with stream(server, "a", 100_000):
+        found: list[requests.Response] = []
+        thread = threading.Thread(target=lambda: found.append(complete(server, "b")))
+        thread.start()
+        wait_for(lambda: 'srb:model_calls_waiting{model="b"} 1.0' in server.get("/metrics").text, "one waits")
+        for model in "ab":
+            assert complete(server, model).status_code == 429
+    thread.join(60)
+    assert found[0].status_code == 200, "a call that has waited is not counted twice"
+    for path in ("/tokenize", "/v1/completions"):
+        for model in "ab":
+            answer = server.post(path, {**BODY, "content": "Hi", "model": model})
+            assert answer.status_code == 200, answer.text
+
+
+def test_a_reader_of_no_request_counts_no_longer_once_it_is_answered(make_server: MakeServer) -> None:
+    server = make_server(**TWO, max_client_requests=1).start()
+    assert server.post("/models/unload", {"model": "a"}).status_code == 200
+    wait_for(lambda: state(server, "a") == "unloaded", "no model is loaded")
+    for _ in range(2):
+        assert server.get(f"/v1/srb/completions/{'0' * 32}/events").status_code == 404
+    assert complete(server, "b").status_code == 200
+
+
 def test_ollama_lists_loads_and_unloads(two: Server) -> None:
     assert [each["name"] for each in two.get("/api/tags").json()["models"]] == ["a:latest", "b:latest"]
     done = two.post(
@@ -213,6 +257,15 @@ def test_the_properties_of_a_model_that_a_query_names(two: Server) -> None:
     assert two.get("/props?model=b").json()["model_alias"] == "b"
     assert two.get("/props").json()["model_alias"] == "b", "it loads nothing"
     assert two.get("/props?model=c").status_code == 404
+
+
+def test_nobody_without_a_key_loads_a_model_or_learns_their_names(make_server: MakeServer) -> None:
+    server = make_server(**TWO, api_key="secret").start()
+    for query in ("model=b", "model=c"):
+        answer = requests.get(f"{server.url}/health?{query}", timeout=60)
+        assert answer.status_code == 200, answer.text
+    listed = requests.get(f"{server.url}/v1/models", headers={"Authorization": "Bearer secret"}, timeout=60).json()
+    assert [each["status"]["value"] for each in listed["data"]] == ["loaded", "unloaded"]
 
 
 def test_stopping_the_server_leaves_no_process_and_no_file(two: Server) -> None:
@@ -255,6 +308,42 @@ def test_an_unknown_name_is_404_in_every_dialect(two: Server) -> None:
     for path, body, _ in DIALECTS:
         assert two.post(path, {**body, "model": "x"}).status_code == 404, path
     assert state(two, "a") == "loaded"
+
+
+# Bodies that are wrong whatever the model is, or beyond a setting.
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/completions", {"prompt": "Hi", "n": 65}),
+    ("/v1/completions", {"prompt": "Hi", "echo": True, "temperature": "hot"}),
+    ("/v1/completions", {"prompt": "Hi", "stream": False, "max_tokens": 101}),
+    ("/v1/srb/completions", {"prompt": ["Hi", "Ho"]}),
+    ("/completion", {"prompt": "Hi", "n": 65}),
+    ("/infill", {"input_prefix": 1, "input_suffix": "x"}),
+    ("/infill", {"input_prefix": "x", "input_suffix": "x", "n": 65}),
+    ("/v1/chat/completions", {**CHAT, "n": 65}),
+    ("/v1/chat/completions", {"messages": []}),
+    ("/v1/responses", {"input": "Hi", "n": 65}),
+    ("/v1/messages", {**CHAT, "n": 2}),
+    ("/v1/messages", {**CHAT, "max_tokens": 101}),
+    ("/api/generate", {"prompt": "Hi", "options": {"temperature": "hot"}}),
+    ("/api/generate", {"prompt": "Hi", "raw": True, "system": "x"}),
+    ("/api/chat", {**CHAT, "n": 65}),
+    ("/api/v1/generate", {"prompt": "Hi", "n": 65}),
+    ("/v1/embeddings", {"input": {}}),
+    ("/api/embed", {"input": 1}),
+    ("/rerank", {"query": 1, "documents": ["x"]}),
+    ("/tokenize", {"content": {}}),
+]
+
+
+def test_a_bad_body_loads_no_model(make_server: MakeServer) -> None:
+    server = make_server(**TWO, embedding=True, max_request_tokens=100).start()
+    before = server.metric("model_loads_total")
+    for path, body in WRONG:
+        refused = server.post(path, {**body, "model": "b"})
+        assert refused.status_code == 400, f"{path} {body}: {refused.text}"
+        assert state(server, "b") == "unloaded", f"{path} {body}"
+    assert server.metric("model_loads_total") == before
 
 
 def test_a_request_that_goes_on_without_readers_is_finished_before_its_model_gives_way(make_server: MakeServer) -> None:
@@ -322,10 +411,25 @@ def test_a_new_server_that_takes_over_the_sockets_uses_the_old_ones_engines_unti
     assert not two.runtime.exists()
 
 
+def test_a_reload_keeps_the_models_and_says_so(make_server: MakeServer, tmp_path: Path) -> None:
+    config = tmp_path / "srb.toml"
+    config.write_text('models = "a=fake:,b=fake:"')
+    server = make_server(config=config, model="").start()
+    config.write_text("n = 2")
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: "not reloaded: models was removed" in server.logs, "the log says so")
+    assert complete(server, "b").json()["model"] == "b"
+    config.write_text('models = "a=fake:,c=fake:"')
+    server.process.send(signal.SIGHUP)
+    wait_for(lambda: "models has changed" in server.logs, "the log says so")
+    assert complete(server, "b").json()["model"] == "b"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"models": "/a/one.gguf,/b/one.gguf"}, "have the same name, one"),
+        ({"models": "/nowhere"}, "models: there is no folder or file /nowhere"),
         ({"models": "/nowhere/one.gguf"}, "cannot read the model /nowhere/one.gguf"),
         ({"models": "a=fake:", "model": "b"}, "b is not among models"),
         ({"models": "a=fake:", "cluster": "auto"}, "models and cluster exclude each other"),

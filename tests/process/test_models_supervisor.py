@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -157,6 +159,42 @@ def test_a_malformed_message_ends_only_its_connection(start: Start, connect: Con
     assert bad.is_closed()
     good.send(Want("1", "a"))
     assert good.next() == Granted("1")
+
+
+def test_a_folder_that_vanishes_for_a_while_changes_nothing(start: Start, connect: Connect, tmp_path: Path) -> None:
+    folder, away = tmp_path / "models", tmp_path / "away"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.gguf").touch()
+    supervise(start, models=folder, model="two")
+    peer = connect()
+
+    def look(id_: str) -> Models:
+        peer.send(Look(id_))
+        found: list[Models] = []
+        while not isinstance(event := decode_event(peer.frames.receive()), Done):
+            assert isinstance(event, Models)
+            found.append(event)
+        return found[-1]
+
+    folder.rename(away)
+    gone = look("1")
+    assert ([each["name"] for each in gone.models], gone.default) == (["one", "two"], "two")
+    away.rename(folder)
+    (folder / "two.gguf").rename(away)
+    assert look("2").default == "one"
+    away.rename(folder / "two.gguf")
+    assert look("3").default == "two"
+
+
+def test_only_this_user_may_connect(start: Start, connect: Connect, runtime: Path) -> None:
+    before = os.umask(0)
+    try:
+        supervise(start)
+    finally:
+        os.umask(before)
+    connect()
+    assert stat.S_IMODE((runtime / CONTROL_SOCKET).stat().st_mode) == 0o600
 
 
 def test_stopping_it_leaves_no_process_and_no_file(start: Start, connect: Connect, runtime: Path) -> None:

@@ -114,6 +114,31 @@ def test_a_wish_that_is_taken_back_unloads_nothing() -> None:
     assert made.state("a") is State.LOADED
 
 
+def test_a_model_that_gives_way_goes_on_when_the_wish_for_its_place_is_taken_back() -> None:
+    made = turns()
+    made.want("1", "a", 1.0)
+    made.want("2", "b", 1.0)
+    made.plan(1.0)
+    made.plan(11.0)
+    assert made.state("a") is State.DRAINING
+    made.want("3", "a", 12.0)
+    assert made.plan(12.0) == []
+    made.leave("2", 13.0)
+    assert made.plan(13.0) == [Grant("3")]
+    assert made.state("a") is State.LOADED
+
+
+def test_a_model_that_was_told_to_unload_does_so_whoever_leaves() -> None:
+    made = turns()
+    made.want("1", "a", 1.0)
+    made.want("2", "b", 1.0)
+    made.plan(11.0)
+    made.unload("a")
+    made.leave("2", 12.0)
+    assert made.plan(12.0) == []
+    assert made.state("a") is State.DRAINING
+
+
 def test_a_model_that_cannot_be_loaded_refuses_its_calls_and_harms_no_other() -> None:
     made = turns()
     made.want("1", "b", 1.0)
@@ -187,3 +212,15 @@ def test_a_list_may_change_but_a_model_with_an_engine_stays() -> None:
     made.set_names(["c", "d"])
     assert made.plan(1.0) == [Refuse("1", "the model b is no longer there"), Grant("2")]
     assert [each.name for each in made.models] == ["c", "d", "a"]
+
+
+def test_a_model_that_is_held_stays_in_the_list_though_its_engine_and_its_file_are_gone() -> None:
+    made = turns()
+    made.want("1", "a", 1.0)
+    made.plan(1.0)
+    made.ended("a", 2.0, "SIGSEGV")
+    made.set_names(["b"])
+    made.set_names(["a", "b"])
+    made.leave("1", 3.0)
+    [held] = [each.held for each in made.models if each.name == "a"]
+    assert held == 0

@@ -217,7 +217,7 @@ def test_texts_are_ranked_in_teis_shape(engine: ScriptedClient) -> None:
 @pytest.mark.parametrize("path", [*OWN, "/v1/embeddings", *RERANK])
 def test_a_model_that_is_not_made_for_it_is_501(engine: ScriptedClient, path: str, model_with: Any) -> None:
     model_with(embedding=False, reranking=False)
-    response = post(engine, path, input="a")
+    response = post(engine, path, input="a", query="a", documents=["a"])
     assert (response.status_code, response.json["error"]["type"]) == (501, "not_supported_error")
     assert "This server does not support" in response.json["error"]["message"]
 

@@ -58,6 +58,7 @@ def listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
+    path.chmod(0o600)
     listener.listen(64)
     listener.setblocking(False)
     return listener

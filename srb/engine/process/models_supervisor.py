@@ -343,12 +343,15 @@ class ModelsSupervisor:
         """Read the list again; one that cannot be read, or has equal names, stays as it was."""
         try:
             found = list_models(self._settings)
-        except ConfigError as error:
-            log.warning("the list of models stays as it was: %s", error.message)
+        except (ConfigError, OSError) as error:
+            log.warning("the list of models stays as it was: %s", error)
             return
         self._turns.set_names(found)
         kept = {turn.name: self._listed[turn.name] for turn in self._turns.models if turn.name not in found}
         self._listed = found | kept
+        if self._settings.model:
+            with contextlib.suppress(ConfigError):  # its file is gone
+                self._default = default_model(self._settings, found)
         if self._default not in found:
             self._default = next(iter(found))
 

@@ -45,6 +45,7 @@ class Turn:
     crashes: int = 0  # in a row
     not_before: float = 0.0  # the earliest time of its next start
     revives: bool = False  # its engine ended by itself: start it again if there is room
+    gives_way: bool = False  # it drains for another model's sake, not since it was told to
 
     @property
     def has_engine(self) -> bool:
@@ -130,9 +131,11 @@ class Turns:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def set_names(self, names: Iterable[str]) -> None:
-        """Replace the list; a model that is no longer in it stays while it has an engine."""
+        """Replace the list; a model that is no longer in it stays while it has an engine or is held."""
         names = list(names)
-        kept = {name: turn for name, turn in self._models.items() if name not in names and turn.has_engine}
+        kept = {
+            name: turn for name, turn in self._models.items() if name not in names and (turn.has_engine or turn.held)
+        }
         for name in self._models.keys() - set(names) - kept.keys():
             self._refuse_all(name, f"the model {name} is no longer there")
         self._models = {name: self._models.get(name) or Turn(name) for name in names} | kept
@@ -160,7 +163,7 @@ class Turns:
         """End a model when its requests have ended; calls that wait for it load it again in their turn."""
         turn = self._models[name]
         self._wishes.pop(f"load {name}", None)
-        turn.revives = False
+        turn.revives = turn.gives_way = False
         if turn.state is State.LOADED:
             turn.state = State.DRAINING
         elif turn.state is State.LOADING:
@@ -204,6 +207,7 @@ class Turns:
         for turn in self._models.values():
             if turn.state is State.FAILED:
                 self._refuse_all(turn.name, turn.reason)
+        self._take_back_turns(now)
         since = self._contended_since(now) if self._short(now) > 0 else None
         for turn in self._models.values():
             if turn.state is State.LOADED:
@@ -250,12 +254,21 @@ class Turns:
         end = self._last_end(turn, contended_since)
         return end if turn.held else min(end, turn.last_used + _GRACE_SECONDS)
 
+    def _take_back_turns(self, now: float) -> None:
+        """Let models go on that were to give way, once those that wished for their places have left."""
+        draining = [turn for turn in self._models.values() if turn.state is State.DRAINING and turn.gives_way]
+        for turn in sorted(draining, key=lambda turn: turn.last_used, reverse=True):
+            wished = {each.name for each in self._wished(self._models.values())} - {turn.name}
+            staying = sum(each.state in (State.LOADING, State.LOADED) for each in self._models.values())
+            if len(wished) + staying < self._max_engines:
+                turn.state, turn.gives_way = State.LOADED, False
+
     def _end_turns(self, now: float) -> None:
         short, since = self._short(now), self._contended_since(now)
         loaded = [turn for turn in self._models.values() if turn.state is State.LOADED]
         for turn in sorted(loaded, key=lambda turn: (turn.held > 0, turn.last_used)):
             if short > 0 and since is not None and self._turn_ends(turn, since) <= now:
-                turn.state = State.DRAINING
+                turn.state, turn.gives_way = State.DRAINING, True
                 short -= 1
 
     def _start(self, now: float) -> None:

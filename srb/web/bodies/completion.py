@@ -246,6 +246,14 @@ class CompletionBody(SamplingBody):
         ]
         return [_limited(command) for command in commands]
 
+    def check(self, settings: Settings) -> list[Generate]:
+        """Raise what `commands` raises, for a body whose prompt needs the model: so that a bad body loads none.
+
+        Return the commands for another prompt.
+        """
+        filled = self.model_copy(update={"prompt": [("-",)], "json_schema": None})
+        return filled.commands(settings, n=1, max_tokens=-1)
+
     def _check_explore(self) -> None:
         """Raise InvalidRequest, which names the field, if `explore` is used with one that it does not go with."""
         if self.explore is None:

@@ -33,6 +33,7 @@ from srb.web.request_log import CallLine, ReaderLine
 log = logging.getLogger("srb.web")
 
 CALL = "srb.call"  # key of a WSGI environ: its Call
+_COUNTED = "srb.counted"  # … and OpenLimit's id of a call that counts already, while it waits for a model
 SEND_BUFFER = 65536  # bytes
 SCAN_INTERVAL = 0.5  # seconds; detection takes this long at most
 
@@ -46,6 +47,7 @@ class Call:
     def __init__(
         self,
         registry: Calls,
+        client: EngineClient,
         commands: Sequence[Generate | Embed | Rerank],
         environ: MutableMapping[str, Any],
         counted: bytes | None = None,
@@ -56,7 +58,7 @@ class Call:
         self.counted = counted
         self.mailbox, self._has_mailbox = Mailbox(()), False
         self._registry = registry
-        self._client = registry.client
+        self._client = client
         self._at_close: list[Callable[[], None]] = []
         self._socket = environ.get("gunicorn.socket")
         self._line: CallLine | ReaderLine | None = None
@@ -135,10 +137,10 @@ class Call:
         self.abandon(reason or Cancelled("The response was closed"))
         if self._socket is not None and self._registry.closing:
             _shut(self._socket, socket.SHUT_RD)  # the worker is stopping: it receives no further request on it
-        if self._line is not None:
-            self._line.write(self.mailbox)
         for release in self._at_close:
             release()
+        if self._line is not None:
+            self._line.write(self.mailbox)
 
     def at_close(self, release: Callable[[], None]) -> None:
         """Call `release` when this call is closed, or now if it is."""
@@ -193,8 +195,8 @@ class Calls:
         Raise the engine's refusal, InvalidRequest, RateLimited or AnswerTooLarge beyond the limits of a client or an
         answer, or ShuttingDown after the grace of `shut_down`.
         """
-        client = self.client  # before the call counts: it may wait for a model
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
+        client = self.client  # before the call is counted: it may wait for a model
         limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
         commands = [replace(command, owner=owner, max_unread=limit) for command in commands]
         call = self._admit(commands, environ)
@@ -234,10 +236,12 @@ class Calls:
 
     def _admit(self, commands: Sequence[Generate | Embed | Rerank], environ: MutableMapping[str, Any]) -> Call:
         """Register a call, count it and watch its client; nothing is sent yet."""
+        client = self.client  # before the call counts, as in `open`
         if self._closed:
             raise ShuttingDown("The server is shutting down")
-        counted = self._limit.take(environ.get(CLIENT, "")) if self._limit else None
-        call = Call(self, commands, environ, counted)
+        if (counted := environ.pop(_COUNTED, None)) is None and self._limit is not None:
+            counted = self._limit.take(environ.get(CLIENT, ""))
+        call = Call(self, client, commands, environ, counted)
         self._open.add(call)
         try:
             self._update_gauge()
@@ -249,6 +253,17 @@ class Calls:
             call.close()
             raise
         return call
+
+    def count(self, environ: MutableMapping[str, Any]) -> None:
+        """Count a call that is to wait, until `uncount`, or its end once it is open. Raise RateLimited."""
+        if self._limit is not None and _COUNTED not in environ:
+            environ[_COUNTED] = self._limit.take(environ.get(CLIENT, ""))
+
+    def uncount(self, environ: MutableMapping[str, Any]) -> None:
+        """Stop counting a call that has waited and was not opened; may be called for every call."""
+        counted = environ.pop(_COUNTED, None)
+        if self._limit is not None and counted is not None:
+            self._limit.give_back(counted)
 
     @contextlib.contextmanager
     def watching(self, waiting: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.protocol import ModelInfo
+from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.fields import Prompt
 from srb.web.bodies.reasoning import ThinkingFields
@@ -131,6 +131,10 @@ class MessagesBody(ChatBody):
         if "tool_choice" in body and body["tool_choice"].get("disable_parallel_tool_use") is True:
             update["parallel_tool_calls"] = False
         return update
+
+    def check(self, settings: Settings) -> list[Generate]:
+        with renamed(_NAMES):
+            return super().check(settings)
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
         with renamed(_NAMES):

@@ -24,6 +24,7 @@ routes = Blueprint("anthropic", __name__)
 def messages() -> Response:
     """Reply to a conversation in the form of Anthropic's API."""
     body = MessagesBody.parse(read_body(request))
+    body.check(web().settings)
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(settings, model)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:

@@ -63,7 +63,9 @@ def generate_stream() -> Response:
 
 
 def _command(asked: KoboldBody) -> Generate:
-    settings, model = web().request_settings, web().client.check_ready()
+    settings = web().request_settings
+    asked.check(settings)
+    model = web().client.check_ready()
     n_ctx = min(asked.max_context_length or model.n_ctx_seq, model.n_ctx_seq)
     limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
     prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)

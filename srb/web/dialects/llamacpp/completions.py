@@ -41,12 +41,13 @@ def completions() -> Response:
 @operation(InfillBody, LlamaAnswer, LlamaEvent)
 def infill() -> Response:
     """Fill the gap between a prefix and a suffix, as a stream unless `stream` is false."""
+    body = read_body(request)
+    asked, around = LlamaCompletionBody.parse({**body, "prompt": "-"}), InfillBody.parse(body)
+    asked.check(web().request_settings)
     model = web().client.check_ready()
     check_infill(model)
-    body = read_body(request)
-    asked = LlamaCompletionBody.parse({**body, "prompt": "-"})  # validated before the engine tokenizes the prompt
     max_tokens = web().settings.n_predict if asked.n_predict is None else asked.n_predict
-    prompt = infill_prompt(web().client, model, web().settings, InfillBody.parse(body), max_tokens)
+    prompt = infill_prompt(web().client, model, web().settings, around, max_tokens)
     return _answer(asked.model_copy(update={"prompt": [prompt], "stream": asked.stream is not False}))
 
 
@@ -66,6 +67,7 @@ def answer(body: dict[str, Any]) -> Response:
 
 def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
     assert asked.system_prompt is not None  # an object, and no bad one
+    asked.check(web().request_settings)
     model = web().client.check_ready()
     if not asked.system_prompt.prompt and model.bos_id < 0:
         raise bad_field(

@@ -70,10 +70,10 @@ def openai_embeddings() -> Response:
 @operation(RerankBody, RankedList | list[TEIRanked])
 def rerank() -> Response:
     """Rank documents by their relevance to a query, the best first."""
+    asked = RerankBody.parse(read_body(request))
     model = web().client.check_ready()
     if not model.reranking:
         raise NotSupported("This server does not support reranking. Start it with `--reranking`")
-    asked = RerankBody.parse(read_body(request))
     documents = asked.documents or asked.texts
     if documents is None:
         raise no_documents("documents")
@@ -112,8 +112,8 @@ def embed(asked: EmbeddingBody, model: ModelInfo) -> dict[str, Any]:
 
 
 def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str, Any]]:
-    model = check_embeds(one_vector)
     asked = EmbeddingBody.parse(read_body(request))
+    model = check_embeds(one_vector)
     return asked, model, embed(asked, model)
 
 

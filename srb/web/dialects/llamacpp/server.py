@@ -157,17 +157,17 @@ def slot_action(slot: str) -> Response:
     """Save, restore or erase a slot's text; a file is a named state of the prefix tree, which any prompt may continue."""
     if not (web().settings.state_dir or web().settings.cluster):  # replicas of a cluster have a folder of their own
         raise NotSupported("This server does not support slots action. Start it with `--slot-save-path`")
-    number = _slot_number(slot)
     action = request.args.get("action", "")
+    if action not in ("save", "restore", "erase"):
+        raise InvalidRequest("Invalid action")
+    name = "" if action == "erase" else SlotBody.parse(read_body(request)).filename
+    if action != "erase" and not STATE_NAME.fullmatch(name):
+        raise bad_field("filename", "Invalid filename: use 1 to 64 letters, digits, '-', '_' and '.'; no leading '.'")
+    number = _slot_number(slot)
     if action == "erase":
         erased = web().client.state_action("erase", "", number)
         gone: SlotAction = {"id_slot": number, "n_erased": erased["tokens"]}
         return json_reply(gone)
-    if action not in ("save", "restore"):
-        raise InvalidRequest("Invalid action")
-    name = SlotBody.parse(read_body(request)).filename
-    if not STATE_NAME.fullmatch(name):
-        raise bad_field("filename", "Invalid filename: use 1 to 64 letters, digits, '-', '_' and '.'; no leading '.'")
     done = web().client.state_action(action, name, number)
     answer: SlotAction = {"id_slot": number, "filename": name}
     if action == "save":

@@ -135,6 +135,10 @@ class _Generating(ModelBody):
             case effort:
                 return {"reasoning_effort": effort}
 
+    def check(self, settings: Settings) -> None:
+        """Raise InvalidRequest or NotSupported for what is wrong whatever the model is."""
+        CompletionBody.parse({**self.fields(), "prompt": "-"}).check(settings)
+
     def chat(self, fields: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         body = ChatBody.parse({**self.fields(), **self.reasoning(), **fields})
         asked = body.request(settings, model)
@@ -152,12 +156,9 @@ class OllamaGenerateBody(_Generating):
     context: Tokens | None = None
     images: Base64Files = Field(default_factory=list)
 
-    def request(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
-        """Return the commands and parsers; raise InvalidRequest or NotSupported."""
-        if self.images:
-            check_reads_media(model, "images")
-            if self.suffix:
-                raise bad_field("images", "cannot be used together with suffix")
+    def check(self, settings: Settings) -> None:
+        if self.images and self.suffix:
+            raise bad_field("images", "cannot be used together with suffix")
         if self.raw and (self.template or self.system or self.context):
             raise InvalidRequest("raw mode does not support template, system, or context", param="raw")
         if self.template:
@@ -166,6 +167,12 @@ class OllamaGenerateBody(_Generating):
                 "chat_template",
                 param="template",
             )
+        super().check(settings)
+
+    def request(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
+        """Return the commands and parsers of a body that was checked; raise InvalidRequest or NotSupported."""
+        if self.images:
+            check_reads_media(model, "images")
         if self.suffix:
             return self._infill(client, settings, model)
         if self.raw:
@@ -249,10 +256,13 @@ class OllamaChatBody(_Generating):
     )
     tools: list[Any] = Field(default_factory=list)
 
-    def request(self, settings: Settings, model: ModelInfo) -> Asked:
-        """Return the commands and parsers; raise InvalidRequest or NotSupported."""
+    def check(self, settings: Settings) -> None:
         if self.format and self.tools:
             raise bad_field("format", "cannot be used together with tools")
+        super().check(settings)
+
+    def request(self, settings: Settings, model: ModelInfo) -> Asked:
+        """Return the commands and parsers of a body that was checked; raise InvalidRequest or NotSupported."""
         return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings, model)
 
 

@@ -35,6 +35,7 @@ def generate() -> Response:
     body = OllamaGenerateBody.parse(read_body(request))
     if not (body.prompt or body.suffix or body.images) and _unload(body):
         return _loaded(body, GenerateForm())
+    body.check(web().request_settings)
     model = web().client.check_ready()
     check_name(body.model, web().settings, model)
     if not (body.prompt or body.suffix or body.images):
@@ -49,6 +50,7 @@ def chat() -> Response:
     body = OllamaChatBody.parse(read_body(request))
     if not body.messages and _unload(body):
         return _loaded(body, ChatForm())
+    body.check(web().request_settings)
     model = web().client.check_ready()
     check_name(body.model, web().settings, model)
     if not body.messages:
@@ -97,8 +99,8 @@ def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked)
 def embed_texts() -> Response:
     """Embed texts as Ollama does, as vectors of length 1."""
     began = time.monotonic_ns()
-    model = check_embeds(one_vector=True)
     body = OllamaEmbedBody.parse(read_body(request))
+    model = check_embeds(one_vector=True)
     check_name(body.model, web().settings, model)
     vectors: list[list[float]] = []
     tokens = 0
@@ -121,8 +123,8 @@ def embed_texts() -> Response:
 @operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError)
 def embed_prompt() -> Response:
     """Embed one text as Ollama's older route does."""
-    model = check_embeds(one_vector=True)
     body = OllamaEmbeddingsBody.parse(read_body(request))
+    model = check_embeds(one_vector=True)
     check_name(body.model, web().settings, model)
     answer: EmbeddedPrompt = {"embedding": []}
     if body.prompt:

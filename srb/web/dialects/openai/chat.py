@@ -26,6 +26,7 @@ def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
     body, verbose = ChatBody.parse(given), VerboseBody(given)
+    body.check(web().request_settings)
     settings, model = web().settings, web().client.check_ready()
     asked = body.request(web().request_settings, model)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:

@@ -30,6 +30,7 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
+from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
 
 MAX_TOOLS = 256
@@ -320,6 +321,9 @@ class ChatBody(CompletionBody):
         marked = MarkedMessages.of(self.messages)
         prompt = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model)
         return replace(prompt, text=marked.shown(prompt.text))
+
+    def check(self, settings: Settings) -> list[Generate]:
+        return cap_max_tokens(super().check(settings), settings.max_request_tokens)
 
     def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
         """Return the commands and the parser of the replies; raise InvalidRequest or NotSupported."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field
-from srb.protocol import ModelInfo
+from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias
 from srb.web.bodies.renaming import renamed
@@ -158,6 +158,10 @@ class ResponsesBody(ChatBody):
             update["logprobs"] = True
             update["top_logprobs"] = self.top_logprobs or 0
         return update
+
+    def check(self, settings: Settings) -> list[Generate]:
+        with renamed(NAMES):
+            return super().check(settings)
 
     def render(self, settings: Settings, model: ModelInfo) -> ChatPrompt:
         with renamed(NAMES):

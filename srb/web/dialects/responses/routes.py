@@ -29,7 +29,9 @@ def responses() -> Response:
     """Respond to an input, with one or several branches."""
     given = read_body(request)
     body = ResponsesBody.parse(given)
-    settings, model = web().request_settings, web().client.check_ready()
+    settings = web().request_settings
+    body.check(settings)
+    model = web().client.check_ready()
     asked = body.request(settings, model)
     with renamed(NAMES), web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         frame = ResponseFrame(asked, body, given, call, model)

@@ -108,8 +108,9 @@ def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(start: Start, con
     assert one.next() == Granted("1")
     one.send(Want("2", "b"))
     one.until("a", "draining")
+    two.until("a", "draining")
     one.frames.close()
-    two.until("a", "unloaded")
+    two.until("a", "loaded")
     two.send(Want("3", "a"))
     assert two.next() == Granted("3")
 

@@ -56,9 +56,13 @@ class Web:
 
     @property
     def request_settings(self) -> Settings:
-        """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n."""
+        """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n.
+
+        Until the number of replicas is known, all branches are allowed; requests are checked again when it is.
+        """
         model = self.engine.model if isinstance(self.engine, EngineClient) else None  # a cluster has one model
-        replicas = model.replicas if model is not None else 1
+        unknown = MAX_BRANCHES if self.settings.cluster else 1
+        replicas = model.replicas if model is not None else unknown
         if replicas <= 1:
             return self.settings
         if replicas not in self._scaled:

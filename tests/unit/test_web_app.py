@@ -13,10 +13,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
-from srb.protocol import Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Generate, Ready, Rejected
+from srb.protocol import MAX_BRANCHES, Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Generate, Ready, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
 from srb.web.calls.scripted import MODEL, ScriptedClient
+from srb.web.context import web
 
 
 @pytest.fixture
@@ -295,10 +296,21 @@ def test_each_replica_adds_its_branches_to_the_most_of_a_request(path: str, body
     settings = Settings(n=1, max_n=2)
     engine = ScriptedClient(settings)
     http = create_app(settings, engine).test_client()
+    assert http.post(path, json={**body, "n": 2}).status_code == 200
     assert http.post(path, json={**body, "n": 4}).status_code == 400
     engine.receive([Ready({**MODEL.as_dict(), "replicas": 2})])
     answer = http.post(path, json={**body, "n": 4})
     assert answer.status_code == 200, answer.text
+
+
+def test_a_cluster_whose_replicas_are_not_known_yet_refuses_no_number_of_branches() -> None:
+    settings = Settings(n=1, max_n=2, cluster="auto")
+    engine = ScriptedClient(settings)
+    app = create_app(settings, engine)
+    with app.app_context():
+        assert web().request_settings.max_n == MAX_BRANCHES
+        engine.check_ready()
+        assert web().request_settings.max_n == 2
 
 
 def grows(command: Generate) -> Iterable[list[Event]]:

@@ -42,6 +42,7 @@ export class Desk extends EventTarget {
     /** @type {Promise<Rounds> | null} */
     this.loading = null;
     this.waiting = 0; // acts that wait for them
+    this.stops = 0; // so often a person has stopped the branches
     this.hidden = 0; // timer of a page that is hidden
     this.typing = new Typing(this);
     this.wordCount = new WordCount();
@@ -400,9 +401,10 @@ export class Desk extends EventTarget {
     }
   }
 
-  /** Continue the text with n branches. @param {{n?: number}} [options] */
+  /** Continue the text with n branches, unless that is stopped before the rounds are there. @param {{n?: number}} [options] */
   go(options) {
-    return this.withRounds((rounds) => rounds.go(options));
+    const { stops } = this;
+    return this.withRounds((rounds) => (stops === this.stops ? rounds.go(options) : null));
   }
 
   /**
@@ -438,6 +440,7 @@ export class Desk extends EventTarget {
   }
 
   stop() {
+    this.stops += 1;
     return this.withRounds((rounds) => rounds.stop());
   }
 

@@ -102,7 +102,7 @@ def test_a_message_is_what_a_chat_of_the_same_messages_says(
 
 def test_a_forced_tool_is_called_and_its_result_is_read(calling: openai.OpenAI) -> None:
     tool: Any = {"type": "function", "name": "weather", "parameters": CITY, "strict": True}
-    asked: dict[str, Any] = {"model": "any", "tools": [tool], "max_output_tokens": 64}
+    asked: dict[str, Any] = {"model": "any", "tools": [tool], "max_output_tokens": 128}
     with calling.responses.stream(
         **asked, input=ASK, tool_choice={"type": "function", "name": "weather"}, extra_body={"seed": 1}
     ) as stream:
@@ -123,7 +123,7 @@ def test_a_forced_tool_is_called_and_its_result_is_read(calling: openai.OpenAI) 
 def test_a_forced_tool_of_a_message_is_called_and_its_result_is_read(using: anthropic.Anthropic) -> None:
     tools: Any = [{"name": "weather", "input_schema": CITY}]
     user: Any = {"role": "user", "content": [{"type": "text", "text": ASK, "cache_control": {"type": "ephemeral"}}]}
-    asked: dict[str, Any] = {"model": "any", "tools": tools, "max_tokens": 64}
+    asked: dict[str, Any] = {"model": "any", "tools": tools, "max_tokens": 128}
     with using.messages.stream(**asked, messages=[user], tool_choice={"type": "any"}) as stream:
         first = stream.get_final_message()
     assert first.stop_reason == "tool_use"

@@ -15,6 +15,7 @@ from zipfile import ZipFile
 import pytest
 import requests
 
+from srb.web.ops.page import served as as_served
 from tests.page.module_graph import module_graph
 from tests.processes import DEADLINE, PYTHON, ROOT, Process, clean_environ, wait_for
 from tests.servers import Server, free_port
@@ -97,7 +98,7 @@ def test_every_module_that_the_document_leads_to_is_served_from_the_wheel(instal
     served = {url.removeprefix(f"{installed}page/"): content for url, content in module_graph(installed, fetch).items()}
     assert {"main.js", "page.css", "icon.svg", "vendor/lit.js"} <= served.keys()
     for name, content in served.items():
-        assert content == (PAGE / name).read_bytes(), name
+        assert content == as_served(PAGE / name), name
 
 
 def test_each_library_in_the_wheel_has_the_checksum_of_the_table(installed: str) -> None:

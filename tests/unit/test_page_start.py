@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from urllib.parse import urlsplit
 
-from srb.web.ops.page import DOCUMENT, FOLDER, without_comments
+from srb.web.ops.page import DOCUMENT, FOLDER, served
 from tests.page.module_graph import module_graph
 
 MOST = 50_000  # bytes as they are sent, each file compressed; without the libraries
@@ -21,9 +21,7 @@ FOR_LATER = {  # files and folders of what is needed from the first Ctrl+Enter o
 
 def fetch(url: str) -> bytes:
     path = urlsplit(url).path.removeprefix("/page/")
-    content = (FOLDER / (DOCUMENT if path == "/" else path)).read_bytes()
-    is_own = path.endswith(".js") and not path.startswith("vendor/")
-    return without_comments(content.decode()).encode() if is_own else content
+    return served(FOLDER / (DOCUMENT if path == "/" else path))
 
 
 def start() -> dict[str, bytes]:

@@ -127,10 +127,15 @@ def _version(path: Path) -> tuple[int, ...]:
 @lru_cache(MOST_FILES)
 def _read(path: Path, version: tuple[int, ...]) -> Content:
     """Return a file of this version; it is hashed and compressed once."""
+    return Content(served(path))
+
+
+def served(path: Path) -> bytes:
+    """Return a file of the page as browsers get it."""
     content = path.read_bytes()
     if path.suffix == ".js" and LIBRARIES not in path.parts:
-        content = without_comments(content.decode()).encode()
-    return Content(content)
+        return without_comments(content.decode()).encode()
+    return content
 
 
 def without_comments(module: str) -> str:

@@ -201,7 +201,7 @@ def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Rename “Thrown away”")).to_be_visible()
     page.get_by_role("button", name="Put “Thrown away” into the bin").click()
-    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.get_by_text("Undo", exact=True)).to_be_visible()
     binned = shared.get("/v1/srb/stories?deleted=1").json()["stories"]
     assert [(story["id"], story["title"]) for story in binned] == [(id_, "Thrown away")]
     page.get_by_role("button", name="Bin", exact=True).click()

@@ -40,21 +40,21 @@ class Case:
     """A request that is measured."""
 
     name: str
-    prompt: str
+    prompt: tuple[str | int, ...]
     n: int
     sampling: SamplingParams
     is_continued: bool = False  # the prompt is first continued, until the model repeats itself
 
 
 CASES = (
-    Case("repeats, n = 1", _LIST, 1, SamplingParams(temperature=0.0), is_continued=True),
-    Case("repeats, n = 2", _LIST, 2, SamplingParams(temperature=0.0), is_continued=True),
-    Case("repeats, n = 8", _LIST, 8, SamplingParams(temperature=0.0), is_continued=True),
-    Case("likeliest, n = 1", _STORY, 1, SamplingParams(temperature=0.0)),
-    Case("likeliest, n = 2", _STORY, 2, SamplingParams(temperature=0.0)),
-    Case("likeliest, n = 8", _STORY, 8, SamplingParams(temperature=0.0)),
-    Case("story, n = 1", _STORY, 1, SamplingParams()),
-    Case("story, n = 8", _STORY, 8, SamplingParams()),
+    Case("repeats, n = 1", (_LIST,), 1, SamplingParams(temperature=0.0), is_continued=True),
+    Case("repeats, n = 2", (_LIST,), 2, SamplingParams(temperature=0.0), is_continued=True),
+    Case("repeats, n = 8", (_LIST,), 8, SamplingParams(temperature=0.0), is_continued=True),
+    Case("likeliest, n = 1", (_STORY,), 1, SamplingParams(temperature=0.0)),
+    Case("likeliest, n = 2", (_STORY,), 2, SamplingParams(temperature=0.0)),
+    Case("likeliest, n = 8", (_STORY,), 8, SamplingParams(temperature=0.0)),
+    Case("story, n = 1", (_STORY,), 1, SamplingParams()),
+    Case("story, n = 8", (_STORY,), 8, SamplingParams()),
 )
 
 
@@ -77,13 +77,13 @@ def twins(folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def continued(engine: Engine, prompt: str) -> str:
-    """Return a prompt with its likeliest continuation."""
-    sampling = SamplingParams(temperature=0.0, ignore_eos=True)
+def continued(engine: Engine, prompt: str) -> tuple[str | int, ...]:
+    """Return a prompt with its likeliest continuation, as tokens."""
+    sampling, tokens = SamplingParams(temperature=0.0, ignore_eos=True), list[int]()
     engine.submit(engine.prepare(Generate("first", (prompt,), (BranchSpec(0, _UNTIL_REPEATED, sampling=sampling),))))
     while engine.has_work:
-        prompt += "".join(event.text for event in engine.step() if isinstance(event, Delta))
-    return prompt
+        tokens += [token for event in engine.step() if isinstance(event, Delta) for token in event.tokens]
+    return (prompt, *tokens)
 
 
 def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
@@ -91,9 +91,11 @@ def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
     branches = tuple(
         BranchSpec(seed + index, tokens, min_tokens=tokens, sampling=case.sampling) for index in range(case.n)
     )
-    engine.submit(engine.prepare(Generate(f"r{seed}", (case.prompt,), branches)))
-    engine.step()
-    written = engine.stats()["tokens_predicted_total"]
+    before = written = engine.stats()["tokens_predicted_total"]
+    engine.submit(engine.prepare(Generate(f"r{seed}", case.prompt, branches)))
+    while written == before:  # until the prompt is computed
+        engine.step()
+        written = engine.stats()["tokens_predicted_total"]
     began = time.perf_counter()
     while engine.has_work:
         engine.step()

@@ -80,35 +80,27 @@ def test_both_models_compute_with_the_same_threads(load: Callable[[str], tuple[L
     assert draft.n_seq_max == model.n_seq_max
 
 
-def test_another_vocabulary_is_refused_with_both_files(folder: Path) -> None:
-    given = settings(folder, "words.gguf")
+def check_refused(given: Settings, match: str) -> None:
+    """Check that the model is loaded, and its draft model is not, with a message that matches."""
     model = LlamaModel.load(given)
     try:
-        with pytest.raises(ModelLoadFailed, match=r"words.gguf has another vocabulary than the model .*model.gguf"):
+        with pytest.raises(ModelLoadFailed, match=match):
             LlamaModel.load_draft(given, model)
     finally:
         model.close()
+
+
+def test_another_vocabulary_is_refused_with_both_files(folder: Path) -> None:
+    check_refused(settings(folder, "words.gguf"), r"words.gguf has another vocabulary than the model .*model.gguf")
 
 
 def test_a_draft_model_whose_memory_cannot_be_cut_is_refused(folder: Path, gguf: Callable[[str], Path]) -> None:
-    given = settings(folder, str(gguf("mamba")))
-    model = LlamaModel.load(given)
-    try:
-        with pytest.raises(ModelLoadFailed, match=r"spec_draft_model: .*\(recurrent\) cannot be cut"):
-            LlamaModel.load_draft(given, model)
-    finally:
-        model.close()
+    check_refused(settings(folder, str(gguf("mamba"))), r"spec_draft_model: .*\(recurrent\) cannot be cut")
 
 
 def test_a_file_that_is_no_model_is_refused(folder: Path) -> None:
     (folder / "damaged.gguf").write_bytes(b"GGUF and no more")
-    given = settings(folder, "damaged.gguf")
-    model = LlamaModel.load(given)
-    try:
-        with pytest.raises(ModelLoadFailed, match=r"spec_draft_model: .*damaged.gguf cannot be loaded"):
-            LlamaModel.load_draft(given, model)
-    finally:
-        model.close()
+    check_refused(settings(folder, "damaged.gguf"), r"spec_draft_model: .*damaged.gguf cannot be loaded")
 
 
 def test_the_memory_of_both_models_is_foretold(folder: Path) -> None:

@@ -267,7 +267,7 @@ class ChatBody(CompletionBody):
     thinking: Thinking | None = None
     enable_thinking: bool | None = None
 
-    # Without effect: the server has one model, whatever its name, and does not distinguish users.
+    # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None
     user: str | None = None
 

@@ -28,7 +28,7 @@ class TextCompletionBody(CompletionBody):
     suffix: str = ""
     image_data: Annotated[list[Any], WithJsonSchema(IMAGE_DATA_SCHEMA)] = Field(default_factory=list)
 
-    # Without effect: the server has one model, whatever its name, and does not distinguish users.
+    # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None
     user: str | None = None
     format: Any = None  # chose the dialect, before the body was parsed

@@ -7,6 +7,7 @@
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
+# make bench-cluster              measure what a cluster costs, on this machine (Ray is installed)
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
 # make model                      train the bundled model again, from nothing
@@ -17,6 +18,7 @@ MODEL ?=
 PORT ?=
 
 BIN := .venv/bin
+FILES_AT_ONCE = $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Only what is loaded: tools/llama.cmake leaves out the rest. Options from the environment come last, so that they win:
 # -DLLAVA_BUILD=OFF leaves out the library of pictures and sounds, a quarter of the compiling. RPC is two files.
 LLAMA := -DLLAVA_BUILD=ON -DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/tools/llama.cmake'
@@ -36,7 +38,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-tree bench-long model clean
+.PHONY: help install dev node page page-vendor serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -48,7 +50,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv .venv
 
 # The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
-.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml | $(BIN)/python
+.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml tools/llama.cmake | $(BIN)/python
 	@echo 'Installing into .venv. llama.cpp is compiled, which takes some minutes, unless pip has kept it from an earlier time.'
 	@$(BIN)/python -m tools.install llama-cpp-python --verbose --no-deps $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
 	@$(BIN)/python -m tools.install SRB -e .
@@ -61,9 +63,10 @@ $(BIN)/python:
 serve: install
 	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
 
-# Files of tests side by side: half of the time they wait for servers and browsers.
+# Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
+# has their order.
 test: dev node page
-	$(BIN)/pytest -m 'not cluster' -n 2 --dist loadfile
+	$(BIN)/pytest -m 'not cluster' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test-cluster: ray
 	$(BIN)/pytest tests/cluster -m 'not long'
@@ -71,8 +74,10 @@ test-cluster: ray
 test-cluster-long: ray
 	$(BIN)/pytest tests/cluster -m long
 
-ray: dev
+ray: .venv/.installed-ray
+.venv/.installed-ray: .venv/.installed-dev
 	@$(BIN)/python -m tools.install 'SRB with Ray' -e '.[cluster]'
+	@touch $@
 
 # OpenAI's package for Node, for the tests that use it; where npm is not installed they are skipped.
 node: build/node/.installed
@@ -115,6 +120,9 @@ bench-steering: dev  # costs of the fields that steer branches; PEER=http://… 
 
 bench-busy: dev  # adapted and fixed threads, beside a program that keeps a core busy; PEER=http://… a llama-server too
 	$(BIN)/python -m bench.busy $(if $(PEER),--peer $(PEER)) $(if $(MODEL),--model $(MODEL))
+
+bench-cluster: ray  # first token, step and rate of replicas beside an engine of its own, tokens through a bridge
+	$(BIN)/python -m bench.cluster $(if $(MODEL),--model $(MODEL))
 
 bench-page: dev  # costs of the page in a browser: sizes, 64 branches that grow, typing, the way to the first word
 	$(BIN)/python -m bench.page

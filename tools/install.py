@@ -5,6 +5,8 @@
 NAME is what a person reads. Progress is one changing line on a terminal, elsewhere a new line twice a minute. The whole
 output of pip and the compiler goes to build/install-NAME.log. If the installation fails, the output is shown from its first
 error on.
+
+llama-cpp-python is compiled anew if pip has kept one that was made by another version of tools/llama.cmake.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +25,8 @@ from pathlib import Path
 from typing import IO, TextIO
 
 LOGS = Path("build")
+LLAMA = "llama-cpp-python"
+RECIPE = Path("tools/llama.cmake")  # by which it is made, and which it has beside its libraries
 SECONDS_BETWEEN_LINES = 30.0  # if the output is not a terminal
 LINES_OF_CONTEXT = 40  # shown after a failure without a recognized error line
 
@@ -152,13 +157,31 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
+def is_made_by(recipe: Path, libraries: Path) -> bool:
+    """Whether llama.cpp's libraries in this folder were made by this version of the recipe."""
+    copy = libraries / recipe.name
+    return copy.exists() and copy.read_bytes() == recipe.read_bytes()
+
+
 def main() -> int:
     """Install what the command line names."""
     name, *arguments = sys.argv[1:]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar=off"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    command = [*pip, "install", "--progress-bar=off", *arguments]
     log = LOGS / f"install-{re.sub(r'[^a-z]+', '-', name.lower())}.log"
     try:
-        return install(name, [*pip, *arguments], sys.stdout, log)
+        status = install(name, command, sys.stdout, log)
+        if (
+            name == LLAMA
+            and not status
+            and not is_made_by(RECIPE, Path(sysconfig.get_path("platlib"), "llama_cpp/lib"))
+        ):
+            print(f"It was made by another version of {RECIPE}, and is compiled anew.")
+            subprocess.run(
+                [*pip, "cache", "remove", LLAMA.replace("-", "_")], capture_output=True
+            )  # fails if it has none
+            status = install(name, [*command, "--force-reinstall"], sys.stdout, log)
+        return status
     except KeyboardInterrupt:  # pip was interrupted too, and has ended
         print()
         return 130

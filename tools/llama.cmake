@@ -10,3 +10,50 @@ set(LLAMA_ALL_WARNINGS OFF)
 # llama.cpp installs its libraries into site-packages/lib, and llama-cpp-python a second time into its own folder, from where
 # they are loaded: once is enough.
 set(CMAKE_INSTALL_LIBDIR llama_cpp/lib)
+
+# The build says by which version of this file it was made: tools/install.py builds anew where pip has kept another's. It is
+# copied now, since the file may change while llama.cpp is compiled.
+configure_file("${CMAKE_CURRENT_LIST_FILE}" llama.cmake COPYONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/llama.cmake" DESTINATION llama_cpp/lib)
+
+# Replaces a text in a source file of llama.cpp. Another version of the file, without the text, is built as it is.
+function(mend path old new)
+    set(path "${CMAKE_CURRENT_SOURCE_DIR}/vendor/llama.cpp/${path}")
+    file(READ "${path}" source)
+    string(FIND "${source}" "${new}" done)
+    string(FIND "${source}" "${old}" place)
+    if(done EQUAL -1 AND place EQUAL -1)
+        message(WARNING "${path} has changed, and is built as it is. Look whether its fault is gone: tools/llama.cmake.")
+    elseif(done EQUAL -1)
+        string(REPLACE "${old}" "${new}" source "${source}")
+        file(WRITE "${path}" "${source}")
+    endif()
+endfunction()
+
+# The kernels for AMX, which tests/contract/test_quantized.py compares with plain ones:
+#
+# 1. GCC's header tells the compiler that ldtilecfg reads 8 bytes, and it reads 64: the compiler may leave out what is written
+# into the others, and the first batch ends the program.
+mend(ggml/src/ggml-cpu/amx/mmq.cpp "    _tile_loadconfig(&tc);"
+    "    __asm__ volatile(\"ldtilecfg\\t%0\" ::\"m\"(tc));")
+
+# 2. Tokens of several sequences come to a layer with states as several matrices, which are multiplied with one weight. For the
+# second one the weight is read, and the result written, beyond their ends. All lie in a row: they are one matrix.
+mend(ggml/src/ggml-cpu/amx/amx.cpp "            ggml_backend_amx_mul_mat(params, op);"
+    "            ggml_tensor rows = *op->src[1], result = *op;
+            for (ggml_tensor * each : { &rows, &result }) {
+                each->ne[1] *= each->ne[2] * each->ne[3];
+                each->ne[2] = each->ne[3] = 1;
+                each->nb[2] = each->nb[3] = each->nb[1] * each->ne[1];
+            }
+            result.src[1] = &rows;
+            ggml_backend_amx_mul_mat(params, &result);")
+
+# 3. Of a weight of several matrices, as DeepSeek's attention has, only the first is laid out for the kernels.
+mend(ggml/src/ggml-cpu/amx/amx.cpp "        if (!ggml_is_contiguous(src0) || !ggml_is_contiguous(src1)) {"
+    "        if (!ggml_is_contiguous(src0) || !ggml_is_contiguous(src1) || src0->ne[2] * src0->ne[3] > 1) {")
+
+# A Pixtral's marks between rows of a picture are added to memory that was never written, times 0: where it happens to hold
+# something else than a number, so do the picture's vectors (tests/contract/test_media.py).
+mend(tools/mtmd/models/pixtral.cpp "ggml_scale(ctx0, tok, 0.0)"
+    "ggml_fill(ctx0, tok, 0.0f)")

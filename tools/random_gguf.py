@@ -1,7 +1,8 @@
 """GGUF files with random weights and real shapes: tiny models for tests, larger ones for benchmarks.
 
 Weights do not affect speed, and tests need a model's architecture, not its quality. `python -m tools.random_gguf OUT`
-writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary.
+writes the 110M-parameter llama of `make bench`; `--shape 1b` one for GPUs, with 128,256 tokens in its vocabulary;
+`--shape chained` one of 110M that writes texts in which tokens come again (`tools.chained_texts`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 from gguf.quants import quantize
+
+from tools.chained_texts import chained_texts
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,19 @@ class Shape:
     split: int = 0  # tensors of one file; 0: all in one
     control: tuple[str, ...] = ()  # the last tokens of the vocabulary
     loud: int = 0  # layers after so many change little; 0: none. A model of the same seed with so many layers is a twin
+    is_chained: bool = False  # writes the texts of `tools.chained_texts`: no layer changes much
 
 
 TINY = Shape()
-TILE_MARKS = ("\n\n", "<fake_token_around_image>", "<global-img>")
 BENCH_110M = Shape(dim=768, layers=12, heads=12, kv_heads=12, ffn=2048, vocab=32000, context=16384, q8=True)
+# Of the same size and speed, and with texts that come again.
+BENCH_CHAINED = replace(BENCH_110M, is_chained=True)
 BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=128256, context=16384, q8=True)
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
 _QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
-SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B}
+_SURE = 16.0  # how much larger than all others the logits of tokens are that may follow in a chained text
+SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B, "chained": BENCH_CHAINED}
 
 _WORDS = (
     " the",
@@ -83,14 +89,19 @@ class _Writer:
         self.gguf.add_vocab_size(shape.vocab)
         self._add_tokenizer()
 
-    def matrix(self, name: str, *dims: int, scale: float = 0.0) -> None:
-        """Add a weight of `dims` (numpy order: rows first), by default scaled to keep activations near one."""
+    def matrix(self, name: str, *dims: int, scale: float = 0.0) -> np.ndarray:
+        """Add a weight of `dims` (numpy order: rows first), by default scaled to keep activations near one; return it."""
         noise = self._random.standard_normal(dims, dtype=np.float32) * (scale or dims[-1] ** -0.5)
-        if self.shape.q8 and dims[-1] % 32 == 0:
+        self.add(name, noise)
+        return noise
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Add a weight."""
+        if self.shape.q8 and values.shape[-1] % 32 == 0:
             kind = gguf.GGMLQuantizationType.Q8_0
-            self.gguf.add_tensor(name + ".weight", quantize(noise, kind), raw_dtype=kind)
+            self.gguf.add_tensor(name + ".weight", quantize(values, kind), raw_dtype=kind)
         else:
-            self.gguf.add_tensor(name + ".weight", noise)
+            self.gguf.add_tensor(name + ".weight", values)
 
     def vector(self, name: str, values: np.ndarray, suffix: str = ".weight") -> None:
         self.gguf.add_tensor(name + suffix, values.astype(np.float32))
@@ -141,7 +152,7 @@ def write_llama(path: Path, shape: Shape = TINY) -> Path:
     out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
     _add_vocabulary(out)
     for layer in range(shape.layers):
-        gain = _QUIET if 0 < shape.loud <= layer else 1.0
+        gain = _QUIET if shape.is_chained or 0 < shape.loud <= layer else 1.0
         _add_attention(out, f"blk.{layer}.", head_dim=shape.dim // shape.heads, gain=gain)
         _add_feed_forward(out, f"blk.{layer}.", gain=gain)
     out.close()
@@ -214,6 +225,46 @@ def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
             out.ones(prefix + "ssm_norm", size)
             out.matrix(prefix + "ssm_out", shape.dim, inner)
         _add_feed_forward(out, prefix, norm="post_attention_norm")
+    out.close()
+    return path
+
+
+def write_glm4(path: Path, shape: Shape = TINY, has_sections: bool = True) -> Path:
+    """Write a glm4: norms before and after each part of a layer; with `has_sections` M-RoPE in half of each head."""
+    out = _Writer(path, "glm4", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    if has_sections:
+        _add_sections(out, head_dim // 2)
+    else:
+        out.gguf.add_rope_dimension_count(head_dim // 2)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        for name in ("ffn_norm", "post_attention_norm", "post_ffw_norm"):
+            out.ones(prefix + name, shape.dim)
+        out.matrix(prefix + "ffn_up", 2 * shape.ffn, shape.dim)
+        out.matrix(prefix + "ffn_down", shape.dim, shape.ffn)
+    out.close()
+    return path
+
+
+def write_hunyuan_vl(path: Path, shape: Shape = TINY) -> Path:
+    """Write a hunyuan_vl: M-RoPE with four sections, of which the last tells the pictures of a prompt apart."""
+    out = _Writer(path, "hunyuan_vl", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(head_dim)
+    out.gguf.add_rope_dimension_sections([head_dim // 8] * 4)
+    out.gguf.add_rope_freq_base(10.0)  # low, so that the last section turns far enough to be seen
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        out.ones(prefix + "attn_q_norm", head_dim)
+        out.ones(prefix + "attn_k_norm", head_dim)
+        _add_feed_forward(out, prefix)
     out.close()
     return path
 
@@ -355,6 +406,42 @@ def write_lfm2(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_deepseek2(path: Path, shape: Shape = TINY) -> Path:
+    """Write a deepseek2: latent attention, whose KV has one head of keys, and no values beside them."""
+    out = _Writer(path, "deepseek2", shape)
+    rotated = plain = shape.dim // shape.heads // 2  # places of a head with a position, and without
+    head_dim, latent = rotated + plain, shape.dim // 2
+    out.gguf.add_feed_forward_length(shape.ffn)
+    out.gguf.add_leading_dense_block_count(shape.layers)
+    out.gguf.add_expert_feed_forward_length(shape.ffn)
+    out.gguf.add_expert_shared_count(0)
+    out.gguf.add_head_count(shape.heads)
+    out.gguf.add_head_count_kv(1)
+    out.gguf.add_layer_norm_rms_eps(1e-5)
+    out.gguf.add_rope_dimension_count(rotated)
+    out.gguf.add_q_lora_rank(latent)
+    out.gguf.add_kv_lora_rank(latent)
+    out.gguf.add_key_length(latent + rotated)
+    out.gguf.add_value_length(latent)
+    out.gguf.add_key_length_mla(head_dim)
+    out.gguf.add_value_length_mla(head_dim)
+    _add_vocabulary(out)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        out.ones(prefix + "attn_norm", shape.dim)
+        out.matrix(prefix + "attn_q_a", latent, shape.dim)
+        out.ones(prefix + "attn_q_a_norm", latent)
+        out.matrix(prefix + "attn_q_b", shape.heads * head_dim, latent)
+        out.matrix(prefix + "attn_kv_a_mqa", latent + rotated, shape.dim)
+        out.ones(prefix + "attn_kv_a_norm", latent)
+        out.matrix(prefix + "attn_k_b", shape.heads, latent, plain)
+        out.matrix(prefix + "attn_v_b", shape.heads, head_dim, latent)
+        out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+        _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_bert(path: Path, shape: Shape = TINY, ranks: bool = False) -> Path:
     """Write a bert: an encoder for embeddings, which cannot generate; with `ranks` a head that scores pairs of texts."""
     out = _Writer(path, "bert", shape)
@@ -404,150 +491,6 @@ def write_lora(path: Path, shape: Shape = TINY, rank: int = 4, seed: int = 0, ta
     return path
 
 
-class _Projector:
-    """A GGUFWriter of a projector: encoders of pictures (`v`) and sounds (`a`) of 16 inputs, one layer and two heads."""
-
-    dim, ffn, layers, patch, mels = 16, 32, 1, 4, 80
-
-    def __init__(self, path: Path, shape: Shape, seed: int, *kinds: str) -> None:
-        self.gguf = gguf.GGUFWriter(path, "clip")
-        self._random = np.random.default_rng(seed)
-        self.gguf.add_type(gguf.GGUFType.MMPROJ)
-        self.gguf.add_bool("clip.use_gelu", True)
-        for kind in kinds:
-            self.gguf.add_bool(f"clip.has_{kind}_encoder", True)
-            values = {
-                "embedding_length": self.dim,
-                "feed_forward_length": self.ffn,
-                "block_count": self.layers,
-                "projection_dim": shape.dim,
-                "attention.head_count": 2,
-            }
-            for name, value in values.items():
-                self.gguf.add_uint32(f"clip.{kind}.{name}", value)
-            self.gguf.add_float32(f"clip.{kind}.attention.layer_norm_epsilon", 1e-6)
-            self._add_layers(kind[0])
-        if "vision" in kinds:
-            self.gguf.add_uint32("clip.vision.patch_size", self.patch)
-            self.gguf.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
-            self.gguf.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-            self.matrix("v.patch_embd.weight", self.dim, 3, self.patch, self.patch)
-
-    def matrix(self, name: str, *dims: int) -> None:
-        noise = self._random.standard_normal(dims, dtype=np.float32) * np.float32(dims[-1] ** -0.5)
-        self.gguf.add_tensor(name, noise)
-
-    def ones(self, name: str, size: int) -> None:
-        self.gguf.add_tensor(name, np.ones(size, np.float32))
-
-    def zeros(self, name: str, *dims: int) -> None:
-        self.gguf.add_tensor(name, np.zeros(dims, np.float32))
-
-    def add_positions(self, image: int) -> None:
-        """Add the patches' bias and positions, of pictures or tiles of `image` × `image` pixels."""
-        self.gguf.add_uint32("clip.vision.image_size", image)
-        self.zeros("v.patch_embd.bias", self.dim)
-        self.matrix("v.position_embd.weight", (image // self.patch) ** 2, self.dim)
-
-    def close(self) -> None:
-        self.gguf.write_header_to_file()
-        self.gguf.write_kv_data_to_file()
-        self.gguf.write_tensors_to_file()
-        self.gguf.close()
-
-    def _add_layers(self, kind: str) -> None:
-        dim, ffn = self.dim, self.ffn
-        for layer in range(self.layers):
-            prefix = f"{kind}.blk.{layer}."
-            for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-                self.matrix(f"{prefix}{name}.weight", dim, dim)
-                if name != "attn_k" or kind == "v":
-                    self.zeros(f"{prefix}{name}.bias", dim)
-            for name in ("ln1", "ln2"):
-                self.ones(f"{prefix}{name}.weight", dim)
-                self.zeros(f"{prefix}{name}.bias", dim)
-            self.matrix(f"{prefix}ffn_up.weight", ffn, dim)
-            self.zeros(f"{prefix}ffn_up.bias", ffn)
-            self.matrix(f"{prefix}ffn_down.weight", dim, ffn)
-            self.zeros(f"{prefix}ffn_down.bias", dim)
-        self.ones(f"{kind}.post_ln.weight", dim)
-        self.zeros(f"{kind}.post_ln.bias", dim)
-
-
-def write_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
-    """Write a model's projector: gemma 3's of 16 tokens a picture, ultravox' of 30 for 30 seconds of sound."""
-    out = _Projector(path, shape, seed, "vision", "audio")
-    dim, ffn, mels, stack = out.dim, out.ffn, out.mels, 50
-    out.gguf.add_string("clip.vision.projector_type", "gemma3")
-    out.gguf.add_string("clip.audio.projector_type", "ultravox")
-    out.gguf.add_uint32("clip.vision.projector.scale_factor", 2)
-    out.gguf.add_uint32("clip.audio.num_mel_bins", mels)
-    out.gguf.add_uint32("clip.audio.projector.stack_factor", stack)
-    out.add_positions(image=32)
-    out.matrix("mm.input_projection.weight", dim, shape.dim)
-    out.ones("mm.soft_emb_norm.weight", dim)
-    out.matrix("a.position_embd.weight", 1500, dim)
-    out.matrix("a.conv1d.1.weight", dim, mels, 3)
-    out.zeros("a.conv1d.1.bias", dim, 1)
-    out.matrix("a.conv1d.2.weight", dim, dim, 3)
-    out.zeros("a.conv1d.2.bias", dim, 1)
-    out.ones("mm.a.norm_pre.weight", stack * dim)
-    out.matrix("mm.a.mlp.1.weight", 2 * ffn, stack * dim)
-    out.ones("mm.a.norm_mid.weight", ffn)
-    out.matrix("mm.a.mlp.2.weight", shape.dim, ffn)
-    out.close()
-    return path
-
-
-def write_merging_projector(path: Path, shape: Shape = TINY, seed: int = 0, name: str = "random") -> Path:
-    """Write a Qwen2-VL's projector: a token for each 8 × 8 pixels, 8 of them at least."""
-    out = _Projector(path, shape, seed, "vision")
-    out.gguf.add_name(name)
-    out.gguf.add_string("clip.vision.projector_type", "qwen2vl_merger")
-    out.gguf.add_uint32("clip.vision.image_size", 64)
-    out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)
-    out.matrix("mm.0.weight", out.ffn, 4 * out.dim)
-    out.zeros("mm.0.bias", out.ffn)
-    out.matrix("mm.2.weight", shape.dim, out.ffn)
-    out.zeros("mm.2.bias", shape.dim)
-    out.close()
-    return path
-
-
-def write_stacking_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
-    """Write a Qwen3-VL's projector: as Qwen2-VL's, with a vector for the model's first layer beside each."""
-    out = _Projector(path, shape, seed, "vision")
-    out.gguf.add_string("clip.vision.projector_type", "qwen3vl_merger")
-    out.add_positions(image=64)
-    out.matrix("v.patch_embd.weight.1", out.dim, 3, out.patch, out.patch)
-    out.matrix("v.blk.0.attn_qkv.weight", 3 * out.dim, out.dim)
-    out.zeros("v.blk.0.attn_qkv.bias", 3 * out.dim)
-    out.ones("v.deepstack.0.norm.weight", 4 * out.dim)
-    out.zeros("v.deepstack.0.norm.bias", 4 * out.dim)
-    for first, second in (("mm.0", "mm.2"), ("v.deepstack.0.fc1", "v.deepstack.0.fc2")):
-        out.matrix(f"{first}.weight", out.ffn, 4 * out.dim)
-        out.zeros(f"{first}.bias", out.ffn)
-        out.matrix(f"{second}.weight", shape.dim, out.ffn)
-        out.zeros(f"{second}.bias", shape.dim)
-    out.close()
-    return path
-
-
-def write_tiling_projector(path: Path, shape: Shape = TINY, seed: int = 0) -> Path:
-    """Write an Idefics3's projector: tiles of 16 × 16 pixels, four tokens each, with tokens of text between them.
-
-    The model has TILE_MARKS among its control tokens.
-    """
-    out = _Projector(path, shape, seed, "vision")
-    out.gguf.add_string("clip.vision.projector_type", "idefics3")
-    out.gguf.add_uint32("clip.vision.projector.scale_factor", 2)
-    out.gguf.add_uint32("clip.vision.preproc_image_size", 32)
-    out.add_positions(image=16)
-    out.matrix("mm.model.fc.weight", shape.dim, 4 * out.dim)
-    out.close()
-    return path
-
-
 WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "llama": write_llama,
     "qwen2vl": write_qwen2vl,
@@ -559,14 +502,28 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "falcon-h1": write_falcon_h1,
     "lfm2": write_lfm2,
     "qwen35": write_qwen35,
+    "deepseek2": write_deepseek2,
 }
 
 
 def _add_vocabulary(out: _Writer) -> None:
     """Add the matrices between tokens and the layers."""
-    out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
+    embeddings = out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
     out.ones("output_norm", out.shape.dim)
+    if out.shape.is_chained:
+        out.add("output", _chained(embeddings))
+        return
     out.matrix("output", out.shape.vocab, out.shape.dim, scale=3 * out.shape.dim**-0.5)
+
+
+def _chained(embeddings: np.ndarray) -> np.ndarray:
+    """Return for each token a row that the embeddings of those before it in a chained text are like, and no others."""
+    vocab, dim = embeddings.shape
+    rows = np.zeros_like(embeddings)
+    for successors in chained_texts(vocab).values():
+        for token, following in successors.items():
+            rows[following] += embeddings[token]
+    return rows * np.float32(_SURE / dim)
 
 
 def _add_mamba2_keys(out: _Writer) -> None:

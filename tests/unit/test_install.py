@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools import install as tool
-from tools.install import Progress, install
+from tools.install import Progress, install, is_made_by
 
 LLAMA = "llama-cpp-python"
 
@@ -146,3 +146,14 @@ def test_output_that_is_no_utf8_does_not_end_the_installation(tmp_path: Path) ->
     command = [sys.executable, "-c", "import sys; sys.stdout.buffer.write(b'caf\\xe9\\n')"]
     assert install("SRB", command, out, log) == 0
     assert log.read_text() == "caf\\xe9\n"
+
+
+def test_libraries_of_another_recipe_are_told_from_those_of_this_one(tmp_path: Path) -> None:
+    recipe, libraries = tmp_path / "llama.cmake", tmp_path / "lib"
+    libraries.mkdir()
+    recipe.write_text("set(A OFF)")
+    assert not is_made_by(recipe, libraries)
+    (libraries / "llama.cmake").write_text("set(A ON)")
+    assert not is_made_by(recipe, libraries)
+    (libraries / "llama.cmake").write_text("set(A OFF)")
+    assert is_made_by(recipe, libraries)

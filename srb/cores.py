@@ -1,12 +1,35 @@
-"""Cores that this process may use: its CPU affinity, the second threads of cores, and its cgroup's CPU quota."""
+"""Cores that this process may use, by CPU affinity, second threads and its cgroup's quota, and threads that give way."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 from srb.cgroups import ROOT, cpu_quota
+
+_LESS = 5  # added to the nice value of threads that give way: where cores are short they get a third of another's share
+
+
+def give_way() -> None:
+    """Let the threads of this process that decode come before the calling one, and those that it starts, on Linux."""
+    if sys.platform == "linux":  # a thread has a nice value of its own
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):  # a container forbids it: then it has its share
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _LESS)
+
+
+def gives_way(thread: int) -> bool:
+    """Whether a thread of this process, by its native id, comes after the calling one where cores are short."""
+    if sys.platform != "linux":
+        return False
+    try:
+        return os.getpriority(os.PRIO_PROCESS, thread) > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    except OSError:  # it has ended
+        return False
 
 
 def usable_cores(root: Path = ROOT, cpus: Iterable[int] | None = None) -> int:

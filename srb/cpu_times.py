@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srb.cgroups import ROOT
+from srb.cores import gives_way
 
 _NANOSECONDS = 1e9
 
@@ -29,7 +30,7 @@ class CPUClock:
     """A clock that tells, at each reading, the CPU times since the reading before.
 
     It counts the threads of native code, as OpenMP's, and the thread that reads, which calls this code. Other threads of
-    Python are not part of the computation.
+    Python are not part of the computation, nor are those that give way to it: they encode pictures.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -61,7 +62,7 @@ class CPUClock:
         found = {}
         for name in _names(self._tasks):
             words = _text(self._tasks / name / "schedstat").split()
-            if int(name) not in pythons and len(words) >= 2:
+            if int(name) not in pythons and len(words) >= 2 and not gives_way(int(name)):
                 found[int(name)] = int(words[0]), int(words[1])
         return found
 

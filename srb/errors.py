@@ -143,7 +143,7 @@ class QueueTimeout(Unavailable):
 
 
 class EngineLoading(Unavailable):
-    """The model is being loaded; carries `engine`, loading or restarting, and `percent`, once that is known."""
+    """The model is being loaded; carries `engine`, loading or restarting, `model`, its name, and `percent`, once known."""
 
     code = "loading"
 

@@ -1,5 +1,6 @@
 """Logging for every process: one line per event, to standard error or a file, as text or JSON.
 
+With REPLICA_VARIABLE in the environment each line names the replica of a cluster that the process belongs to.
 The log file is reopened after it was moved or removed, so logrotate needs no signal.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from typing import Any
 import orjson
 
 from srb.errors import ConfigError
-from srb.settings import Settings
+from srb.settings import REPLICA_VARIABLE, Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -28,8 +30,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class TextFormatter(logging.Formatter):
     """Text lines. Control characters are escaped: a client's text can neither begin a line nor control a terminal."""
 
-    def __init__(self) -> None:
-        super().__init__(FORMAT, DATE_FORMAT)
+    def __init__(self, replica: str = "") -> None:
+        super().__init__(FORMAT.replace("%(name)s", f"{replica} %(name)s") if replica else FORMAT, DATE_FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], record.message)
@@ -37,7 +39,11 @@ class TextFormatter(logging.Formatter):
 
 
 class JSONFormatter(logging.Formatter):
-    """JSON lines: time, level, logger, pid, message, the record's fields, and a traceback in `exception`."""
+    """JSON lines: time, level, replica, logger, pid, message, the record's fields, and a traceback in `exception`."""
+
+    def __init__(self, replica: str = "") -> None:
+        super().__init__()
+        self._replica = {"replica": replica} if replica else {}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -46,6 +52,7 @@ class JSONFormatter(logging.Formatter):
             "logger": record.name,
             "pid": record.process,
             "message": record.getMessage(),
+            **self._replica,
         }
         line |= getattr(record, FIELDS, {})
         if record.exc_info:
@@ -68,7 +75,8 @@ def make_handler(settings: Settings) -> logging.Handler:
             raise ConfigError(f"log_file: cannot write {settings.log_file}: {error.strerror}") from None
     else:
         handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JSONFormatter() if settings.log_format == "json" else TextFormatter())
+    replica = os.environ.get(REPLICA_VARIABLE, "")
+    handler.setFormatter(JSONFormatter(replica) if settings.log_format == "json" else TextFormatter(replica))
     return handler
 
 

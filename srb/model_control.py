@@ -88,7 +88,7 @@ class ModelState:
 
     name: str
     model: str  # its value of the setting `model`
-    mmproj: str
+    own: dict[str, Any]  # its own settings
     state: str  # of srb.engine.process.turns.State
     reason: str  # why it failed
     waiting: int  # calls that wait for it

@@ -2,62 +2,166 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from srb.errors import ConfigError
-from srb.settings import ENV_PREFIX, Settings, split_commas
+from srb.settings import ENV_PREFIX, HEADINGS, Settings, explain, split_commas
 
 LATEST = ":latest"  # Ollama's tag of a name without one
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")  # of the stem of a split model's file
 _FIRST_PART = "00001"
+# A model may have its own settings under these headings, but for those that concern the server or the list itself.
+_OWN_HEADINGS = {
+    *("Defaults of requests", "Chat", "Sampling defaults of requests", "Model and context", "Prefix tree"),
+}
+_OF_SERVER = {
+    *("max_n", "completions_format", "system_prompt_file", "media_path", "media_hosts", "state_dir", "state_dir_mib"),
+    *("models", "models_autoload", "max_engines", "model_seconds"),
+}
+_ALSO_OWN = {"parallel", "stall_timeout"}
+
+
+def _own_settings() -> frozenset[str]:
+    found, heading = set(_ALSO_OWN), ""
+    for name in Settings.model_fields:
+        heading = HEADINGS.get(name, heading)
+        if heading in _OWN_HEADINGS and name not in _OF_SERVER:
+            found.add(name)
+    return frozenset(found - {"model", "alias"})
+
+
+OWN_SETTINGS = _own_settings()  # names of the settings that a model of the list may have for itself
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """One model of the list: its name, and its values of the settings `model` and `mmproj`."""
+    """One model of the list: its name, its value of the setting `model`, and the settings that it has for itself."""
 
     name: str
     model: str
-    mmproj: str = ""
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def folder(self, settings: Settings) -> Path:
         """Return the runtime folder of this model's engine, below the server's."""
         return settings.runtime_path / hashlib.sha256(self.name.encode()).hexdigest()[:8]
 
-    def changes(self, settings: Settings) -> dict[str, str]:
+    def changes(self, settings: Settings) -> dict[str, Any]:
         """Return the settings in which this model's engine differs from the server."""
-        changes = {"models": "", "model": self.model, "alias": self.name, "runtime_dir": str(self.folder(settings))}
-        return changes | ({"mmproj": self.mmproj} if self.mmproj else {})
+        names = {"models": "", "model": self.model, "alias": self.name}
+        return {**names, "runtime_dir": str(self.folder(settings)), **self.own}
 
     def environ(self, settings: Settings) -> dict[str, str]:
         """Return the variables by which this model's engine gets its settings."""
-        return {ENV_PREFIX + name.upper(): value for name, value in self.changes(settings).items()}
+        return {ENV_PREFIX + name.upper(): _variable(value) for name, value in self.changes(settings).items()}
 
     def settings(self, settings: Settings) -> Settings:
         """Return the settings of this model's engine."""
         return settings.model_copy(update=self.changes(settings))
 
 
+def _variable(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def list_models(settings: Settings) -> dict[str, ListedModel]:
-    """Return the models of the setting by their names, in their order. Raise ConfigError for equal names, or none at all."""
-    items = split_commas(settings.models)
-    if len(items) == 1 and (folder := Path(items[0]).expanduser()).is_dir():
-        found = list(_in_folder(folder))
-        if not found:
-            raise ConfigError(f"models: there is no GGUF file in the folder {folder}")
-    elif len(items) == 1 and not (_is_file_name(items[0]) or folder.exists()):
+    """Return the models of the setting by their names, in their order.
+
+    Raise ConfigError for equal names, none at all, and settings that a model cannot have, with the model's name.
+    """
+    items = items_of(settings.models)
+    texts = [item for item in items if isinstance(item, str)]
+    folder = Path(texts[0]).expanduser() if len(texts) == 1 else None
+    if folder is not None and not (_is_file_name(texts[0]) or folder.exists()):
         raise ConfigError(f"models: there is no folder or file {folder}")
-    else:
-        found = [_item(item) for item in items]
+    found: list[ListedModel] = []
+    for number, item in enumerate(items, 1):
+        if isinstance(item, dict):
+            found.append(_from_table(item, number))
+        elif folder is not None and folder.is_dir():
+            found += _in_folder(folder)
+        else:
+            found.append(_item(item))
+    return _with_own([each for each in found if each.model], [each for each in found if not each.model], settings)
+
+
+def _with_own(models: list[ListedModel], others: list[ListedModel], settings: Settings) -> dict[str, ListedModel]:
+    """Return models by their names; `others` are tables that give settings to one of them. Raise ConfigError."""
+    listed = _by_name(models)
+    for name, each in _by_name(others).items():
+        if name not in listed:
+            known = ", ".join(listed) or "no model"
+            raise ConfigError(
+                f"models: {name}: needs model, the path of its file; the list has {known} without this table"
+            )
+        listed[name] = replace(listed[name], own={**listed[name].own, **each.own})
+    if not listed:
+        raise ConfigError("models: has no model")
+    return {name: _checked(each, settings) if each.own else each for name, each in listed.items()}
+
+
+def items_of(text: str) -> list[str | dict[str, Any]]:
+    """Return the items of the setting: texts, or the texts and tables of a JSON list."""
+    if text.lstrip().startswith("["):
+        try:
+            items = json.loads(text)
+        except ValueError:
+            items = None
+        if isinstance(items, list) and all(isinstance(item, str | dict) for item in items):
+            return items
+        if text.lstrip()[1:].lstrip().startswith(("{", '"')):
+            raise ConfigError("models: should be a JSON list of paths and of tables such as {'name': …, 'model': …}")
+    return list(split_commas(text))
+
+
+def _from_table(table: Mapping[str, Any], number: int) -> ListedModel:
+    """Return the model of a table, whose own settings are not checked yet; its path is empty if the table has none."""
+    name, model = table.get("name", ""), table.get("model", "")
+    for key, value in (("name", name), ("model", model)):
+        if not isinstance(value, str):
+            raise ConfigError(f"models: {name or f'entry {number}'}: {key}: should be a text, got {value!r}")
+    name = name.strip() or (_stem(Path(model)) if model else "")
+    if not name:
+        raise ConfigError(f"models: entry {number}: has neither a name nor a model (the path of its file)")
+    if "," in name:
+        raise ConfigError(f"models: {name}: name: has a comma, which separates names")
+    own = {key: value for key, value in table.items() if key not in ("name", "model")}
+    for key in own:
+        if key in Settings.model_fields and key not in OWN_SETTINGS:
+            raise ConfigError(f"models: {name}: {key}: is a setting of the server, not of one model")
+        if key not in OWN_SETTINGS:
+            near = difflib.get_close_matches(key, OWN_SETTINGS, n=1)
+            raise ConfigError(
+                f"models: {name}: unknown setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
+            )
+    return ListedModel(name, model, own)
+
+
+def _checked(listed: ListedModel, settings: Settings) -> ListedModel:
+    """Return a model with its own settings in their types. Raise ConfigError, which names the model and the setting."""
+    given = {name: getattr(settings, name) for name in settings.model_fields_set}
+    try:
+        checked = Settings(**{**given, **listed.changes(settings)})
+    except ValidationError as error:
+        raise ConfigError(f"models: {listed.name}: {explain(error, {})}") from None
+    return replace(listed, own={name: getattr(checked, name) for name in listed.own})
+
+
+def _by_name(found: Iterable[ListedModel]) -> dict[str, ListedModel]:
     models: dict[str, ListedModel] = {}
     for each in found:
         if (other := models.setdefault(each.name, each)) is not each:
             raise ConfigError(
-                f"models: {other.model} and {each.model} have the same name, {each.name}; give one another with NAME=PATH"
+                f"models: {other.model or 'a table'} and {each.model or 'another'} have the same name, {each.name}; "
+                "give one another with NAME=PATH"
             )
     return models
 
@@ -76,12 +180,13 @@ def _item(item: str) -> ListedModel:
     return ListedModel(_stem(Path(item)), item)
 
 
-def _in_folder(folder: Path) -> Iterable[ListedModel]:
-    """Yield a folder's models in the order of their names.
+def _in_folder(folder: Path) -> list[ListedModel]:
+    """Return a folder's models in the order of their names. Raise ConfigError if there is none.
 
     A file is a model, unless it is a projector or a later part of a split model. A folder in it is one model, with its
     parts and its projector.
     """
+    found = []
     try:
         entries = sorted(
             folder.iterdir(), key=lambda path: _stem(path).lower() if path.is_file() else path.name.lower()
@@ -90,12 +195,15 @@ def _in_folder(folder: Path) -> Iterable[ListedModel]:
             if entry.is_dir():
                 models, projectors = _files(entry)
                 if models:
-                    projector = str(projectors[0]) if projectors else ""
-                    yield ListedModel(_plain(entry.name), str(models[0]), projector)
+                    own = {"mmproj": str(projectors[0])} if projectors else {}
+                    found.append(ListedModel(_plain(entry.name), str(models[0]), own))
             elif entry in _files(folder, [entry])[0]:
-                yield ListedModel(_stem(entry), str(entry))
+                found.append(ListedModel(_stem(entry), str(entry)))
     except OSError as error:
         raise ConfigError(f"models: cannot read {error.filename or folder}: {error.strerror}") from None
+    if not found:
+        raise ConfigError(f"models: there is no GGUF file in the folder {folder}")
+    return found
 
 
 def _files(folder: Path, files: list[Path] | None = None) -> tuple[list[Path], list[Path]]:

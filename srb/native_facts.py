@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,11 @@ class Device:
     def is_gpu(self) -> bool:
         return self.kind in ("gpu", "igpu")
 
+    @property
+    def has_own_memory(self) -> bool:
+        """Whether it is a GPU with memory beside the machine's."""
+        return self.kind == "gpu"
+
 
 @dataclass(frozen=True)
 class Build:
@@ -30,6 +38,7 @@ class Build:
     is_debug: bool
     devices: tuple[Device, ...]
     has_rpc: bool = False  # whether RPC nodes can compute a part of a model
+    has_faulty_amx: bool = False  # whether its kernels for AMX are not used, since they would write other texts
 
     @property
     def features(self) -> frozenset[str]:
@@ -48,6 +57,26 @@ class KVSize:
     type: str
     bytes_per_cell: float
     refused: str = ""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A setting with another effect than its number says, and the change that ends it."""
+
+    text: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Bytes that an engine takes in the machine's memory, and on each GPU with memory of its own, by the device's name."""
+
+    machine: int
+    gpus: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Places) -> Places:
+        gpus = {name: self.gpus.get(name, 0) + other.gpus.get(name, 0) for name in (*self.gpus, *other.gpus)}
+        return Places(self.machine + other.machine, gpus)
 
 
 @dataclass(frozen=True)
@@ -70,12 +99,17 @@ class ModelNeeds:
     compute: int  # buffers for computing, at n_ctx
     compute_per_cell: float
     refused: str = ""  # llama.cpp's reason why there is no context with these settings
-    remarks: tuple[str, ...] = ()  # settings with another effect than their number says
+    remarks: tuple[Remark, ...] = ()
     projector: int = 0  # weights and buffers of the projector, if there is one
     projector_refused: str = ""  # the reason why it cannot be loaded
     is_projector_apart: bool = False  # on the CPU, while the model is on a GPU
     draft: int = 0  # of the draft model, all together at n_ctx
     draft_per_cell: float = 0.0
+    windows: str = ""  # the cache of sliding windows: full, small; empty: the model has none, or states beside them
+    full_store: int = 0  # the KV store with the full-size cache, where it is small
+    places: Places | None = (
+        None  # where all of it is, projector and draft model included; None: llama.cpp does not tell
+    )
 
     @property
     def store(self) -> int:
@@ -100,3 +134,12 @@ class NativeFacts:
     build: Build
     model: ModelNeeds | None = None
     error: str = field(default="")
+
+
+NEEDS_MODULE = "srb.engine.llama.needs"  # prints the facts; a process of its own, since llama.cpp may abort
+_FACTS = TypeAdapter(NativeFacts)
+
+
+def read_facts(printed: bytes) -> NativeFacts:
+    """Return the facts that the process of NEEDS_MODULE has printed. Raise ValueError for anything else."""
+    return _FACTS.validate_json(printed)

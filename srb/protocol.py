@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 8
+VERSION = 10
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -133,6 +133,8 @@ class Generate:
     media: tuple[str, ...] = ()
     media_field: str = "prompt"
     session: str = ""  # the owner's name for a story: in a cluster its requests meet on one replica; "": by the text
+    num_places: int = 0  # of a part of a request that a cluster divides: the branches of the whole; 0: it is whole
+    num_parts: int = 0  # … and the parts
 
     @property
     def branches_interact(self) -> bool:
@@ -249,8 +251,8 @@ class StateAction:
 
 
 @dataclass(frozen=True, slots=True)
-class GetSlotAge:
-    """float | None: the seconds since a slot has the text that StateAction would save; None if it has none."""
+class GetSlotTime:
+    """float | None: the UNIX time from which a slot has the text that StateAction would save; None if it has none."""
 
     request_id: str
     slot: int
@@ -288,6 +290,19 @@ class Attach:
 @dataclass(frozen=True, slots=True)
 class StopBranches:
     """dict, as for GetRequest without texts: end branch `index`, or with None all branches and the request."""
+
+    request_id: str
+    target: str
+    owner: str = ""
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndReasoning:
+    """{"branches": [int]}: end the reasoning of branch `index`, or with None of all; those whose reasoning was not over.
+
+    Only in branches with `reasoning_control`.
+    """
 
     request_id: str
     target: str
@@ -334,6 +349,22 @@ class AddBranches:
     character: int | None = None
     max_running: int = 0
     max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPlaces:
+    """dict | None: let `holder` alone add branches to a part of a divided request, for `seconds`; None while another may.
+
+    The value is the part as ListRequests has it. With 0 `seconds` the holder adds no more. `num_places` is the number of
+    the whole's branches, if more than the part knows.
+    """
+
+    request_id: str
+    target: str
+    owner: str
+    holder: str
+    seconds: float
+    num_places: int = 0
 
 
 # Events: engine -> web ------------------------------------------------------------------------------------------
@@ -624,9 +655,10 @@ class ModelInfo:
 
 
 PromptEvent = Progress | PromptLogprobs | PromptDone
-Control = ListRequests | GetRequest | StopBranches | ChangeBranch | AddBranches
+Control = ListRequests | GetRequest | StopBranches | EndReasoning | ChangeBranch | AddBranches
 Text = Tokenize | CountTokens | Detokenize
-Ask = Text | GetStats | GetSlots | Embed | Rerank | GetAdapters | SetAdapters | StateAction | GetSlotAge | Control
+Slots = GetSlots | StateAction | GetSlotTime
+Ask = Text | Slots | GetStats | Embed | Rerank | GetAdapters | SetAdapters | HoldPlaces | Control
 Command = Generate | Cancel | Ask | Attach
 Event = (
     Hello

@@ -103,6 +103,7 @@ class SamplingParams:
     `grammar` may name the rules `schema-0`, `schema-1`, …: the engine makes them from `grammar_schemas`, JSON texts.
     `reasoning_tags` is () or the tags that begin and end reasoning; the first is "" if the prompt ends inside reasoning.
     After `reasoning_budget_tokens` tokens of it, `reasoning_budget_message` and the end tag are forced; -1: no budget.
+    With `reasoning_control` EndReasoning has them forced at once.
     """
 
     samplers: tuple[str, ...] = _parameter(
@@ -247,6 +248,9 @@ class SamplingParams:
     )
     reasoning_budget_message: str = _parameter(
         "", "text before the end tag of reasoning that is cut", is_setting=False, is_field=False
+    )
+    reasoning_control: bool = _parameter(
+        False, "whether EndReasoning may end the reasoning", is_setting=False, is_field=False
     )
     penalty_prompt: tuple[str | int, ...] | None = _parameter(
         None, "text that the penalties consider instead of the prompt",

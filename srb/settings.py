@@ -36,6 +36,7 @@ _SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
 STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
 CONFIG_VARIABLE = "SRB_CONFIG"  # names the config file; not a setting itself
+REPLICA_VARIABLE = "SRB_REPLICA"  # set by a replica of a cluster for its engine: the name in its logs; not a setting
 SERVER_ID_VARIABLE = "SRB_SERVER_ID"  # set by the server for its workers and its engine; not a setting either
 
 # The headings of --help and config/default.toml, by the first setting under each.
@@ -156,17 +157,20 @@ def _adapters(text: str) -> str:
     return text
 
 
-def _joined(value: object) -> object:
-    """Return a list of strings, as TOML has it, as one text separated by commas; anything else as it is."""
-    if isinstance(value, list) and all(isinstance(each, str) and "," not in each for each in value):
+def _listed(value: object) -> object:
+    """Return a list of models, as TOML has it, as text: separated by commas, or JSON if it has tables; all else as it is."""
+    if not isinstance(value, list) or not all(isinstance(each, str | dict) for each in value):
+        return value
+    if all(isinstance(each, str) and "," not in each for each in value):
         return ",".join(value)
-    return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 class _RequestSettings(BaseModel):
     """The first half of the settings: the web server, limits, and defaults of requests."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    # Built at the first use: of the three classes that hold settings only the last one is.
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     # Profile
     profile: ProfileName = Field(
@@ -331,6 +335,12 @@ class _RequestSettings(BaseModel):
     reasoning_budget_message: str = Field(
         "", description="text before the end of reasoning that is forced by its budget"
     )
+    reasoning_preserve: bool = Field(
+        True, description="keep the reasoning of past replies in the prompt, for chat templates with such a switch"
+    )
+    skip_chat_parsing: bool = Field(
+        False, description="leave reasoning and tool calls in the content of chats as the model writes them"
+    )
     prefill_assistant: bool = Field(
         True, description="continue the last message of a chat if it is the assistant's, instead of replying to it"
     )
@@ -380,17 +390,22 @@ class Settings(_SamplingSettings):
         "", description="name of the model in answers; further names follow after commas; empty: the file's name"
     )
     tags: str = Field("", description="tags of the model in GET /v1/models, separated by commas")
-    models: Annotated[str, BeforeValidator(_joined)] = Field(
+    models: Annotated[str, BeforeValidator(_listed)] = Field(
         "",
         description="several models, of which a request names one: a folder of GGUF files, or GGUF files separated by "
         "commas, each a path or NAME=PATH. The first is loaded at the start, or the one that model names; others are loaded "
-        "when they are asked for. Empty: one model",
+        "when they are asked for. In a list, tables have a model of their own (name, model) or name one of the folder, and "
+        "settings for it alone: [[models]]. Empty: one model",
     )
     models_autoload: bool = Field(
         True, description="with models, load a model when a request names it; off: only POST /models/load does"
     )
     max_engines: int = Field(
-        1, ge=1, le=64, description="with models, how many are loaded at once, each in an engine process of its own"
+        1,
+        ge=1,
+        le=64,
+        description="with models, how many are loaded at once, each in an engine process of its own, as far as the memory "
+        "of this machine has room for them",
     )
     model_seconds: int = Field(
         10,
@@ -437,7 +452,11 @@ class Settings(_SamplingSettings):
     numa: Literal["off", "distribute", "isolate", "numactl", "mirror"] = Field(
         "off", description="placement of threads and memory by llama.cpp on a machine with several NUMA nodes"
     )
-    flash_attn: Literal["auto", "on", "off"] = Field("auto", description="flash attention")
+    flash_attn: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="flash attention; auto: as llama.cpp decides, and on a CPU for prompts alone, which have a context of "
+        "their own (of at most 2 GiB and a quarter of the free memory), since branches are faster without it",
+    )
     cache_type_k: CacheType = Field("f16", description="data type of the keys in the KV store")
     cache_type_v: CacheType = Field(
         "f16", description="data type of the values in the KV store; quantized types need flash attention"
@@ -446,7 +465,8 @@ class Settings(_SamplingSettings):
         "auto",
         description="for models with sliding windows, a KV cache of full size, so that texts are reused up to any place; "
         "off: the small cache of the newest windows, with which texts are reused up to checkpoints and by few sequences "
-        "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model",
+        "(n_seq_max 0: 4); auto: on if the KV store takes at most half of the memory that is free beside the model, and at "
+        "most 6 GiB",
     )
     mmap: bool = Field(True, description="map the model file into memory instead of reading it")
     mlock: bool = Field(False, description="lock the model in memory")
@@ -659,6 +679,10 @@ class Settings(_SamplingSettings):
             raise ValueError(
                 f"spec_draft_n_min ({self.spec_draft_n_min}) is more than spec_draft_n_max ({self.spec_draft_n_max})"
             )
+        if 0 < self.image_max_tokens < self.image_min_tokens:
+            raise ValueError(
+                f"image_min_tokens ({self.image_min_tokens}) is more than image_max_tokens ({self.image_max_tokens})"
+            )
         if self.models:
             self._check_models()
         return self
@@ -700,7 +724,7 @@ class Settings(_SamplingSettings):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ConfigError(_explain(error, sources)) from None
+            raise ConfigError(explain(error, sources)) from None
 
     def load_api_keys(self) -> tuple[str, ...]:
         """Return the keys of `api_key` and `api_key_file`; without any, no client needs a key.
@@ -855,11 +879,12 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, dict[str, A
     return [
         (name, {name.removeprefix(ENV_PREFIX).lower(): value})
         for name, value in environ.items()
-        if name.startswith(ENV_PREFIX) and name not in (CONFIG_VARIABLE, SERVER_ID_VARIABLE)
+        if name.startswith(ENV_PREFIX) and name not in (CONFIG_VARIABLE, REPLICA_VARIABLE, SERVER_ID_VARIABLE)
     ]
 
 
-def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+def explain(error: ValidationError, sources: Mapping[str, str]) -> str:
+    """Return in words, with their sources, which settings are wrong and how."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from srb.engine.draft_decision import DraftDecision
 from srb.engine.engine import Engine
 from srb.engine.fake import EOS, FakeModel
 from srb.engine.model import Logits
@@ -24,6 +25,7 @@ from srb.protocol import (
     BranchSpec,
     ChangeBranch,
     Delta,
+    EndReasoning,
     Event,
     Generate,
     NewBranch,
@@ -61,12 +63,29 @@ def always_draft(driver: Driver) -> Driver:
     return driver
 
 
+class Always(DraftDecision):
+    """A decision to draft as much as there is room for, whatever it takes."""
+
+    def begin(self, size: int) -> bool:
+        super().begin(size)
+        return True
+
+    def count(self, chances: Sequence[float]) -> int:
+        return len(chances)
+
+    def num_passes(self, branches: int, fewest: int) -> int:
+        return 1000
+
+    def least_chance(self, branches: int) -> float:
+        return 0.0
+
+    def may_read(self, lag: int, foreseen: int) -> bool:
+        return True
+
+
 def always_draft_in(engine: Engine) -> None:
     """Let an engine draft as much as it may, whatever it has measured."""
-    speculation = engine._speculation
-    speculation._times.best_addition = lambda size, chances, costs=(): len(chances)  # type: ignore[method-assign,misc,assignment]
-    speculation._times.is_fresh = lambda size: True  # type: ignore[method-assign]
-    speculation._promise = lambda request, size: float("inf")  # type: ignore[method-assign]
+    engine._speculation._decision = Always()
 
 
 @dataclass
@@ -194,6 +213,12 @@ class Driver:
 
     def stop(self, request_id: str, index: int | None = None) -> dict[str, Any]:
         return self._answer(self.engine.control(StopBranches(next(self._controls), request_id, index=index)))
+
+    def end_reasoning(self, request_id: str, index: int | None = None) -> list[int]:
+        """End the reasoning of one branch or all; return those whose reasoning was not over."""
+        command = EndReasoning(next(self._controls), request_id, index=index)
+        indices: list[int] = self._answer(self.engine.control(command))["branches"]
+        return indices
 
     def _answer(self, events: Sequence[Any]) -> dict[str, Any]:
         """Take a control's events; return the value of its Reply."""

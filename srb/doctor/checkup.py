@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from srb.doctor.activity import Activity, watch
 from srb.doctor.machine import Machine, read_machine
 from srb.doctor.model import cached_part, native_facts
 from srb.errors import ModelLoadFailed
 from srb.gguf import check_model_file, is_fake, model_files
+from srb.model_list import ListedModel, list_models
 from srb.native_facts import Build, ModelNeeds
 from srb.rpc_nodes import trouble_of
 from srb.settings import Settings
 
 _SPARE = 0.95  # of the free memory that a server may take; the rest is for its web workers and its texts
 _STEP = 1024  # cells, to which recommendations are rounded down
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One of several models: its name, and the bytes that it takes with its settings; None if they are not known."""
+
+    name: str
+    total: int | None
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,7 @@ class Checkup:
     nodes: Mapping[str, str] = field(
         default_factory=dict
     )  # why each RPC node of the settings cannot be used; "": it can
+    largest: tuple[Neighbour, ...] = ()  # of several models, as many as may be loaded at once
 
     @property
     def knows_room(self) -> bool:
@@ -95,5 +107,31 @@ def examine(settings: Settings, environ: Mapping[str, str]) -> Checkup:
     facts = native_facts(answering)
     if facts.model is None:
         raise ModelLoadFailed(facts.error)
-    size = sum(path.stat().st_size for path in files)
+    size = _size(files)
     return Checkup(settings, read_machine(), watch(), facts.build, facts.model, size, cached, nodes)
+
+
+def largest_models(settings: Settings, environ: Mapping[str, str]) -> tuple[Neighbour, ...]:
+    """Return the largest of several models by their files, as many as `max_engines`; none if only one is loaded at once."""
+    if settings.max_engines == 1:
+        return ()
+    sizes: list[tuple[int, ListedModel]] = []
+    for listed in list_models(settings).values():
+        own = listed.settings(settings)
+        if not is_fake(own):
+            with suppress(OSError):  # a file that is missing takes no memory
+                sizes.append((_size(model_files(own.model_path)), listed))
+    sizes.sort(key=lambda pair: pair[0], reverse=True)
+    return tuple(Neighbour(each.name, _total(each, settings, environ)) for _, each in sizes[: settings.max_engines])
+
+
+def _total(listed: ListedModel, settings: Settings, environ: Mapping[str, str]) -> int | None:
+    try:
+        model = native_facts({**environ, **listed.environ(settings)}).model
+    except ModelLoadFailed:
+        return None
+    return None if model is None or model.refused else model.total
+
+
+def _size(files: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for path in files)

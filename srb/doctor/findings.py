@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from srb.doctor.checkup import Checkup
-from srb.doctor.units import cores_text, count_text, size_text
+from srb.doctor.units import cores_text, count_text
+from srb.memory import size_text
 
 _BUSY = 0.15  # cores that others keep busy, above which a thread of llama.cpp has to wait noticeably
 _STOLEN = 0.05  # of the usable cores
@@ -32,7 +33,7 @@ class Finding:
 
 def findings(checkup: Checkup) -> list[Finding]:
     """Return all findings, problems first."""
-    groups = (_nodes, _memory, _activity, _threads, _files, _system, _build, _settings)
+    groups = (_nodes, _memory, _several, _activity, _threads, _files, _system, _build, _settings)
     found = [finding for group in groups for finding in group(checkup)]
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
@@ -100,6 +101,22 @@ def _memory(checkup: Checkup) -> Iterator[Finding]:
         yield _slow(
             f"memory is short: {checkup.activity.swapped_in} pages came back from swap within a second",
             "end programs that hold memory, or use a smaller model; mlock = true keeps the weights in memory",
+        )
+
+
+def _several(checkup: Checkup) -> Iterator[Finding]:
+    """Yield a finding if several models may be loaded at once, and the largest have no room together."""
+    largest, count = checkup.largest, checkup.settings.max_engines
+    if len(largest) < 2 or not checkup.knows_room:
+        return
+    names = ", ".join(each.name for each in largest)
+    totals = [each.total for each in largest if each.total is not None]
+    if len(totals) == len(largest) and sum(totals) > checkup.room:
+        yield _note(
+            f"max_engines is {count}, and the largest models ({names}) need {size_text(sum(totals))} together, where "
+            f"{size_text(checkup.room)} are free{' on the GPU' * checkup.on_gpu}: "
+            "a model without room is loaded once another has given way",
+            "max_engines = 1, a smaller n_ctx for one of them (a table of [[models]]), or nothing",
         )
 
 
@@ -239,6 +256,11 @@ def _build(checkup: Checkup) -> Iterator[Finding]:
     ]
     if missing and build.features and not checkup.on_gpu:
         yield _slow(f"llama.cpp was built without {', '.join(missing)}, which this CPU has", _REBUILD)
+    if build.has_faulty_amx and not checkup.on_gpu:
+        yield _slow(
+            "llama.cpp was built without tools/llama.cmake, which mends its kernels for AMX: they are not used",
+            _REBUILD,
+        )
     if build.is_debug:
         yield _slow("llama.cpp is a debug build", _REBUILD)
     if machine.card and not any(device.is_gpu for device in build.devices):
@@ -251,12 +273,28 @@ def _build(checkup: Checkup) -> Iterator[Finding]:
         yield _slow("n_gpu_layers is 0: nothing is computed on the GPU", "n_gpu_layers = -1 (all layers)")
 
 
+def _windows(checkup: Checkup) -> Iterator[Finding]:
+    """Tell what the small cache of sliding windows costs a writer, and what the full size would take."""
+    model, settings = checkup.model, checkup.settings
+    if model.windows != "small":
+        return
+    fits = model.full_store and model.total - model.store + model.full_store <= checkup.room
+    yield _note(
+        "its sliding windows have the small cache: texts are reused up to checkpoints, and "
+        f"{model.n_seq_max} sequences are computed at once",
+        f"swa_full = on, whose KV store takes {size_text(model.full_store)}"
+        if fits
+        else f"n_seq_max = {settings.n + 1}, a window for each of {settings.n} branches and for the prompt",
+    )
+
+
 def _settings(checkup: Checkup) -> Iterator[Finding]:
     model = checkup.model
     for remark in model.remarks:
-        yield _note(remark, "the setting, or nothing")
+        yield _note(remark.text, remark.change)
     if model.refused or not checkup.knows_room or model.total > checkup.room:
         return
+    yield from _windows(checkup)
     if model.n_ctx < model.n_ctx_train and checkup.recommended > model.n_ctx:
         yield _note(
             f"n_ctx is {count_text(model.n_ctx)}; the model was trained for texts of {count_text(model.n_ctx_train)} "

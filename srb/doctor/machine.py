@@ -9,6 +9,7 @@ from pathlib import Path
 
 from srb.cgroups import ROOT, cpu_quota, memory_limit
 from srb.cores import physical_cores, usable_cores
+from srb.memory import free_memory, meminfo
 
 # Folders by which the system's drivers show a graphics card, and the build of llama.cpp for it.
 _CARDS = (("proc/driver/nvidia/gpus", "an NVIDIA card", "cuda"), ("dev/kfd", "an AMD card", "rocm"))
@@ -50,8 +51,7 @@ class Machine:
 def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Machine:
     """Read the facts; `allowed` are the CPUs that this process may run on, by default as the system tells."""
     cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
-    info, memory, limit = _cpu_info(root), _memory(root), memory_limit(root)
-    free = memory.get("MemAvailable", 0)
+    info, memory, limit = _cpu_info(root), meminfo(root), memory_limit(root)
     frequency = root / "sys/devices/system/cpu/cpu0/cpufreq"
     return Machine(
         cpu=info.get("model name", "") or info.get("Model", ""),
@@ -64,7 +64,7 @@ def read_machine(root: Path = ROOT, allowed: Iterable[int] | None = None) -> Mac
         numa_nodes=max(1, len(list((root / "sys/devices/system/node").glob("node[0-9]*")))),
         memory=memory.get("MemTotal", 0),
         memory_limit=limit.limit if limit and limit.limit < memory.get("MemTotal", 0) else None,
-        memory_free=min(free, limit.free) if limit else free,
+        memory_free=free_memory(root) or 0,
         swap=memory.get("SwapTotal", 0),
         swap_used=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
         governor=_word(frequency / "scaling_governor"),
@@ -79,17 +79,6 @@ def _cpu_info(root: Path) -> dict[str, str]:
     """Return the lines of the first CPU."""
     pairs = (line.partition(":") for line in _word(root / "proc/cpuinfo").split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _memory(root: Path) -> dict[str, int]:
-    """Return /proc/meminfo in bytes."""
-    found = {}
-    for line in _word(root / "proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if words[1:] == ["kB"]:
-            found[name] = int(words[0]) * 1024
-    return found
 
 
 def _card(root: Path) -> Card | None:

@@ -11,19 +11,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from srb.errors import ModelLoadFailed
-from srb.native_facts import NativeFacts
+from srb.native_facts import NEEDS_MODULE, NativeFacts, read_facts
 
 _TIMEOUT = 120  # seconds, in which even a file on a slow disk tells its header
 _SAMPLES = 256  # places of a file that are looked at
-_FACTS = TypeAdapter(NativeFacts)
 
 
 def native_facts(environ: Mapping[str, str]) -> NativeFacts:
     """Return llama.cpp's facts about itself and the model of a server with this environment. Raise ModelLoadFailed."""
-    command = [sys.executable, "-m", "srb.engine.llama.needs"]
+    command = [sys.executable, "-m", NEEDS_MODULE]
     try:
         child = subprocess.run(
             command, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT, check=False
@@ -34,7 +31,7 @@ def native_facts(environ: Mapping[str, str]) -> NativeFacts:
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         why = signal.Signals(-child.returncode).name if child.returncode < 0 else f"exit status {child.returncode}"
         raise ModelLoadFailed(f"llama.cpp ended while it read the model's header ({why}): {' '.join(last)}")
-    return _FACTS.validate_json(child.stdout)
+    return read_facts(child.stdout)
 
 
 def cached_part(files: Sequence[Path]) -> float | None:

@@ -10,7 +10,8 @@ from typing import Any
 import srb
 from srb.doctor.checkup import Checkup
 from srb.doctor.findings import Finding, Level
-from srb.doctor.units import cores_text, count_text, size_text
+from srb.doctor.units import cores_text, count_text
+from srb.memory import size_text
 
 _NAMES = 13  # width of the column of names
 _WIDTH = 110
@@ -33,6 +34,7 @@ def as_text(checkup: Checkup, found: Sequence[Finding]) -> str:
         (f"Model {checkup.settings.model_path}", _model(checkup)),
         ("Memory", _needs(checkup)),
         ("KV store, for each 1,000 cells", _types(checkup)),
+        *([("The largest models, of which several are loaded at once", _largest(checkup))] if checkup.largest else []),
     )
     blocks = [_section(title, list(lines)) for title, lines in sections]
     return "\n\n".join([*blocks, _findings(found)]) + "\n"
@@ -56,6 +58,7 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
             "cached": checkup.cached,
             **model,
         },
+        "largest_models": [dataclasses.asdict(each) for each in checkup.largest],
         "fits": {"room": checkup.room, "on_gpu": checkup.on_gpu, "recommended_n_ctx": checkup.recommended},
         "findings": [dataclasses.asdict(each) | {"level": each.level.value} for each in found],
     }
@@ -98,7 +101,7 @@ def _build(checkup: Checkup) -> Iterator[Line]:
 def _model(checkup: Checkup) -> Iterator[Line]:
     model = checkup.model
     yield "kind", f"{model.description}, {count_text(model.n_params)} parameters in {model.n_layers} layers"
-    yield "memory", _MEMORY[model.memory]
+    yield "memory", _MEMORY[model.memory] + (f" ({model.windows} cache)" if model.windows else "")
     yield "trained for", f"texts of {count_text(model.n_ctx_train)} tokens"
     cached = "page cache unknown" if checkup.cached is None else f"{checkup.cached:.0%} of it in the page cache"
     yield "file", f"{size_text(checkup.file_size)}, {cached}"
@@ -127,6 +130,11 @@ def _needs(checkup: Checkup) -> Iterator[Line]:
         yield "fits", f"{fits} beside the weights; recommended: n_ctx = {checkup.recommended}"
     parked = checkup.settings.cache_ram_mib << 20
     yield "kept texts", f"{size_text(parked):>10}  at most, as they come (cache_ram_mib)" if parked else "none"
+
+
+def _largest(checkup: Checkup) -> Iterator[Line]:
+    for each in checkup.largest:
+        yield each.name, "not known" if each.total is None else f"{size_text(each.total):>10}"
 
 
 def _states(checkup: Checkup) -> str:

@@ -1,17 +1,6 @@
-"""Numbers in the words that people read: sizes of memory, cores, counts."""
+"""Numbers in the words that people read: cores, counts."""
 
 from __future__ import annotations
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
-
-def size_text(count: float) -> str:
-    """Return a number of bytes with three digits: 17.9 MiB."""
-    for unit in _UNITS:
-        if count < 1000 or unit == _UNITS[-1]:
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.{1 if count >= 10 else 2}f} {unit}"
 
 
 def cores_text(count: float) -> str:

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isnan, log2
 
 import numpy as np
 
+from srb.engine.chances import Chances
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.engine.request import Branch, Prefix
+from srb.engine.sampling import is_greedy
 from srb.engine.tokens import Tokens
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import Lease, PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import ModelLoadFailed
 
-_LEARN = 0.08  # weight of the newest token in a branch's share of drafted tokens that are right
-_LEARN_ALL = 0.02  # the same for the share of all branches, with which new ones begin
-_FIRST_CHANCE = 0.6
+# Drafted tokens are of kinds, by how near the draft model was to another one; each kind is half as near as the second
+# before it. Tokens for branches that always draw the likeliest one are of kinds of their own.
+_KINDS = 12
+_FIRST_CHANCES = 2 * tuple(1 - 2 ** (-(kind + 0.5) / 2) for kind in range(_KINDS))
 _PADDING = 128  # tokens by which vocabularies may differ at their ends; some models of one family do
 _SAMPLE = 4096  # pieces that are compared
 
@@ -56,9 +60,11 @@ class _Copy:
 
     lease: Lease
     num_computed: int  # tokens of the branch in the sequence
-    chance: float  # that a drafted token is right if those before it are
+    chances: Chances  # of the drafted tokens of all branches of its prompt
+    is_greedy: bool  # whether it always draws the likeliest token
     ahead: list[int] = field(default_factory=list)  # drafted tokens in the sequence, after those
     proposed: Sequence[int] = ()  # the latest draft, after the branch's first `proposed_at` tokens
+    kinds: list[int] = field(default_factory=list)  # of its tokens
     proposed_at: int = 0
     is_lost: bool = False  # the branch has a token that the draft model does not know
 
@@ -79,13 +85,11 @@ class DraftModel:
         self._copies: dict[Branch, _Copy] = {}
         self._awaits: dict[Prefix, Node] = {}  # another prompt that is being computed and shares more of this one
         self._refused: set[Prefix] = set()  # that found no room, until something is forgotten
-        self._chance = _FIRST_CHANCE
+        self._chances = Chances(_FIRST_CHANCES)
+        self._chances_of: dict[Prefix, Chances] = {}
         self.has_failed = False  # after a decode that leaves its memory in doubt; it drafts nothing more
         self.tokens_total = 0  # computed tokens of texts, drafted ones included
-
-    def chance(self, branch: Branch) -> float:
-        """Return the chance of a drafted token of a branch that has a copy, if those before it are right."""
-        return self._copies[branch].chance
+        self.passes_total = 0  # decodes in which it drafted
 
     # ---- following texts
 
@@ -110,7 +114,9 @@ class DraftModel:
             if not self._residency.available_ids:
                 return None
             lease = self._tree.start(node, branch.tokens)
-            self._copies[branch] = _Copy(lease, lease.node.end - branch.start, self._chance)
+            chances = self._chances_of.setdefault(prefix, self._chances.copy())
+            computed = lease.node.end - branch.start
+            self._copies[branch] = _Copy(lease, computed, chances, is_greedy(branch.spec.sampling))
         copy = self._copies[branch]
         self._settle(branch, copy, len(branch.tokens) - 1)
         lag = len(branch.tokens) - 1 - copy.num_computed
@@ -193,8 +199,9 @@ class DraftModel:
             if place >= len(tokens):
                 break
             is_right = tokens[place] == token
-            copy.chance += _LEARN * (is_right - copy.chance)
-            self._chance += _LEARN_ALL * (is_right - self._chance)
+            kind = copy.kinds[place - copy.proposed_at]
+            copy.chances.note(kind, is_right)
+            self._chances.note(kind, is_right)
             if not is_right:
                 break
         copy.proposed = ()
@@ -209,13 +216,17 @@ class DraftModel:
 
     # ---- drafting
 
-    def draft(self, wanted: Sequence[tuple[Branch, int]], n_vocab: int) -> list[list[int]]:
-        """Return for each branch at most so many tokens that may follow, likeliest ones of the first `n_vocab`.
+    def draft(
+        self, wanted: Sequence[tuple[Branch, int]], n_vocab: int, least: float = 0.0, fewest: int = 0
+    ) -> list[tuple[list[int], list[float]]]:
+        """Return for each branch tokens that may follow, likeliest ones of the first `n_vocab`, and their chances.
 
-        `lag` has told of each that few tokens are to be computed before. All branches are computed together, as many times
-        as the longest draft has tokens.
+        A chance is that of all tokens up to one. Each branch has at most as many tokens as `wanted` says; after `fewest`
+        of them it has another one only while the chance of that is probably `least` or more. `lag` has told of each that
+        few tokens are to be computed before. All branches are computed together, as many times as the longest draft has
+        tokens.
         """
-        drafts: list[list[int]] = [[] for _ in wanted]
+        drafts: list[tuple[list[int], list[float]]] = [([], []) for _ in wanted]
         batch, live, cells = Batch(), list[int](), 0
         for number, (branch, most) in enumerate(wanted):
             copy = self._copies[branch]
@@ -231,42 +242,52 @@ class DraftModel:
         if not live or not self._residency.make_room(cells, 0) or not self._decode(batch):
             return drafts
         for number in live:
-            copy = self._copies[wanted[number][0]]
-            copy.num_computed = len(wanted[number][0].tokens)
+            branch = wanted[number][0]
+            copy = self._copies[branch]
+            copy.num_computed = len(branch.tokens)
+            copy.proposed, copy.proposed_at, copy.kinds = drafts[number][0], len(branch.tokens), []
         while True:
+            self.passes_total += 1
             self._residency.record_branch(len(batch))
             rows = [row for row, is_wanted in enumerate(batch.wanted) if is_wanted]
-            live = [
-                number
-                for number, row in zip(live, rows, strict=True)
-                if self._extend(drafts[number], self.model.logits(row)[:n_vocab])
-                and len(drafts[number]) < wanted[number][1]
-            ]
+            going: list[int] = []
+            for number, row in zip(live, rows, strict=True):
+                branch, most = wanted[number]
+                copy, (drafted, chances) = self._copies[branch], drafts[number]
+                if not self._extend(copy, drafted, chances, self.model.logits(row)[:n_vocab]) or len(drafted) >= most:
+                    continue
+                if len(drafted) < fewest or chances[-1] * copy.chances.mean >= least:
+                    going.append(number)
+            live = going
             if not live:
-                break
+                return drafts
             batch = Batch()
             for number in live:
                 branch = wanted[number][0]
                 copy = self._copies[branch]
                 position = branch.start + copy.num_computed + len(copy.ahead)
-                batch.add_newest(copy.lease.seq_id, position, drafts[number][-1])
+                batch.add_newest(copy.lease.seq_id, position, drafts[number][0][-1])
             if not self._decode(batch):
-                break
+                return drafts
             for number in live:
-                self._copies[wanted[number][0]].ahead.append(drafts[number][-1])
-        for (branch, _), draft in zip(wanted, drafts, strict=True):
-            copy = self._copies[branch]
-            copy.proposed, copy.proposed_at = draft, len(branch.tokens)
-        return drafts
+                self._copies[wanted[number][0]].ahead.append(drafts[number][0][-1])
 
-    def _extend(self, draft: list[int], logits: Logits) -> bool:
-        """Append the likeliest token; return whether the draft may go on."""
+    def _extend(self, copy: _Copy, tokens: list[int], chances: list[float], logits: Logits) -> bool:
+        """Append the likeliest token and its chance; return whether there is one."""
         token = int(logits.argmax())
         if self.model.is_eog(token):
             return False  # a branch that draws it ends, and needs no draft for that
-        if self._p_min and 1 / np.exp(logits - logits[token]).sum() < self._p_min:
+        weights = np.exp(logits - logits[token])
+        total = float(weights.sum())
+        if isnan(total) or 1 / total < self._p_min:  # a model whose numbers overflow drafts nothing
             return False
-        draft.append(token)
+        if copy.is_greedy:  # the second likeliest alone matters
+            weights[token] = 0.0
+            total = 1 + float(weights.max())
+        kind = _KINDS * copy.is_greedy + min(_KINDS - 1, int(-2 * log2(max(1 - 1 / total, 2**-_KINDS))))
+        tokens.append(token)
+        chances.append((chances[-1] if chances else 1.0) * copy.chances[kind])
+        copy.kinds.append(kind)
         return True
 
     def _decode(self, batch: Batch) -> bool:
@@ -291,6 +312,7 @@ class DraftModel:
         """Release a prompt, whose branches have no copies any more."""
         self._refused.discard(prefix)
         self._awaits.pop(prefix, None)
+        self._chances_of.pop(prefix, None)
         node = self._prompts.pop(prefix, None)
         if node is not None:
             self._tree.release(node)

@@ -14,6 +14,7 @@ from typing import Any
 from srb.engine.branches import Branches
 from srb.engine.drafting import DraftModel
 from srb.engine.embedding import EmbeddingJob, EmbeddingQueue
+from srb.engine.media import IsWanted, always
 from srb.engine.model import Batch, DecodeStatus, LoraScales, Model, Sampler, StateStore
 from srb.engine.named_states import NamedStates
 from srb.engine.preparing import Preparer
@@ -49,15 +50,17 @@ from srb.protocol import (
     CountTokens,
     Done,
     Embed,
+    EndReasoning,
     Event,
     Failed,
     FinishReason,
     Generate,
     GetAdapters,
     GetRequest,
-    GetSlotAge,
     GetSlots,
+    GetSlotTime,
     GetStats,
+    HoldPlaces,
     ListRequests,
     Rejected,
     Reply,
@@ -99,6 +102,7 @@ class Engine:
         queue_timeout: float = 0.0,
         request_timeout: float = 0.0,
         clock: Callable[[], float],
+        wall_clock: Callable[[], float] | None = None,
         cache_cells: int = 0,
         cache_bytes: int = 0,
         checkpoint_every: int = AUTO,
@@ -109,7 +113,8 @@ class Engine:
         min_draft: int = 0,
         min_draft_p: float = 0.0,
     ) -> None:
-        """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back.
+        """Serve `model`; at most `max_queue` requests wait. `clock` returns seconds and never goes back. `wall_clock`
+        returns the UNIX time, by which the replicas of a cluster tell whose text of a slot is newer; None: `clock` is asked.
 
         At most `max_running` requests run at once; 0: as many as there is room for.
 
@@ -141,7 +146,7 @@ class Engine:
             deque()
         )  # (request_id, error) of ended saves, put here by other threads
         self._slots = Slots(model.n_seq_max, max_running)
-        self._state_actions = StateActions(named, self._slots, clock, self._end_save)
+        self._state_actions = StateActions(named, self._slots, clock, wall_clock or clock, self._end_save)
         self._prompts = Prompts(
             model, self._tree, self._residency, named, clock, *([drafts.forget_prompt] if drafts else [])
         )
@@ -174,16 +179,23 @@ class Engine:
         """Return the number of tokens of a prompt with media. Raise InvalidRequest or NotSupported."""
         return self._preparer.count_tokens(command)
 
+    def knows_media(self, command: Generate) -> bool:
+        """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
+        return self._preparer.knows_media(command)
+
     def detokenize(self, tokens: Sequence[int], special: bool = True) -> list[bytes]:
         return self._preparer.detokenize(tokens, special)
 
     def prepare(
-        self, command: Generate | Embed | Rerank | StateAction | AddBranches
+        self, command: Generate | Embed | Rerank | StateAction | AddBranches, is_wanted: IsWanted = always
     ) -> Request | EmbeddingJob | StateJob | Growth:
-        """Tokenize and check a command, and build its samplers. The caller must submit or close the result."""
+        """Tokenize and check a command, and build its samplers. The caller must submit or close the result.
+
+        No further picture is encoded for a command that `is_wanted` no more.
+        """
         match command:
             case Generate():
-                return self._preparer.request(command)
+                return self._preparer.request(command, is_wanted)
             case Embed() | Rerank():
                 return self._preparer.embedding(command)
             case StateAction():
@@ -266,12 +278,14 @@ class Engine:
         self._registry.note_reader(request)
         return self._steering.describe(request)
 
-    def control(self, command: StopBranches | ChangeBranch) -> list[Event]:
-        """Stop or change branches; return their events and the Reply to the command.
+    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
+        """Stop or change branches, or end their reasoning; return their events and the Reply to the command.
 
         Raise NotFound, Conflict, InvalidRequest, QueueFull or RateLimited.
         """
         request = self.find(command.target, command.owner)
+        if isinstance(command, EndReasoning):
+            return [Reply(command.request_id, {"branches": self._steering.end_reasoning(request, command.index)})]
         if isinstance(command, StopBranches) and command.index is None:
             return [*self.cancel(command.target), Reply(command.request_id, {"id": command.target, "state": "ended"})]
         assert command.index is not None
@@ -372,13 +386,15 @@ class Engine:
                 return self.stats()
             case GetSlots():
                 return self._slots.show(self.model, self._registry.active.values())
-            case GetSlotAge(_, slot):
-                return self._state_actions.age(slot)
+            case GetSlotTime(_, slot):
+                return self._state_actions.since(slot)
             case ListRequests(_, owner):
                 own = (request for request in self._registry if request.owner == owner)
                 return [self._steering.describe(request, texts=False) for request in own]
             case GetRequest(_, target, owner):
                 return self._steering.describe(self.find(target, owner))
+            case HoldPlaces(_, target, owner):
+                return self._steering.hold_places(self.find(target, owner), command)
             case GetAdapters():
                 return self.adapters()
             case SetAdapters(_, scales):
@@ -511,8 +527,13 @@ class Engine:
         """
         if not chunks:
             return
-        batch = Batch(chunks[0].span.request.lora)
+        batch = Batch(chunks[0].span.request.lora, self._residency.used_cells)
         rows = [chunk.add_to(batch) for chunk in chunks]
+        batch.to_come = {
+            seq_id: chunk.span.pending - chunk.count
+            for chunk in chunks
+            if chunk.count > 1 and (seq_id := chunk.span.seq_id) is not None
+        }
         if self.model.samples_on_device:
             batch.samplers = _lone_samplers(chunks, rows)
         self._counters.n_decode_total += 1

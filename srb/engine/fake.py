@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
-from srb.engine.media import Encoder, MediaChunk, Sections
+from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, always, check_wanted
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
@@ -74,9 +74,9 @@ class FakeModel:
     ) -> None:
         self.encoder: Encoder | None = FakeEncoder(has_sections) if reads_media else None
         self._positions = Positions()
-        # After each cell from the first picture on, by what is visible: the place where its text goes on, and, with no
-        # such place within a picture, where the picture begins.
-        self._next_places: dict[bytes, tuple[int | None, int]] = {}
+        # After each cell from the first picture on, by what is visible: the place where its text goes on; with no such
+        # place within a picture, where the picture begins; and the number of whole pictures.
+        self._next_places: dict[bytes, tuple[int | None, int, int]] = {}
         self.n_ctx = n_ctx
         self.n_ctx_seq = n_ctx_seq or n_ctx
         self.n_batch = max(n_batch, n_seq_max)
@@ -236,7 +236,7 @@ class FakeModel:
             vector = b"" if batch.vectors is None else batch.vectors[row].tobytes()
             visible = _hash(tip.visible + lora + vector, [token])
             self._grow(seq_id, visible)
-            if next_place != (tip.end + 1, 0):
+            if next_place != (tip.end + 1, 0, 0):
                 self._next_places[visible] = next_place
             if wanted:
                 self._rows[row] = self._next_logits(visible)
@@ -245,13 +245,13 @@ class FakeModel:
 
     def _check_place(
         self, tip: _Cell, batch: Batch, row: int, places: list[int] | npt.NDArray[np.int32]
-    ) -> tuple[int | None, int]:
+    ) -> tuple[int | None, int, int]:
         """Check where a token after `tip` is put by `Positions`; return the place after it, as `_next_places` has it."""
-        goes_on_at, first = self._next_places.get(tip.visible, (tip.end, 0))
+        goes_on_at, first, pictures = self._next_places.get(tip.visible, (tip.end, 0, 0))
         if isinstance(places, list):
             if places[row] != goes_on_at:
                 raise AssertionError(f"a token is put at {places[row]}, and its text goes on at {goes_on_at}")
-            return places[row] + 1, 0
+            return places[row] + 1, 0, pictures
         run = batch.run
         assert run is not None
         assert run.chunk.sections is not None
@@ -261,9 +261,11 @@ class FakeModel:
             first = goes_on_at
         elif goes_on_at is not None:
             raise AssertionError(f"a picture goes on at {at}, and has not begun")
-        if places[:, row].tolist() != run.chunk.sections.at(first)[:, at].tolist():
+        if places[:, row].tolist() != run.chunk.sections.at(first, pictures)[:, at].tolist():
             raise AssertionError(f"token {at} of a picture that begins at {first} is put at {places[:, row]}")
-        return (None, first) if at + 1 < len(run.chunk) else (first + run.chunk.num_positions, 0)
+        if at + 1 < len(run.chunk):
+            return None, first, pictures
+        return first + run.chunk.num_positions, 0, pictures + 1
 
     @property
     def samples_on_device(self) -> bool:
@@ -421,7 +423,8 @@ class FakeEncoder(Encoder):
     """An encoder of pictures, with brackets around them, and of sounds: all follows from a hash of the file.
 
     A picture is one whole chunk of 6 to 13 tokens, a sound a chunk of 20 to 27 that can be computed in parts. With
-    sections a picture, too, is computed in parts: it has three columns, and takes as many positions as rows or columns.
+    sections a picture, too, is computed in parts: it has three columns, and takes as many positions as rows or columns;
+    the last section counts the pictures before it.
     """
 
     sees = hears = True
@@ -430,10 +433,11 @@ class FakeEncoder(Encoder):
     def __init__(self, has_sections: bool = False) -> None:
         self._has_sections = has_sections
 
-    def count(self, data: bytes) -> int:
+    def count(self, data: bytes, start: int = 0) -> int:
         return sum(map(len, self.encode(data)))
 
-    def encode(self, data: bytes) -> list[list[int] | MediaChunk]:
+    def encode(self, data: bytes, is_wanted: IsWanted = always) -> list[list[int] | MediaChunk]:
+        check_wanted(is_wanted)
         digest, is_image = hashlib.sha256(data).digest(), kind_of(data) == "image"
         count = digest[0] % 8 + (6 if is_image else 20)
         vectors = np.array([[int.from_bytes(digest[1:4]), place, count] for place in range(count)], np.float32)
@@ -449,7 +453,8 @@ def _sections(count: int, columns: int = 3) -> Sections:
     still = np.zeros(count, np.int32)
     from_zero = np.stack([still, places // columns, places % columns, still])
     moving = np.array([[1], [1], [1], [0]], np.int32).repeat(count, axis=1)
-    return Sections(from_zero, moving, max(columns, -(-count // columns)))
+    counting = np.array([[0], [0], [0], [1]], np.int32).repeat(count, axis=1)
+    return Sections(from_zero, moving, max(columns, -(-count // columns)), counting)
 
 
 def _check_whole(batch: Batch) -> None:
@@ -583,6 +588,9 @@ class FakeSampler:
             self._watch.state = place
         self._random.setstate(state)
         del self._states[-count:]
+
+    def end_reasoning(self) -> bool:
+        return self._watch is not None and self._watch.end_reasoning()
 
     def close(self) -> None:
         if self._is_open:

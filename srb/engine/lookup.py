@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from srb.engine.chances import Chances
 from srb.engine.tokens import Tokens
 
 _KEY = 3  # tokens that have to stand before a draft
 _MOST_OF_PROMPT = 8192  # last tokens of a prompt that are searched; indexing them takes some 2 ms
 
-_LEARN = 0.15  # weight of the newest token in the share of drafted tokens that are right
-_FIRST_CHANCE = 0.5
+# First guesses of the chance that a drafted token is right, after runs of 0, 1, 2 to 3, 4 to 7, … right ones.
+_BY_RUN = (0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
+_LEAST = 0.02  # chance below which a token is not worth a look
 
 Key = tuple[int, ...]
 Index = dict[Key, int]  # by its last `_KEY` tokens: the latest place after them
@@ -57,24 +59,51 @@ class Lookup:
         return ()
 
 
-class Draft:
-    """One branch's drafts, and how often they were right."""
+class PromptLookup:
+    """The index of a prompt and the chances of its drafts, which all branches share."""
 
-    def __init__(self, prompt: Tokens, index: Index) -> None:
-        self.chance = _FIRST_CHANCE  # that a drafted token is right if those before it are
-        self._lookup = Lookup(prompt, index)
+    def __init__(self, prompt: Tokens) -> None:
+        self.prompt = prompt
+        self.index = prompt_index(prompt)
+        self.chances = Chances(_BY_RUN)
+
+
+class Draft:
+    """One branch's drafts. A token's chance follows from the number of tokens before it that were drafted rightly."""
+
+    def __init__(self, shared: PromptLookup) -> None:
+        self._chances = shared.chances
+        self._lookup = Lookup(shared.prompt, shared.index)
         self._tokens: Sequence[int] = ()
         self._at = 0  # number of the branch's tokens when they were drafted
+        self._run = 0  # the branch's last tokens that were drafted rightly
 
-    def propose(self, tokens: Tokens, most: int) -> Sequence[int]:
-        """Return at most `most` tokens after a branch's; learn from the latest ones, whether they were computed or not."""
+    def propose(self, tokens: Tokens, most: int) -> tuple[Sequence[int], list[float]]:
+        """Return at most `most` tokens after a branch's, and for each the chance that all up to it are right.
+
+        Learn from the latest ones, whether they were computed or not.
+        """
         for place, token in enumerate(self._tokens, self._at):
             if place >= len(tokens):
                 break
             is_right = tokens[place] == token
-            self.chance += _LEARN * (is_right - self.chance)
+            self._chances.note(_kind(self._run), is_right)
+            self._run = self._run + 1 if is_right else 0
             if not is_right:
                 break
         self._at = len(tokens)
         self._tokens = self._lookup.draft(tokens, most)
-        return self._tokens
+        if not self._tokens:
+            self._run = 0
+            return (), []
+        chances, chance = [], 1.0
+        for run in range(self._run, self._run + len(self._tokens)):
+            chance *= self._chances[_kind(run)]
+            if chance < _LEAST:
+                break
+            chances.append(chance)
+        return self._tokens[: len(chances)], chances
+
+
+def _kind(run: int) -> int:
+    return min(len(_BY_RUN) - 1, run.bit_length())

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.tokens import Tokens, tokens_of
-from srb.errors import NotSupported, bad_field
+from srb.errors import Cancelled, NotSupported, bad_field
 from srb.media_files import MediaKind, kind_of
 
 Vectors = npt.NDArray[np.float32]  # shape (tokens, inputs of the model)
@@ -30,29 +30,42 @@ CACHE_BYTES = 256 * 2**20  # of vectors, beside those that requests hold; 576 to
 class Sections:
     """The positions of a chunk in a model with M-RoPE: four for each token, t, y, x and z.
 
-    Both arrays have the shape (4, tokens): positions where the chunk begins at 0, and 1 for each that moves with the
-    beginning, else 0.
+    The arrays have the shape (4, tokens): positions where the chunk begins at 0, and 1 for each that moves with the
+    beginning, else 0; likewise 1 for each that counts the pictures before the chunk's own (HunyuanVL).
     """
 
     from_zero: Numbers
     moving: Numbers
     count: int  # positions that the chunk takes: the text after it goes on so far behind its beginning
+    counting: Numbers | None = None  # None: none counts them
 
-    def at(self, first: int) -> Numbers:
-        """Return the positions of a chunk that begins at `first`."""
-        return self.from_zero + first * self.moving
+    def at(self, first: int, pictures: int = 0) -> Numbers:
+        """Return the positions of a chunk that begins at `first`, after so many other pictures of its prompt."""
+        places = self.from_zero + first * self.moving
+        return places if self.counting is None else places + pictures * self.counting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MediaChunk:
     """The vectors of one picture, tile of a picture, or part of a sound.
 
-    The positions of a *whole* chunk see each other, so they are computed in one decode.
+    The positions of a *whole* chunk see each other, so they are computed in one decode. A chunk that is *aligned* (DeepSeek
+    V4) begins with a fill, of `align` − 1 vectors at a prompt's beginning and fewer elsewhere, so that what follows the
+    fill always stands at the same place of a group of `align` tokens.
     """
 
     vectors: Vectors
     is_whole: bool
     sections: Sections | None = None  # None: one position for each token, one after the other
+    align: int = 1
+
+    def unfilled(self, start: int) -> int:
+        """Return how many of its first vectors the chunk goes without where it begins at `start`."""
+        return start % self.align
+
+    def without(self, count: int) -> MediaChunk:
+        """Return the chunk without so many of its first vectors."""
+        return MediaChunk(self.vectors[count:], self.is_whole, self.sections) if count else self
 
     @property
     def num_positions(self) -> int:
@@ -61,6 +74,19 @@ class MediaChunk:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+
+IsWanted = Callable[[], bool]  # whether the result of a long work is still wanted; any thread may ask
+
+
+def always() -> bool:
+    return True
+
+
+def check_wanted(is_wanted: IsWanted) -> None:
+    """Raise Cancelled if a work `is_wanted` no more."""
+    if not is_wanted():
+        raise Cancelled("the request was cancelled")
 
 
 # A file as a model reads it: tokens of text, such as the marks of its beginning and end, and chunks.
@@ -75,12 +101,18 @@ class Encoder:
     refusal: str = ""  # why it reads nothing at all
     key: bytes  # a hash of all that the vectors depend on, beside the file
 
-    def encode(self, data: bytes) -> EncodedFile:
-        """Encode a file whose header is sound. Raise ValueError if it is damaged."""
+    def encode(self, data: bytes, is_wanted: IsWanted = always) -> EncodedFile:
+        """Encode a file whose header is sound. Raise ValueError if it is damaged.
+
+        Raise Cancelled before a chunk if the file `is_wanted` no more.
+        """
         raise NotImplementedError
 
-    def count(self, data: bytes) -> int:
-        """Return the number of tokens that `encode` would give, without the work. Raise ValueError as it does."""
+    def count(self, data: bytes, start: int = 0) -> int:
+        """Return the number of tokens that a file takes which begins at `start`, without the work of `encode`.
+
+        Raise ValueError as `encode` does.
+        """
         raise NotImplementedError
 
 
@@ -91,6 +123,7 @@ class MediaRun:
     start: int
     chunk: MediaChunk
     kind: MediaKind
+    pictures: int = 0  # that stand before the run's own in the prompt
 
     @property
     def end(self) -> int:
@@ -116,6 +149,7 @@ class MediaFiles:
         self._budget = cache_bytes
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._size = 0
+        self._known_lock = threading.Lock()
         self._encoding = threading.Lock()  # one file at a time, so that equal ones are encoded once
         self._sound: OrderedDict[bytes, MediaKind] = OrderedDict()  # files that passed the checks, by their hash
         self._sound_lock = threading.Lock()
@@ -132,29 +166,45 @@ class MediaFiles:
             "media_cache_bytes": self._size,
         }
 
-    def append_to(self, tokens: Tokens, data: bytes, field: str) -> list[MediaRun]:
-        """Append a file's tokens to those of a prompt; return the runs among them.
+    def append_to(
+        self, tokens: Tokens, data: bytes, field: str, pictures: int = 0, is_wanted: IsWanted = always
+    ) -> list[MediaRun]:
+        """Append a file's tokens to those of a prompt, which has so many pictures; return the runs among them.
 
-        Raise NotSupported or InvalidRequest, which name `field`.
+        Raise NotSupported or InvalidRequest, which name `field`, or Cancelled if the file `is_wanted` no more.
         """
-        known, runs = self._file(data, field), []
+        known, runs = self._file(data, field, is_wanted), []
         for part, chunk in known.parts:
             if chunk is not None:
-                runs.append(MediaRun(len(tokens), chunk, known.kind))
+                unfilled = chunk.unfilled(len(tokens))
+                runs.append(MediaRun(len(tokens), chunk.without(unfilled), known.kind, pictures))
+                part = part[unfilled:]
             tokens.extend(part)
         return runs
 
-    def count(self, data: bytes, field: str) -> int:
-        """Return the number of a file's tokens; it is not encoded. Raise NotSupported or InvalidRequest."""
+    def count(self, data: bytes, field: str, start: int = 0) -> int:
+        """Return the number of tokens of a file that begins at `start`; it is not encoded.
+
+        Raise NotSupported or InvalidRequest.
+        """
         encoder, _, key = self._checked(data, field)
-        with self._encoding:
+        with self._known_lock:
             known = self._known.get(key)
-            if known is not None:
-                return sum(len(part) for part, _ in known.parts)
-            try:
-                return encoder.count(data)
-            except ValueError as error:
-                raise bad_field(field, str(error)) from None
+        if known is not None:
+            end = start
+            for part, chunk in known.parts:
+                end += len(part) - (chunk.unfilled(end) if chunk is not None else 0)
+            return end - start
+        try:
+            return encoder.count(data, start)
+        except ValueError as error:
+            raise bad_field(field, str(error)) from None
+
+    def knows(self, data: bytes, field: str) -> bool:
+        """Whether a file needs no encoding now. Raise NotSupported or InvalidRequest, which name `field`."""
+        _, _, key = self._checked(data, field)
+        with self._known_lock:
+            return key in self._known
 
     def _checked(self, data: bytes, field: str) -> tuple[Encoder, MediaKind, bytes]:
         """Return the encoder of a file whose header is sound, its kind and its key. Raise NotSupported or InvalidRequest."""
@@ -176,22 +226,35 @@ class MediaFiles:
             raise NotSupported(f"Field '{field}': the projector reads no {kind}", param=field)
         return encoder, kind, hashlib.sha256(encoder.key + digest).digest()
 
-    def _file(self, data: bytes, field: str) -> _Known:
+    def _file(self, data: bytes, field: str, is_wanted: IsWanted) -> _Known:
         encoder, kind, key = self._checked(data, field)
-        with self._encoding:
-            known = self._known.pop(key, None)
-            if known is None:
-                began = self._clock()
-                try:
-                    known = _known(key, kind, encoder.encode(data))
-                except ValueError as error:
-                    raise bad_field(field, str(error)) from None
-                finally:
-                    self._encode_seconds += self._clock() - began
-                self.encoded_total += 1
-                self._size += known.size
-            else:
+        known = self._reused(key)
+        if known is None:
+            with self._encoding:
+                known = self._reused(key)  # encoded meanwhile
+                if known is None:
+                    known = self._encoded(key, kind, lambda: encoder.encode(data, is_wanted), field)
+        return known
+
+    def _reused(self, key: bytes) -> _Known | None:
+        with self._known_lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
                 self._reused_total += 1
+        return known
+
+    def _encoded(self, key: bytes, kind: MediaKind, encode: Callable[[], EncodedFile], field: str) -> _Known:
+        began = self._clock()
+        try:
+            known = _known(key, kind, encode())
+        except ValueError as error:
+            raise bad_field(field, str(error)) from None
+        finally:
+            self._encode_seconds += self._clock() - began
+        with self._known_lock:
+            self.encoded_total += 1
+            self._size += known.size
             self._known[key] = known
             while self._size > self._budget and len(self._known) > 1:
                 self._size -= self._known.popitem(last=False)[1].size

@@ -39,10 +39,14 @@ class Batch:
     A batch of media has vectors, which are computed in the place of its tokens, and nothing else.
     """
 
-    __slots__ = ("is_whole", "lora", "positions", "run", "samplers", "seq_ids", "tokens", "vectors", "wanted")
+    __slots__ = (
+        "cells", "is_whole", "lora", "positions", "run", "samplers", "seq_ids", "to_come", "tokens", "vectors", "wanted",
+    )  # fmt: skip
 
-    def __init__(self, lora: LoraScales = ()) -> None:
+    def __init__(self, lora: LoraScales = (), cells: int = 0) -> None:
         self.lora = lora  # scales for all tokens
+        self.cells = cells  # in use before this batch, in the whole KV store; 0: not told
+        self.to_come: dict[int, int] = {}  # tokens of the next batches that are known already, by sequence
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seq_ids: list[int] = []
@@ -138,6 +142,13 @@ class Sampler(Protocol):
         """Return to the state before the last `count` tokens, which is remembered, as if they had never been sampled.
 
         A sample that raised an error counts as a token here, and can only be taken back.
+        """
+        ...
+
+    def end_reasoning(self) -> bool:
+        """Have the reasoning end now, or as soon as it begins; return whether it is not over yet.
+
+        Only with reasoning_control.
         """
         ...
 

@@ -53,7 +53,7 @@ class Positions:
             run, sections = batch.run, batch.run.chunk.sections
             index = batch.positions[0]
             first = self.at(batch.seq_ids[0], run.start) if index > run.start else self._next(batch.seq_ids[0], index)
-            return sections.at(first)[:, index - run.start : index - run.start + len(batch)]
+            return sections.at(first, run.pictures)[:, index - run.start : index - run.start + len(batch)]
         if not self._last:
             return batch.positions
         saved = {seq_id: self._last[seq_id].saved for seq_id in {*batch.seq_ids} if seq_id in self._last}
@@ -84,6 +84,10 @@ class Positions:
         if run is not None:
             self._last[seq_id] = run
         return end - (run.saved if run else 0)
+
+    def has_runs(self, seq_id: int) -> bool:
+        """Whether a sequence has runs that save positions."""
+        return seq_id in self._last
 
     def remove(self, seq_id: int) -> None:
         self._last.pop(seq_id, None)

@@ -17,7 +17,7 @@ from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar import check_grammar, with_rules
 from srb.engine.json_schema import check_schema
 from srb.engine.known_texts import KnownTexts
-from srb.engine.media import MediaFiles, MediaRun
+from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.sampling import chain
@@ -25,6 +25,7 @@ from srb.engine.spreading import check_spreading
 from srb.engine.state_actions import StateJob, check_action
 from srb.engine.tokens import Tokens, ids_of, tokens_of, without_media
 from srb.errors import ContextExceeded, InvalidRequest, NotSupported, bad_field
+from srb.media_files import MediaKind
 from srb.protocol import BranchSpec, CountTokens, Embed, Explore, Generate, Rerank, SamplingParams, StateAction
 from srb.sampling_params import MAX_BIASES
 
@@ -90,10 +91,11 @@ class Preparer:
             self._check_token(token, "tokens")
         return [self._model.piece(token, special) for token in tokens]
 
-    def request(self, command: Generate) -> Request:
+    def request(self, command: Generate, is_wanted: IsWanted = always) -> Request:
         """Return the request, with a sampler for each branch; the caller must submit or close it.
 
-        Raise InvalidRequest, ContextExceeded or NotSupported.
+        Raise InvalidRequest, ContextExceeded or NotSupported; Cancelled if its media are not encoded and it `is_wanted`
+        no more.
         """
         check_branches(command.branches)
         check_exploring(command)
@@ -103,7 +105,7 @@ class Preparer:
         if not command.prompt:
             raise bad_field("prompt", "should not be empty")
         if command.media:
-            prompt, media = self._with_media(command)
+            prompt, media = self._with_media(command, is_wanted)
             command = replace(command, shift=None, media=())  # media cannot be cut
         else:
             prompt, media = self._tokens(command.prompt, command.add_special, parse_special=True), []
@@ -130,17 +132,19 @@ class Preparer:
         found = (self._model.tokenize(text, add_special=False, parse_special=True) for text in texts)
         return frozenset(tokens[0] for tokens in found if len(tokens) == 1)
 
-    def _with_media(self, command: Generate) -> tuple[Tokens, list[MediaRun]]:
+    def _with_media(self, command: Generate, is_wanted: IsWanted) -> tuple[Tokens, list[MediaRun]]:
         """Return the tokens of a prompt with media, and where these are; files that are not known are encoded.
 
         Raise InvalidRequest, ContextExceeded or NotSupported.
         """
         if command.prompt_logprobs:
             raise bad_field("prompt", "has media, whose log-probabilities do not exist; leave out those of the prompt")
-        tokens, runs = tokens_of(()), list[MediaRun]()
+        tokens, runs, pictures = tokens_of(()), list[MediaRun](), 0
         for part in self._parts(command.prompt, command.media, command.media_field, command.add_special):
             if isinstance(part, bytes):
-                runs += self.media.append_to(tokens, part, command.media_field)
+                own = self.media.append_to(tokens, part, command.media_field, pictures, is_wanted)
+                pictures += any(run.kind is MediaKind.IMAGE for run in own)  # its tiles are one
+                runs += own
                 self._check_fits("at least ", len(tokens))
             else:
                 tokens.extend(part)
@@ -156,7 +160,15 @@ class Preparer:
             raise NotSupported("This model only makes embeddings and cannot generate text")
         field = command.media_field
         parts = self._parts(command.prompt, command.media, field, add_special=True)
-        return sum(self.media.count(part, field) if isinstance(part, bytes) else len(part) for part in parts)
+        count = 0
+        for part in parts:
+            count += self.media.count(part, field, count) if isinstance(part, bytes) else len(part)
+        return count
+
+    def knows_media(self, command: Generate) -> bool:
+        """Whether no medium of a request has to be encoded. Raise InvalidRequest or NotSupported."""
+        field = command.media_field
+        return all(self.media.knows(_file(text, field), field) for text in command.media)
 
     def _parts(
         self, prompt: Sequence[str | int], media: Sequence[str], field: str, add_special: bool

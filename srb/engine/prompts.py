@@ -95,7 +95,7 @@ class Prompts:
 
     def release(self, prefix: Prefix) -> None:
         """Release a prompt's node, if it has one. Its computed tokens stay in the tree if the request allows it."""
-        node, prefix.node, prefix.index = prefix.node, None, None
+        node, prefix.node, prefix.lookup = prefix.node, None, None
         if node is not None:
             self._note_release(prefix)
             self._tree.release(node)

@@ -12,9 +12,10 @@ from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
-from srb.engine.lookup import Draft, Index
+from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
+from srb.engine.places import Places
 from srb.engine.rewinding import Rewinding, Shift
 from srb.engine.spreading import Spreading
 from srb.engine.text import BranchText, Emission
@@ -49,8 +50,8 @@ class Prefix:
     """The prompt's tokens, shared by all branches of a request; an object of its own, not a branch."""
 
     __slots__ = (
-        "index",
         "logits",
+        "lookup",
         "media",
         "node",
         "num_cached",
@@ -73,7 +74,7 @@ class Prefix:
         self.media = media  # in the order of their places
         self.num_prompt_logprobs = 0  # tokens whose log-probability was emitted, if requested
         self.logits: Logits | None = None  # of the last token; every branch samples its first token from them
-        self.index: Index | None = None  # of its tokens, where branches draft from it
+        self.lookup: PromptLookup | None = None  # where branches draft from its tokens
 
     @property
     def num_computed(self) -> int:
@@ -287,6 +288,7 @@ class Request:
         "max_unread",
         "num_prompt",
         "owner",
+        "places",
         "prefix",
         "prefix_done_at",
         "preserved",
@@ -345,6 +347,7 @@ class Request:
         self.max_unread = command.max_unread
         self.can_grow = command.can_grow
         self.linger = command.linger
+        self.places = Places(command.num_places, command.num_parts) if command.num_places else None  # None: whole
         self.alone_since: float | None = None  # time at which the last reader left; None while there are readers
         self.rests_since: float | None = None  # time at which the last branch ended; None while one runs or waits
         self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
@@ -405,7 +408,7 @@ class Request:
         n_discard = min(self.shift.n_discard or n_left // 2, n_left - 1)
         shift = Shift(n_keep, tokens_of(tokens[n_keep : n_keep + n_discard]), branch.start)
         self.prefix.tokens = tokens[:n_keep] + tokens[n_keep + n_discard :]
-        self.prefix.logits = self.prefix.index = branch.draft = None
+        self.prefix.logits = self.prefix.lookup = branch.draft = None
         branch.num_shifted, branch.tokens = branch.num_shifted + len(branch.tokens), tokens_of(())
         branch.start = len(self.prefix.tokens)
         self.state_name, self.prompt_logprobs = "", False  # both refer to the prompt as given
@@ -419,7 +422,7 @@ class Request:
         tokens, place = self.prefix.tokens, shift.place
         tokens = tokens[:place] + shift.discarded + tokens[place:]
         self.prefix.tokens, branch.tokens = tokens[: shift.start], tokens[shift.start :]
-        self.prefix.logits = self.prefix.index = branch.draft = None
+        self.prefix.logits = self.prefix.lookup = branch.draft = None
         branch.num_shifted -= len(branch.tokens)
         branch.start = shift.start
 

@@ -1,8 +1,8 @@
 """Speculation: drafted tokens are computed with a branch's newest one, and stay as far as the sampler draws the same.
 
 Each token is drawn by the branch's own sampler from the logits of its place, so its text is the same as without drafts,
-except for rounding. A draft is only added while it pays: while the tokens that it will probably give outweigh what a
-larger batch, and the draft model that wrote it, take longer, all measured as the engine runs.
+except for rounding. A draft is only added while it pays (`DraftDecision`): while the tokens that it will probably give
+outweigh what a larger batch, and the draft model that wrote it, take longer, all measured as the engine runs.
 """
 
 from __future__ import annotations
@@ -11,20 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.branches import Branches
+from srb.engine.draft_decision import DraftDecision
 from srb.engine.drafting import DraftModel
-from srb.engine.lookup import Draft, prompt_index
+from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.model import Model
 from srb.engine.request import Branch, BranchState, Request
 from srb.engine.scheduler import Chunk, StepPlan
-from srb.engine.step_times import StepTimes
 from srb.engine.tree.residency import Residency
 from srb.protocol import Event
 
-_TRIES = 0.005  # share of the time that trying a draft model may cost where it has not paid
-_MARGIN = 0.05  # part of a step's time that a draft model has to save at least, since chances are estimates
-_MOST_CREDIT = 5.0  # seconds of such tries that can be saved up
-_FIRST_SAVED = 0.25  # share of a step's time that a draft model saves, before it is measured
-_LEARN_SAVED = 0.02  # weight of the newest step in that share
 _FORESEEN = 256  # tokens that a branch is thought to write at most, where its limit is far away
 
 
@@ -37,7 +32,7 @@ class SpeculationCounters:
     spec_decode_num_accepted_tokens_total: int = 0
 
 
-_Drafted = tuple[Chunk, Sequence[int], float]  # a draft for a chunk, and the chance of each token of it
+_Drafted = tuple[Chunk, Sequence[int], list[float]]  # a draft for a chunk; for each token the chance of all up to it
 
 
 class Speculation:
@@ -67,28 +62,24 @@ class Speculation:
         self._min_draft = min_draft
         self._looks_up = looks_up
         self._draft_model = drafts
-        self._times = StepTimes()
-        self._passes = StepTimes()  # of the draft model, by branches
-        self._token_seconds = 0.0  # that the draft model takes for a token of a text that it reads
-        self._saved = _FIRST_SAVED  # share of a step's time that it saves
-        self._credit = 0.0  # seconds that it may be tried for
-        self._spent = 0.0  # seconds that it took before the current step's decode
-        self._has_drafted = self._is_try = False  # in the current step
+        self._decision = DraftDecision()
+        self._is_noted = False  # whether the current step's time is noted: it computes newest tokens, and drafts
         self._accepted_before = 0
         self.counters = SpeculationCounters()
 
     def add_drafts(self, plan: StepPlan) -> None:
         """Add drafted tokens to a step of newest tokens alone, the likeliest first, as many as pay."""
-        self._spent, self._has_drafted, self._is_try = 0.0, False, False
-        self._accepted_before = self.counters.spec_decode_num_accepted_tokens_total
-        if not self._max_draft or not plan.chunks or plan.num_tokens != len(plan.chunks) or plan.num_prompt_tokens:
+        size = len(plan.chunks)
+        self._is_noted = bool(self._max_draft and size and plan.num_tokens == size and not plan.num_prompt_tokens)
+        if not self._is_noted:
             return
+        self._accepted_before = self.counters.spec_decode_num_accepted_tokens_total
         room = min(
-            self._model.n_seq_max - len(plan.chunks),  # a batch has a row of logits for each sequence
-            min(self._model.n_batch, self._model.n_ubatch) - plan.num_tokens,
-            self._residency.available_cells - plan.num_tokens,
+            self._model.n_seq_max - size,  # a batch has a row of logits for each sequence
+            min(self._model.n_batch, self._model.n_ubatch) - size,
+            self._residency.available_cells - size,
         )
-        if room <= 0:
+        if not self._decision.begin(size) or room <= 0:
             return
         drafts: list[_Drafted] = []
         others: list[tuple[Chunk, int]] = []
@@ -99,19 +90,12 @@ class Speculation:
             elif most:
                 others.append((chunk, most))
         if others and self._draft_model is not None:
-            began = self._clock()
-            drafts += self._ask(self._draft_model, others, plan.num_tokens, room)
-            self._spent = self._clock() - began
-            self._credit -= self._spent if self._is_try else 0.0
+            drafts += self._ask(self._draft_model, others, room)
         if not drafts:
             return
-        chances = [
-            (chance ** (place + 1), number)
-            for number, (_, tokens, chance) in enumerate(drafts)
-            for place in range(len(tokens))
-        ]
+        chances = [(chance, number) for number, (_, _, each) in enumerate(drafts) for chance in each]
         chances.sort(reverse=True)
-        count = self._times.best_addition(plan.num_tokens, [chance for chance, _ in chances[:room]])
+        count = self._decision.count([chance for chance, _ in chances[:room]])
         depths = [0] * len(drafts)
         for _, number in chances[:count]:
             depths[number] += 1
@@ -135,102 +119,77 @@ class Speculation:
             return None
         if branch.draft is None:
             prefix = branch.request.prefix
-            if prefix.index is None:
-                prefix.index = prompt_index(prefix.tokens)
-            branch.draft = Draft(prefix.tokens, prefix.index)
-        tokens = branch.draft.propose(branch.tokens, most)
-        return (chunk, tokens, branch.draft.chance) if tokens else None
+            if prefix.lookup is None:
+                prefix.lookup = PromptLookup(prefix.tokens)
+            branch.draft = Draft(prefix.lookup)
+        tokens, chances = branch.draft.propose(branch.tokens, most)
+        return (chunk, tokens, chances) if tokens else None
 
     # ---- the draft model
 
-    def _ask(self, drafts: DraftModel, wanted: list[tuple[Chunk, int]], size: int, room: int) -> list[_Drafted]:
+    def _ask(self, drafts: DraftModel, wanted: list[tuple[Chunk, int]], room: int) -> list[_Drafted]:
         """Return drafts of the draft model where they pay; let it read on in texts that it does not know yet."""
         ready: list[tuple[Chunk, Branch, int]] = []
-        behind: list[tuple[Branch, int]] = []
+        behind: list[tuple[Chunk, Branch, int]] = []
+        fewest = max(1, self._min_draft)
         for chunk, most in wanted:
             branch = chunk.span
             assert isinstance(branch, Branch)
             most = min(most, drafts.model.n_ctx_seq - branch.end)
-            if most <= 0 or (lag := drafts.lag(branch)) is None:
-                continue
-            if drafts.has(branch) and lag <= self._max_draft:
-                ready.append((chunk, branch, most))
-            else:
-                behind.append((branch, lag))
-        if behind:
-            self._read_on(drafts, behind, size)
-        depths = self._depths(drafts, ready, size, room)
-        asked = [(chunk, branch, depth) for (chunk, branch, _), depth in zip(ready, depths, strict=True) if depth]
-        if not asked:
-            self._saved += _LEARN_SAVED * (0.0 - self._saved) if ready else 0.0
+            if most >= fewest:
+                (ready if self._is_ready(drafts, branch) else behind).append((chunk, branch, most))
+        if behind and self._read_on(drafts, [branch for _, branch, _ in behind]):
+            ready += [each for each in behind if self._is_ready(drafts, each[1])]
+        ready, decision = ready[:room], self._decision
+        deepest = min(decision.num_passes(len(ready), fewest), room // max(1, len(ready)))
+        if deepest < fewest:
             return []
-        self._has_drafted = True
-        began = self._clock()
-        found = drafts.draft([(branch, depth) for _, branch, depth in asked], self._model.n_vocab)
-        self._passes.note(len(asked), (self._clock() - began) / max(depth for _, _, depth in asked))
+        asked = [(branch, min(most, deepest)) for _, branch, most in ready]
+        least, before, began = decision.least_chance(len(ready)), drafts.passes_total, self._clock()
+        found = drafts.draft(asked, self._model.n_vocab, least, fewest)
+        decision.note_asked(len(ready), drafts.passes_total - before, self._clock() - began)
         return [
-            (chunk, tokens, drafts.chance(branch))
-            for (chunk, branch, _), tokens in zip(asked, found, strict=True)
-            if len(tokens) >= max(1, self._min_draft)
+            (chunk, tokens, chances)
+            for (chunk, _, _), (tokens, chances) in zip(ready, found, strict=True)
+            if len(tokens) >= fewest
         ]
 
-    def _depths(self, drafts: DraftModel, ready: list[tuple[Chunk, Branch, int]], size: int, room: int) -> list[int]:
-        """Return how many tokens to draft for each branch that is ready, by their chances and the time that it takes."""
-        chances = [
-            (place, -(drafts.chance(branch) ** (place + 1)), number)
-            for number, (_, branch, most) in enumerate(ready)
-            for place in range(most)
-        ]
-        if not self._times.is_fresh(size):
-            return [0] * len(ready)  # a step without drafts tells again what they have to compete with
-        chances.sort()  # all branches' first tokens come first, since they are drafted together
-        a_pass = self._passes.seconds(len(ready)) or 0.0
-        margin = _MARGIN * (self._times.seconds(size) or 0.0)
-        costs = [(place + 1) * a_pass + margin for place, _, _ in chances]
-        count = self._times.best_addition(size, [-chance for _, chance, _ in chances[:room]], costs)
-        if not count and chances and a_pass <= self._credit:
-            self._is_try = True
-            count = min(room, len(ready) * max(1, self._min_draft))
-        depths = [0] * len(ready)
-        for _, _, number in chances[:count]:
-            depths[number] += 1
-        return [depth if depth >= self._min_draft else 0 for depth in depths]
+    def _is_ready(self, drafts: DraftModel, branch: Branch) -> bool:
+        """Whether the draft model has all of a branch's text but for a few tokens."""
+        lag = drafts.lag(branch)
+        return lag is not None and drafts.has(branch) and lag <= self._max_draft
 
-    def _read_on(self, drafts: DraftModel, behind: list[tuple[Branch, int]], size: int) -> None:
+    def _read_on(self, drafts: DraftModel, behind: list[Branch]) -> bool:
         """Let the draft model compute a part of a text where the drafts will probably save more time than that takes.
 
-        It is one ubatch at most, since everything waits for it.
+        It is one ubatch at most, since everything waits for it. Return whether anything was computed.
         """
         budget = drafts.model.n_ubatch
-        promises: dict[Request, float] = {}  # each takes a look at all branches of a request
-        for branch, lag in behind:
+        foreseen: dict[Request, int] = {}  # each takes a look at all branches of a request
+        for branch in behind:
             if budget <= 0:
                 break
-            request = branch.request
-            if request not in promises:
-                promises[request] = self._promise(request, size)
-            cost = lag * self._token_seconds
-            is_promising = cost <= promises[request]
-            if not (is_promising or cost <= self._credit):
+            request, lag = branch.request, drafts.lag(branch)
+            if lag is None or (drafts.has(branch) and lag <= self._max_draft):  # it has another branch's prompt now
+                continue
+            if request not in foreseen:
+                foreseen[request] = self._foreseen(request)
+            if not self._decision.may_read(lag, foreseen[request]):
                 continue
             began = self._clock()
             count = drafts.compute(branch, budget)
-            seconds = self._clock() - began
-            if count:
-                weight = 0.3 if self._token_seconds else 1.0
-                self._token_seconds += weight * (seconds / count - self._token_seconds)
-            self._credit -= 0.0 if is_promising else seconds
+            self._decision.note_read(count, self._clock() - began)
             budget -= count
+        return budget < drafts.model.n_ubatch
 
-    def _promise(self, request: Request, size: int) -> float:
-        """Return the seconds that drafts will probably save for the branches of a request."""
-        plain = self._times.seconds(size) or 0.0
+    def _foreseen(self, request: Request) -> int:
+        """Return how many tokens the branches of a request will probably write."""
         tokens = 0
         for each in request.branches:
             if each.is_active:
                 limit = each.spec.max_tokens
                 tokens += _FORESEEN if limit < 0 else min(_FORESEEN, limit - each.length)
-        return self._saved * tokens * plain / size
+        return tokens
 
     @property
     def most_tokens(self) -> int:
@@ -284,17 +243,9 @@ class Speculation:
 
     def note(self, plan: StepPlan, seconds: float) -> None:
         """Note how long a step took, the draft model's part included."""
-        if not self._max_draft or not plan.num_tokens:
-            return
-        if not plan.num_prompt_tokens:
-            self._times.note(plan.num_tokens, seconds - self._spent)
-        plain = self._times.seconds(len(plan.chunks))
-        if not self._has_drafted:
-            self._credit = min(_MOST_CREDIT, self._credit + _TRIES * seconds)
-        elif plain:
-            written = len(plan.chunks) + self.counters.spec_decode_num_accepted_tokens_total - self._accepted_before
-            without = plain * written / len(plan.chunks)  # what these tokens would have taken
-            self._saved += _LEARN_SAVED * ((without - seconds) / without - self._saved)
+        if self._is_noted:
+            accepted = self.counters.spec_decode_num_accepted_tokens_total - self._accepted_before
+            self._decision.end(plan.num_tokens, accepted, seconds)
 
 
 def without_drafts(chunks: Sequence[Chunk]) -> list[Chunk] | None:

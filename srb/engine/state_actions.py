@@ -39,7 +39,7 @@ class _Text:
     prompt: Tokens
     added: Tokens
     lora: LoraScales
-    since: float = 0.0  # when the slot got it
+    since: float = 0.0  # UNIX time at which the slot got it
 
     @property
     def tokens(self) -> Tokens:
@@ -67,12 +67,14 @@ class StateActions:
         states: NamedStates,
         slots: Slots,
         clock: Callable[[], float],
+        wall_clock: Callable[[], float],
         on_save_end: Callable[[str, SRBError | None], None],
     ) -> None:
         """Call `on_save_end` from any thread with a save's request_id and error; `end_save` then makes the reply."""
         self._states = states
         self._slots = slots
         self._clock = clock
+        self._wall_clock = wall_clock
         self._on_save_end = on_save_end
         self._texts: dict[int, _Text] = {}  # by slot
         self._saving: dict[str, _Saving] = {}  # by request_id
@@ -84,12 +86,12 @@ class StateActions:
         self._texts.pop(branch.slot, None)
         if branch.request.cache_prompt:
             prompt, lora = branch.request.prefix.tokens, branch.request.lora
-            self._texts[branch.slot] = _Text(prompt, branch.tokens, lora, self._clock())
+            self._texts[branch.slot] = _Text(prompt, branch.tokens, lora, self._wall_clock())
 
-    def age(self, slot: int) -> float | None:
-        """Return the seconds since a slot has its text; None if it has none."""
+    def since(self, slot: int) -> float | None:
+        """Return the UNIX time from which a slot has its text; None if it has none."""
         text = self._texts.get(slot)
-        return None if text is None else self._clock() - text.since
+        return None if text is None else text.since
 
     def act(self, job: StateJob) -> list[Event]:
         """Return the Reply ({"tokens", "bytes", "ms"}) or Rejected; nothing yet for a save that waits for its file."""
@@ -141,7 +143,7 @@ class StateActions:
         if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = found
-        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora, self._clock())
+        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora, self._wall_clock())
         self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 

@@ -18,7 +18,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
-from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch
+from srb.protocol import MAX_BRANCHES, AddBranches, Boundary, BranchSpec, ChangeBranch, HoldPlaces
 from srb.sampling_params import with_penalties
 
 
@@ -161,6 +161,8 @@ class Steering:
                 branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
                 branch.follow(draft.text)
             request.branches.append(branch)
+            if request.places is not None:
+                request.places.note(spec.place + 1)
         return request.branches[first:]
 
     def change(self, branch: Branch, command: ChangeBranch) -> None:
@@ -184,9 +186,36 @@ class Steering:
         if command.changes:
             branch.text.change_ends(spec.stop, finder_of(spec))
 
+    def end_reasoning(self, request: Request, index: int | None) -> list[int]:
+        """Have the reasoning of one branch, or of all, end now; return the branches whose reasoning was not over.
+
+        Raise Conflict unless `reasoning_control` allows it, InvalidRequest for a branch that there is not.
+        """
+        if index is not None and not 0 <= index < len(request.branches):
+            raise bad_field(
+                "index", f"the request has {len(request.branches)} branches, from 0 on, and no branch {index}"
+            )
+        asked = request.branches if index is None else [request.branches[index]]
+        if not any(branch.spec.sampling.reasoning_control for branch in asked):
+            raise Conflict("reasoning control not enabled for this completion", state=_state_of_request(request))
+        running = (branch for branch in asked if branch.state is not BranchState.ENDED)
+        ended = [branch for branch in running if branch.sampler.end_reasoning()]
+        return [branch.index if branch.spec.place < 0 else branch.spec.place for branch in ended]
+
+    def hold_places(self, request: Request, command: HoldPlaces) -> dict[str, Any] | None:
+        """Return a part of a request, to which the holder alone may add branches now, or None. Raise Conflict."""
+        if request.places is None:
+            raise Conflict("the request is not divided", state=_state_of_request(request))
+        request.places.note(command.num_places)
+        is_held = request.places.hold(command.holder, command.seconds, self._clock())
+        return self.describe(request, texts=False) if is_held else None
+
     def describe(self, request: Request, texts: bool = True) -> dict[str, Any]:
-        """Return id, state (queued, running or resting), age in seconds, prompt_tokens, linger, and branches."""
-        return {
+        """Return id, state (queued, running or resting), age in seconds, prompt_tokens, linger, and branches.
+
+        A part of a divided request also has `num_places`, the number of the whole's branches, and `num_parts`.
+        """
+        said = {
             "id": request.request_id,
             "state": _state_of_request(request),
             "age": self._clock() - request.arrived_at,
@@ -194,6 +223,9 @@ class Steering:
             "linger": request.linger,
             "branches": [describe_branch(branch, texts) for branch in request.branches],
         }
+        if request.places is not None:
+            said |= {"num_places": request.places.count, "num_parts": request.places.num_parts}
+        return said
 
 
 def describe_branch(branch: Branch, text: bool = True) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from math import inf
 
-_GAIN = 1.03  # least expected gain in tokens per second for which a draft is added
 _WEIGHT = 0.1  # of the newest step in the mean of a batch's seconds
 _MOST_SLOWER = 3.0  # times the mean; slower steps count as so much, since something else may have held them up
 _FIRST = 3  # steps of a size before its time counts
 _STALE = 4096  # steps after which a measured time is forgotten
-_FRESH = 64  # steps after which a time that drafts compete with is measured again
+_HOPE = 0.6  # share of the growth between measured sizes, or up to the largest, by which sizes not measured are tried
 
 
 @dataclass(slots=True)
@@ -45,45 +44,93 @@ class StepTimes:
 
     def seconds(self, size: int) -> float | None:
         """Return the measured seconds of a step of `size` tokens; None if there was none."""
-        return self._measured[size].seconds if self._is_known(size, 1) else None
+        return self._measured[size].seconds if self.is_known(size) else None
 
-    def is_fresh(self, size: int) -> bool:
-        """Whether steps of `size` tokens were measured often enough, and one of them lately."""
-        return self._is_known(size, _FIRST) and self._steps - self._measured[size].at <= _FRESH
+    def is_known(self, size: int, times: int = 1) -> bool:
+        """Whether steps of `size` tokens were measured so many times at least."""
+        known = self._measured.get(size)
+        return known is not None and known.count >= times and self._steps - known.at <= _STALE
 
-    def best_addition(self, size: int, chances: Sequence[float], costs: Iterable[float] = repeat(0.0)) -> int:
+    def is_settled(self, size: int) -> bool:
+        """Whether steps of `size` tokens were measured so often that a slow one by chance does not count."""
+        return self.is_known(size, _FIRST)
+
+    def is_fresh(self, size: int, steps: int) -> bool:
+        """Whether steps of `size` tokens were measured often enough, and one of them within the latest `steps`."""
+        return self.is_settled(size) and self._steps - self._measured[size].at <= steps
+
+    def has_larger(self, size: int) -> bool:
+        """Whether steps of some larger size were measured often enough."""
+        return any(other > size and self.is_settled(other) for other in self._measured)
+
+    def growth(self, size: int, count: int) -> float:
+        """Return by how many seconds a step of `size` tokens probably becomes longer for each of `count` more tokens."""
+        least = self.seconds(size)
+        return (self._curve(size, least).likely(size + count) - least) / count if least is not None else 0.0
+
+    def most_growth(self, size: int, count: int) -> float:
+        """Return by how many seconds a step of `size` tokens becomes longer at most for `count` more tokens."""
+        least = self.seconds(size)
+        return self._curve(size, least).most(size + count) - least if least is not None else 0.0
+
+    def best_addition(
+        self, size: int, chances: Sequence[float], gain: float, most_loss: float = inf, spent: float = 0.0
+    ) -> int:
         """Return how many drafted tokens to add to a step of `size` tokens; 0 until such a step was measured.
 
-        `chances` are the probabilities that each of them gives a token, the likeliest first, and `costs` the seconds that
-        it takes to draft so many. Between two measured sizes the time is interpolated; beyond the largest it is taken not
-        to grow, so that larger steps are tried.
+        `chances` are the probabilities that each of them gives a token, the likeliest first. Tokens are added where they
+        are expected to make the tokens per second `gain` times as many at least, and where the step takes at most
+        `most_loss` seconds longer for them. `spent` seconds went into the step already, with drafts or without.
         """
         least = self.seconds(size)
-        if least is None:
+        if least is None or size + sum(chances) < gain * size:
             return 0
-        best, best_rate = 0, _GAIN * size / least
-        larger = sorted(other for other in self._measured if other > size and self._is_known(other, _FIRST))
-        below, above, tokens = (size, least), None, float(size)
-        for (count, chance), cost in zip(enumerate(chances, 1), costs, strict=False):
+        curve = self._curve(size, least)
+        best, best_rate, tokens = 0, gain * size / (least + spent), float(size)
+        for count, chance in enumerate(chances, 1):
             tokens += chance
-            while larger and (above is None or above[0] < size + count):
-                below = above or below
-                other = larger.pop(0)
-                above = other, max(least, self._measured[other].seconds)
-            seconds = _between(below, above, size + count) + cost
-            if tokens / seconds > best_rate:
-                best, best_rate = count, tokens / seconds
+            likely, most = curve.likely(size + count), curve.most(size + count)
+            if most - least > most_loss:
+                break
+            if tokens / (likely + spent) > best_rate:
+                best, best_rate = count, tokens / (likely + spent)
         return best
 
-    def _is_known(self, size: int, count: int) -> bool:
-        known = self._measured.get(size)
-        return known is not None and known.count >= count and self._steps - known.at <= _STALE
+    def _curve(self, size: int, least: float) -> _Curve:
+        larger = sorted(other for other in self._measured if other > size and self.is_settled(other))
+        return _Curve([(size, least), *((other, max(least, self._measured[other].seconds)) for other in larger)])
 
 
-def _between(below: tuple[int, float], above: tuple[int, float] | None, size: int) -> float:
-    """Return the seconds of a step from those of a smaller and a larger size; without a larger one the nearest's."""
-    if above is None:
-        return below[1]
-    if above[0] <= size:
-        return above[1]
-    return below[1] + (above[1] - below[1]) * (size - below[0]) / (above[0] - below[0])
+class _Curve:
+    """Seconds by size from some measured ones: those of other sizes are foretold. Asked for growing sizes."""
+
+    __slots__ = ("_at", "_points")
+
+    def __init__(self, points: list[tuple[int, float]]) -> None:
+        self._points = points  # by size; the first is a step without drafts
+        self._at = 0  # number of the last point that is not beyond the size
+
+    def likely(self, size: int) -> float:
+        """Return the seconds of a step of `size` tokens; where none was measured they are thought to grow little."""
+        points = self._points
+        while self._at + 1 < len(points) and points[self._at + 1][0] <= size:
+            self._at += 1
+        below, seconds = points[self._at]
+        if below == size:
+            return seconds
+        if self._at + 1 < len(points):
+            above, more = points[self._at + 1]
+            return seconds + _HOPE * (more - seconds) * (size - below) / (above - below)
+        first, least = points[0]
+        slope = max(0.0, seconds - least) / (below - first) if below > first else 0.0
+        return seconds + _HOPE * slope * (size - below)
+
+    def most(self, size: int) -> float:
+        """Return the seconds of such a step at most; beyond the last point each token takes as long as those before it."""
+        likely, points = self.likely(size), self._points
+        if points[self._at][0] == size:
+            return likely
+        if self._at + 1 < len(points):
+            return max(likely, points[self._at + 1][1])
+        last, seconds = points[-1]
+        return max(likely, seconds * size / last)

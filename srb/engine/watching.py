@@ -3,7 +3,7 @@
 Grammar: it waits until the text has one of its triggers, and then constrains the text from the trigger on. Triggers in
 reasoning are skipped. The trigger "answer" is the end of the reasoning, or the beginning of a text without any; then an
 answer has to come. Budget: when the reasoning has as many tokens as it may have, a message and its end tag are forced,
-unless a grammar holds from the first token.
+unless a grammar holds from the first token. `end_reasoning` lowers the budget to the tokens that there are.
 
 A watch keeps the end of the text, as long as the longest thing that it waits for, so a token costs the same everywhere.
 """
@@ -53,11 +53,12 @@ class Watch:
         self.awaits_answer = any(kind == "answer" for kind, _ in triggers)
         self._is_eog = model.is_eog
         opening, closing = params.reasoning_tags or ("", "")
-        self._opening, self._closing = opening.encode(), closing.encode()
+        self._opening, self._closing = opening.lstrip().encode(), closing.encode()
         self._budget = params.reasoning_budget_tokens if closing else -1
         self._forced: tuple[int, ...] = ()
-        if closing and (self._budget >= 0 or self.awaits_answer):
-            text = (params.reasoning_budget_message if self._budget >= 0 else "") + closing
+        may_be_cut = self._budget >= 0 or params.reasoning_control
+        if closing and (may_be_cut or self.awaits_answer):
+            text = (params.reasoning_budget_message if may_be_cut else "") + closing
             self._forced = tuple(model.tokenize(text, add_special=False, parse_special=True))
         self._room = max(map(len, (*self._words, *self._starts, self._opening, self._closing, b"1234")))
         place = Place.AFTER if not closing else Place.BEFORE if opening else Place.INSIDE
@@ -72,6 +73,14 @@ class Watch:
         made = Watch.__new__(Watch)
         made.__dict__.update(self.__dict__)
         return made
+
+    def end_reasoning(self) -> bool:
+        """Have the reasoning end now, or as soon as it begins; return whether it is not over yet."""
+        state = self.state
+        if state.place is Place.AFTER:
+            return False
+        self._budget = state.spent if self._budget < 0 else min(self._budget, state.spent)
+        return True
 
     @property
     def is_on(self) -> bool:
@@ -189,5 +198,6 @@ def watch_of(params: SamplingParams, model: Model) -> Watch | None:
 
     A grammar that holds from the first token decides alone where its text ends; a budget has no say in it.
     """
-    has_budget = params.reasoning_budget_tokens >= 0 and params.reasoning_tags and not params.grammar
+    may_be_cut = params.reasoning_budget_tokens >= 0 or params.reasoning_control
+    has_budget = may_be_cut and params.reasoning_tags and not params.grammar
     return Watch(params, model) if params.grammar_triggers or has_budget else None

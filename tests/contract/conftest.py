@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.llama import prompt_context
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
 from srb.settings import Settings
 from tests.contract.writers import N_CTX as LONG_N_CTX
-from tools.random_gguf import TILE_MARKS, TINY, WRITERS
+from tools.random_gguf import TINY, WRITERS
 
 N_CTX = 256
-TILES = "llama, tiles"  # whose projector puts tokens of text between a picture's tiles
 SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows alone
+# Whose prompts have a context of their own, here also the shortest.
+TWO_CONTEXTS = [f"{arch}, two contexts" for arch in ("llama", "gemma3", "lfm2", "qwen35")]
+# Whose texts are computed alike in prompts and in steps, but for the order of sums.
+ALIKE = ["fake", "fake, with states", *WRITERS, SMALL_WINDOWS]
 
 
 @pytest.fixture(scope="session")
@@ -27,24 +31,31 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("gguf")
 
     def write(arch: str) -> Path:
+        if arch in TWO_CONTEXTS:
+            return write(arch.partition(",")[0])
         path = folder / f"{arch}.gguf"
         if arch == SMALL_WINDOWS and not path.exists():
             return WRITERS["gemma3"](path, replace(TINY, window=8))
-        if arch == TILES and not path.exists():
-            return WRITERS["llama"](path, replace(TINY, control=TILE_MARKS))
         return path if path.exists() else WRITERS[arch](path, TINY)
 
     return write
 
 
-@pytest.fixture(params=["fake", "fake, with states", *WRITERS, SMALL_WINDOWS])
+@pytest.fixture(params=[*ALIKE, *TWO_CONTEXTS])
 def model_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
 @pytest.fixture
-def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
+def short_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models that are loaded from now on compute prompts of two tokens in a context of their own."""
+    for name, value in (("LEAST", 2), ("COPYING", 0), ("_FEWEST_CELLS", 1)):
+        monkeypatch.setattr(prompt_context, name, value)
+
+
+@pytest.fixture
+def model(model_name: str, gguf: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[Model]:
     made: Model
     if model_name.startswith("fake"):
         made = FakeModel(n_ctx=N_CTX, n_seq_max=16, n_batch=64, has_states="states" in model_name)
@@ -54,8 +65,13 @@ def model(model_name: str, gguf: Callable[[str], Path]) -> Iterator[Model]:
             given |= {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
         if model_name == SMALL_WINDOWS:
             given |= {"n_ctx": 2 * N_CTX, "swa_full": "off"}
+        if model_name in TWO_CONTEXTS:
+            request.getfixturevalue("short_prompts")
+            given |= {"flash_attn": "auto", "cache_type_k": "f32", "cache_type_v": "f32", "n_gpu_layers": 0}
         path = str(gguf(model_name))
-        made = LlamaModel.load(Settings(model=path, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1, **given))
+        loaded = LlamaModel.load(Settings(model=path, n_batch=64, n_ubatch=32, n_seq_max=16, threads=1, **given))
+        assert (loaded._prompts is not None) is (model_name in TWO_CONTEXTS)
+        made = loaded
     yield made
     made.close()
 
@@ -73,9 +89,15 @@ def load(gguf: Callable[[str], Path]) -> Iterator[Callable[..., LlamaModel]]:
     loaded: list[LlamaModel] = []
 
     def one(arch: str = "gemma3", **changes: Any) -> LlamaModel:
-        given: dict[str, Any] = {"n_ctx": LONG_N_CTX, "n_batch": 64, "n_ubatch": 64, "threads": 1}
+        given: dict[str, Any] = {
+            "model": str(gguf(arch)),
+            "n_ctx": LONG_N_CTX,
+            "n_batch": 64,
+            "n_ubatch": 64,
+            "threads": 1,
+        }
         given |= {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attn": "off", "rope_scaling": "none"}
-        loaded.append(LlamaModel.load(Settings(model=str(gguf(arch)), **(given | changes))))
+        loaded.append(LlamaModel.load(Settings(**(given | changes))))
         return loaded[-1]
 
     yield one

@@ -14,6 +14,7 @@ from srb.engine.model import Batch, Logits
 from srb.errors import ModelLoadFailed
 from srb.protocol import BranchSpec, Delta, Embed, Generate, GetAdapters, SamplingParams
 from srb.settings import Settings
+from tests.contract.rounding import needs_equal_texts
 from tests.contract.test_model import tokens_of
 from tools.random_gguf import TINY, Shape, write_lora
 
@@ -48,6 +49,7 @@ def test_scales_change_what_is_computed_and_zero_is_the_model_itself(model: Llam
     assert np.array_equal(logits[0], compute(model, ()))
 
 
+@needs_equal_texts
 def test_requests_with_different_scales_run_together_with_the_texts_of_each_alone(model: LlamaModel) -> None:
     def texts(*scales: tuple[float, ...]) -> list[list[int]]:
         model.clear()

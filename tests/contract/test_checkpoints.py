@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from srb.engine.engine import Engine
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, Model
+from srb.protocol import AddBranches, BranchSpec, Delta, Generate, Reply, SamplingParams
 from tests.contract.writers import N_CTX, Writer, evening, words
 
 TOLERANCE = 2e-2  # other texts differ by ones
@@ -166,3 +168,49 @@ def test_a_long_branch_has_checkpoints_too(load: Load, arch: str) -> None:
     [text], computed = writer.ask([*half, 300])
     assert computed <= EVERY + 1
     assert Writer(cold(load, arch)).ask([*half, 300])[0] == [text]
+
+
+@ARCHITECTURES
+def test_a_fork_in_the_middle_of_a_running_branch_computes_at_most_the_spacing(load: Load, arch: str) -> None:
+    model, prompt = warm(load, arch, n_seq_max=4), words(120, 3)
+    engine = Engine(model, max_queue=10, clock=iter(range(10**6)).__next__, cache_bytes=10**8, checkpoint_every=EVERY)
+    decoded = count_tokens(model)
+    likeliest = SamplingParams(temperature=0, ignore_eos=True)
+    engine.submit(
+        engine.prepare(Generate("r", tuple(prompt), (BranchSpec(1, 260, sampling=likeliest),), can_grow=True))
+    )
+    written: dict[int, list[int]] = {0: []}
+    while len(written[0]) < 200:
+        take_step(engine, written)
+    before, of_origin = sum(decoded), len(written[0])
+    # a word of the fork's own, then as the model goes on
+    fork = AddBranches("c", "r", ((7, (300,), (("max_tokens", 8),), ()),), origin=0, token=130)
+    *_, answer = engine.submit(engine.prepare(fork))
+    assert isinstance(answer, Reply)
+    [index] = answer.value["indices"]
+    written[index] = []
+    while len(written[index]) < 8:
+        take_step(engine, written)
+    computed = sum(decoded) - before - (len(written[0]) - of_origin)
+    assert computed <= EVERY + 1 + 8
+    anew, _ = Writer(cold(load, arch)).ask([*prompt, *written[0][:130], 300], count=8)
+    assert anew == [written[index][-8:]]
+
+
+def count_tokens(model: LlamaModel) -> list[int]:
+    """Return a list that gets the number of tokens of each decode from now on."""
+    decode, sizes = model.decode, list[int]()
+
+    def counted(batch: Batch) -> DecodeStatus:
+        sizes.append(len(batch))
+        return decode(batch)
+
+    model.decode = counted  # type: ignore[method-assign]
+    return sizes
+
+
+def take_step(engine: Engine, written: dict[int, list[int]]) -> None:
+    for event in engine.step():
+        if isinstance(event, Delta):
+            written[event.index] += event.tokens
+    engine.check_invariants()

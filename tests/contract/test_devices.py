@@ -11,6 +11,7 @@ from typing import Any
 import llama_cpp as lib
 import pytest
 
+from srb.engine.llama import devices as llama_devices
 from srb.engine.llama import params
 from srb.engine.llama.devices import DeviceType, device_types
 from srb.engine.llama.model import LlamaModel
@@ -74,10 +75,8 @@ def test_layers_for_a_gpu_that_there_is_not_are_told(
     devices: Callable[..., None], kinds: tuple[int, ...], n_gpu_layers: int, told: bool
 ) -> None:
     devices(*kinds)
-    lines = list(changed_settings(Settings(n_gpu_layers=n_gpu_layers), n_batch=2048, n_ctx_seq=8192))
-    assert [line.startswith("n_gpu_layers 33 has no effect: llama.cpp has found no GPU") for line in lines] == [
-        True
-    ] * told
+    remarks = list(changed_settings(Settings(n_gpu_layers=n_gpu_layers), n_batch=2048, n_ctx_seq=8192))
+    assert [each.text.partition(":")[0] for each in remarks] == ["n_gpu_layers 33 has no effect"] * told
 
 
 def test_a_small_batch_and_a_context_beyond_the_models_are_told(
@@ -120,3 +119,14 @@ def test_rpc_without_a_build_for_it_is_one_line_that_says_how_to_get_it(monkeypa
         f"--no-deps llama-cpp-python=={lib.__version__} builds it with RPC"
     )
     add_nodes([])
+
+
+def test_kernels_for_amx_are_faulty_without_the_recipe_that_mends_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert (llama_devices.library_folder() / "llama.cmake").exists(), "llama.cpp was not built by make install"
+    assert not llama_devices.has_faulty_amx()
+    monkeypatch.setattr(llama_devices, "library_folder", lambda: tmp_path)
+    for info, is_faulty in ((b"CPU : AVX2 = 1 | AMX_INT8 = 1 |", True), (b"CPU : AVX2 = 1 |", False)):
+        monkeypatch.setattr("llama_cpp.llama_print_system_info", lambda info=info: info)
+        assert llama_devices.has_faulty_amx.__wrapped__() is is_faulty

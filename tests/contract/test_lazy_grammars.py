@@ -17,7 +17,7 @@ from srb.errors import GrammarDeadEnd
 from srb.protocol import SamplingParams
 from srb.web.chat.families import BLANK, FAMILIES, HERMES, LLAMA_3, Family
 from srb.web.chat.reply_parser import Content, Reasoning, ReplyParser, ToolCall, parse_reply
-from tests.unit.replies import REPLIES
+from tests.unit.replies import PARALLEL, REPLIES
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
 WEATHER = {
@@ -81,10 +81,15 @@ def go_on(llama: LlamaModel, sampler: LlamaSampler, limit: int = 600) -> str:
     raise AssertionError(f"{text!r} does not end")
 
 
+# Families whose calls begin with a header: the part with which the grammar begins, and the text before.
+HEADS = {"gpt-oss": "to=functions.", "muse-glimmer": "to=weather<|message|>"}
+BEFORE = {"gpt-oss": "<|channel|>commentary ", "muse-glimmer": " "}
+
+
 def section(name: str) -> str:
     """Return the call of a family's reply, from its trigger on."""
     text, form = REPLIES[name].replace("Action: ```", "Action:\n```"), BY_NAME[name].forms[0]
-    marker = "to=functions." if name == "gpt-oss" else form.marker
+    marker = HEADS.get(name, form.marker)
     return text[text.index(marker) :]
 
 
@@ -103,10 +108,8 @@ def test_the_grammar_of_a_family_takes_what_its_models_write(llama: LlamaModel, 
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_call_that_has_begun_is_always_valid(llama: LlamaModel, name: str) -> None:
     family = BY_NAME[name]
-    begun = {"gpt-oss": "to=functions.", "functionary-3.2": ">>>weather\n"}.get(
-        name, family.forms[0].marker or '{"name"'
-    )
-    before = "<|channel|>commentary " if name == "gpt-oss" else "Hi! " if family.forms[0].marker else ""
+    begun = {**HEADS, "functionary-3.2": ">>>weather\n"}.get(name, family.forms[0].marker or '{"name"')
+    before = BEFORE.get(name, "Hi! " if family.forms[0].marker else "")
     for seed in range(3):
         sampler = llama.new_sampler(params_of(llama, family, FEW, lazy=True), seed, [])
         text = write(llama, sampler, before + begun)
@@ -209,6 +212,23 @@ def test_reasoning_ends_after_its_budget_with_the_message(llama: LlamaModel, ins
     assert write(llama, sampler, opening) == opening
     forced = " Enough. </think>"
     assert write(llama, sampler, "x" * (budget + len(forced) + 3)) == "x" * budget + forced + "xxx"
+
+
+@pytest.mark.parametrize("budget", [-1, 9])
+def test_reasoning_ends_when_it_is_told_to(llama: LlamaModel, budget: int) -> None:
+    params = SamplingParams(
+        reasoning_tags=("<think>", "</think>"), reasoning_budget_tokens=budget, reasoning_budget_message="Enough. ",
+        reasoning_control=True,
+    )  # fmt: skip
+    sampler, other = llama.new_sampler(params, 1, []), llama.new_sampler(params, 1, []).clone(2)
+    assert write(llama, sampler, "<think>xxx") == "<think>xxx"
+    assert sampler.end_reasoning()
+    forced = " Enough. </think>"
+    assert write(llama, sampler, "y" * (len(forced) + 2)) == forced + "yy"
+    assert not sampler.end_reasoning()
+    assert write(llama, other, "<think>xxxxxx") == "<think>xxxxxx"
+    plain = llama.new_sampler(SamplingParams(), 1, [])
+    assert not plain.end_reasoning()
 
 
 def test_tools_whose_properties_are_numbers_keep_their_own_rules(llama: LlamaModel) -> None:
@@ -433,3 +453,17 @@ def test_a_forced_call_keeps_references_and_names_with_marks(llama: LlamaModel, 
         assert given.keys() >= {"city", "max-days"}
         assert isinstance(given["max-days"], int)
         assert given["city"] in ("Oslo", "Rome")
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("name", sorted(PARALLEL.keys() - {"gpt-oss"}))  # whose calls end a reply each
+def test_a_second_call_follows_where_calls_may_be_parallel(llama: LlamaModel, name: str, parallel: bool) -> None:
+    family, empty = BY_NAME[name], {"type": "object", "properties": {}, "additionalProperties": False}
+    offered = [{"name": each, "parameters": empty} for each in ("weather", "time")]
+    grammar = family.grammar(offered, parallel, lazy=False)
+    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
+    sampler = llama.new_sampler(SamplingParams(grammar=text), 1, [])
+    said = PARALLEL[name].removesuffix("<|eot|>").replace('"time"}', '"time", "arguments": {}}')
+    written = write(llama, sampler, said)
+    _, _, calls = parse_reply(ReplyParser({"weather": empty, "time": empty}, family=family), written)
+    assert [call.name for call in calls] == (["weather", "time"] if parallel else ["weather"]), written

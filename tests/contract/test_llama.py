@@ -20,11 +20,12 @@ from srb.engine.llama.dry import MAX_BREAKERS, DrySamplers
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.params import NUMA_STRATEGIES
 from srb.engine.llama.sampler import LlamaSampler
-from srb.engine.model import Batch, DecodeStatus
+from srb.engine.model import Batch, DecodeStatus, Logits
 from srb.errors import GrammarDeadEnd, InvalidRequest, ModelLoadFailed
 from srb.protocol import SamplingParams
 from srb.settings import Settings
 from tests.contract.test_model import close, compute, tokens_of
+from tests.poison import poisoned_memory
 from tools.random_gguf import TINY, WRITERS
 
 EVERY_SAMPLER: list[dict[str, Any]] = [
@@ -269,6 +270,19 @@ def test_a_grammar_that_cannot_be_parsed_is_the_clients_error(llama: LlamaModel,
         llama.new_sampler(SamplingParams(grammar=grammar), 1, [])
 
 
+@pytest.mark.parametrize("arch", WRITERS)
+def test_logits_do_not_depend_on_what_memory_held_before(load: Callable[..., LlamaModel], arch: str) -> None:
+    def logits() -> list[Logits]:
+        model = load(arch, swa_full="on")
+        found = [compute(model, 0, list(range(300, 320)))]
+        model.fork(0, 1)
+        return [*found, *(compute(model, seq_id, [330], position=20) for seq_id in range(2))]
+
+    with poisoned_memory():
+        found = logits()
+    np.testing.assert_array_equal(found, logits())
+
+
 def test_more_tokens_than_cells_finds_no_room_and_changes_nothing(llama: LlamaModel) -> None:
     tokens = tokens_of(llama)
     compute(llama, 0, tokens[:-1])
@@ -473,3 +487,39 @@ def test_llama_cpp_knows_the_strategies_by_these_numbers() -> None:
     for name, number in NUMA_STRATEGIES.items():
         assert getattr(native, f"GGML_NUMA_STRATEGY_{name.upper()}") == number
     native.llama_numa_init(0)  # it is there, and takes a number
+
+
+@pytest.mark.parametrize(
+    ("schema", "taken", "refused"),
+    [
+        ({"type": "integer", "minimum": -12, "maximum": 305}, ["-12", "0", "305", "99"], ["-13", "306", "-99", "01"]),
+        ({"type": "integer", "exclusiveMinimum": 1995}, ["1996", "20000"], ["1995", "0", "-1996"]),
+        ({"type": ["integer", "null"], "maximum": -3}, ["-3", "-40", "null"], ["-2", "0", "3"]),
+        (
+            {"properties": {"integer": {"type": "integer", "minimum": 7}}, "required": ["integer"]},
+            ['{"integer":7}', '{"integer": 12}'],
+            ['{"integer":6}'],
+        ),
+    ],
+)
+def test_integers_stay_within_the_bounds_of_a_schema(
+    llama: LlamaModel, schema: dict[str, Any], taken: list[str], refused: list[str]
+) -> None:
+    grammar = llama.grammar_of(json.dumps(schema))
+    check_grammar(grammar, "json_schema")
+    of_byte = {piece[0]: token for token in range(llama.n_vocab) if len(piece := llama.piece(token)) == 1}
+
+    def takes(text: str) -> bool:
+        sampler = llama.new_sampler(SamplingParams(grammar=grammar, temperature=0.0), 1, [])
+        try:
+            for token in [*(of_byte[byte] for byte in text.encode()), 2]:
+                logits = np.zeros(llama.n_vocab, np.float32)
+                logits[token] = 50.0
+                if sampler.sample_from(logits) != token:
+                    return False
+            return True
+        finally:
+            sampler.close()
+
+    assert [text for text in taken if not takes(text)] == []
+    assert [text for text in refused if takes(text)] == []

@@ -15,7 +15,8 @@ from srb.engine.model import Batch, DecodeStatus
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.native_facts import ModelNeeds
 from srb.settings import Settings
-from tools.random_gguf import TINY, write_llama, write_projector
+from tools.random_gguf import TINY, write_llama
+from tools.random_projectors import write_projector
 
 SHAPE = dataclasses.replace(TINY, heads=2, kv_heads=1)  # heads of 32 values, which every data type can hold
 BYTES_OF_BLOCK = {  # of 32 values: ggml's block sizes
@@ -74,6 +75,20 @@ def test_the_needs_are_those_of_the_model_that_is_loaded(wide: Path) -> None:
     assert found.total == found.weights + found.store + found.compute
 
 
+def test_all_of_it_has_a_place(wide: Path, tmp_path: Path) -> None:
+    """llama.cpp pads what it puts into buffers, and leaves the logits' buffer out; without a GPU all is in one memory."""
+    projector = write_projector(tmp_path / "projector.gguf", SHAPE)
+    for settings in (
+        Settings(model=str(wide), n_ctx=1024),
+        Settings(model=str(wide), n_ctx=1024, spec_draft_model=str(wide), mmproj=str(projector)),
+    ):
+        found = needs(settings)
+        assert found.places is not None
+        assert sum((found.places.machine, *found.places.gpus.values())) == pytest.approx(found.total, rel=0.1)
+        if not any(device.has_own_memory for device in build().devices):
+            assert not found.places.gpus
+
+
 def test_a_recurrent_model_needs_states_and_no_cells(gguf: Callable[[str], Path]) -> None:
     found = needs(Settings(model=str(gguf("mamba")), n_ctx=1024))
     assert (found.memory, found.bytes_per_cell, set(per_cell(found).values())) == ("recurrent", 0.0, {0.0})
@@ -86,6 +101,21 @@ def test_a_hybrid_model_needs_both(gguf: Callable[[str], Path]) -> None:
     assert found.states > 0
     attention = 1 * TINY.kv_heads * (TINY.dim // TINY.heads) * 2  # in one of the two layers
     assert found.bytes_per_cell == attention * 2
+
+
+def test_the_small_cache_of_windows_is_told_beside_the_full_size(gguf: Callable[[str], Path]) -> None:
+    small, full = (needs(Settings(model=str(gguf("gemma3")), n_ctx=4096, swa_full=size)) for size in ("off", "on"))
+    assert (small.windows, full.windows, needs(Settings(model=str(gguf("llama")))).windows) == ("small", "full", "")
+    assert small.store < small.full_store == full.store
+    assert full.full_store == 0
+
+
+def test_a_context_for_prompts_counts_with_all_that_it_takes(wide: Path) -> None:
+    apart, one = (
+        needs(Settings(model=str(wide), n_ctx=4096, flash_attn=kind, n_gpu_layers=0)) for kind in ("auto", "on")
+    )
+    assert apart.bytes_per_cell == one.bytes_per_cell
+    assert apart.compute >= one.compute + 4096 * one.bytes_per_cell
 
 
 def test_a_type_that_llama_cpp_refuses_has_its_reason(gguf: Callable[[str], Path]) -> None:

@@ -56,6 +56,7 @@ def load(gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Iterat
     loaded: list[LlamaModel] = []
 
     def make(**given: Any) -> LlamaModel:
+        given = {"n_gpu_layers": 0} | given
         settings = Settings(model=str(gguf("llama")), n_ctx=256, n_batch=64, n_ubatch=64, **given)
         loaded.append(LlamaModel.load(settings))
         return loaded[-1]
@@ -148,6 +149,7 @@ def test_threads_that_are_set_are_taken_exactly_and_never_adapted(
 def test_the_cpu_computes_unless_all_layers_are_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, int], computes: bool
 ) -> None:
+    monkeypatch.setattr(params, "has_gpu", lambda: False)
     assert params.uses_cpu(Settings(), n_layers=4)
     monkeypatch.setattr(params, "has_gpu", lambda: True)
     assert params.uses_cpu(Settings(**given), n_layers=4) == computes

@@ -249,6 +249,15 @@ def test_the_small_cache_is_as_large_as_llama_servers() -> None:
         assert small_cells(Settings(), window) == -(-(4 * window + 512) // 256) * 256
 
 
+def test_the_full_size_and_kept_texts_take_no_more_than_llama_server_keeps_texts_in() -> None:
+    """By default: its --cache-ram is 8192 MiB, beside the small cache."""
+    assert windows.MOST_BYTES + Settings().cache_ram_mib * 2**20 == 8192 * 2**20
+    free = 10**12
+    assert windows.is_affordable(windows.MOST_BYTES, free)
+    assert not windows.is_affordable(windows.MOST_BYTES + 1, free)
+    assert not windows.is_affordable(1001, 2001)
+
+
 def test_the_memory_that_is_free_is_the_control_groups_if_that_is_less(tmp_path: Path) -> None:
     group = tmp_path / "sys/fs/cgroup/app"
     for folder in (group, tmp_path / "proc/self"):

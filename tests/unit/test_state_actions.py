@@ -16,7 +16,7 @@ from srb.engine.fake import FakeModel
 from srb.engine.model import StateStore
 from srb.engine.process import state_folder
 from srb.engine.process.state_folder import StateFolder
-from srb.protocol import BranchSpec, Delta, Done, Generate, GetSlotAge, Rejected, Reply, StateAction
+from srb.protocol import BranchSpec, Delta, Done, Generate, GetSlotTime, Rejected, Reply, StateAction
 from tests.engine_helpers import solo
 from tests.processes import DEADLINE
 
@@ -31,7 +31,15 @@ class Session:
     ) -> None:
         model = FakeModel(**(memory or {}))
         clock = iter(range(10**6)).__next__
-        self.engine = Engine(model, max_queue=9, clock=clock, cache_bytes=cache_bytes, states=states)
+        self.unix_time = 1.7e9
+        self.engine = Engine(
+            model,
+            max_queue=9,
+            clock=clock,
+            wall_clock=lambda: self.unix_time,
+            cache_bytes=cache_bytes,
+            states=states,
+        )
         self._woken = threading.Semaphore(0)
         self.engine.wake = lambda: self._woken.release()
 
@@ -102,9 +110,12 @@ def test_a_slot_that_is_told_to_forget_its_text_leaves_it_computed() -> None:
     session = Session(None)
     session.generate((PROMPT,))
     held = session.held()
-    assert session.engine.serve_query(GetSlotAge("q", 0)) > 0
+    session.unix_time = 1.8e9
+    session.generate((PROMPT,))
+    session.unix_time = 1.9e9
+    assert session.engine.serve_query(GetSlotTime("q", 0)) == 1.8e9
     assert session.act("forget") == {"tokens": 0, "bytes": 0, "ms": 1000.0}
-    assert session.engine.serve_query(GetSlotAge("q", 0)) is None
+    assert session.engine.serve_query(GetSlotTime("q", 0)) is None
     assert "has no text" in session.act("save", "none")
     assert session.held() == held
 

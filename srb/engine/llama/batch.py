@@ -1,8 +1,9 @@
-"""A Batch as a llama_batch."""
+"""A Batch as a llama_batch, and its computation."""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,19 @@ import llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.model import Batch
+from srb.engine.llama.log import native_log
+from srb.engine.model import Batch, DecodeStatus
+
+log = logging.getLogger("srb.llama")
+
+
+def compute(context: Any, native: Any) -> DecodeStatus:
+    """Compute a llama_batch; a failure is logged with llama.cpp's reason."""
+    code = lib.llama_decode(context, native)
+    if code == 0:
+        return DecodeStatus.OK
+    log.warning("llama_decode returned %d for %d tokens: %s", code, native.n_tokens, native_log.last_error)
+    return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
 
 
 class NativeBatch:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import llama_cpp as lib
@@ -21,20 +23,23 @@ class DeviceType(IntEnum):
     META = 4  # several devices as one
 
 
+@cache
+def has_faulty_amx() -> bool:
+    """Whether llama.cpp was built with kernels for AMX, and without tools/llama.cmake, which mends them.
+
+    They read beyond a weight for several sequences of a layer with states, and for weights of several matrices.
+    """
+    return b"AMX_INT8 = 1" in lib.llama_print_system_info() and not (library_folder() / "llama.cmake").exists()
+
+
+def library_folder() -> Path:
+    """Return the folder of llama.cpp's libraries."""
+    return Path(lib.llama_cpp._lib._name).parent
+
+
 def free_gpu_memory() -> int:
     """Return the bytes that are free on all GPUs together."""
-    ggml, free = lib.llama_cpp._lib, 0
-    ask, get = ggml.ggml_backend_dev_memory, ggml.ggml_backend_dev_get
-    ask.restype, ask.argtypes = (
-        None,
-        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)],
-    )
-    for number, kind in enumerate(device_types()):
-        if kind in (DeviceType.GPU, DeviceType.IGPU):
-            here, total = ctypes.c_size_t(), ctypes.c_size_t()
-            ask(get(number), ctypes.byref(here), ctypes.byref(total))
-            free += here.value
-    return free
+    return sum(device.free for device in devices() if device.is_gpu)
 
 
 def device_types() -> list[int]:
@@ -58,6 +63,18 @@ def devices() -> list[Device]:
         called, described = (function(device).decode("utf-8", "replace") for function in (name, description))
         found.append(Device(called, described, DeviceType(kind).name.lower(), free.value, total.value))
     return found
+
+
+def gpu_of(buffer_type: int) -> str | None:
+    """Return the name of the GPU in whose own memory ggml's buffers of a type are; None: they are in the machine's."""
+    is_host, device_of = _ggml().ggml_backend_buft_is_host, _ggml().ggml_backend_buft_get_device
+    is_host.restype, is_host.argtypes = ctypes.c_bool, [ctypes.c_void_p]
+    device_of.restype, device_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    device = None if is_host(buffer_type) else device_of(buffer_type)
+    if device is None or _function("type", ctypes.c_int)(device) != DeviceType.GPU:
+        return None
+    name: bytes = _function("name", ctypes.c_char_p)(device)
+    return name.decode("utf-8", "replace")
 
 
 def device_handles() -> list[int]:

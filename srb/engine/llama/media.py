@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,21 @@ from srb.cores import usable_cores
 from srb.engine.llama.log import native_log
 from srb.engine.llama.memory import floats_at
 from srb.engine.llama.sections import NUM_SECTIONS
-from srb.engine.media import EncodedFile, Encoder, MediaChunk, Sections
+from srb.engine.llama.strings import string_of
+from srb.engine.media import EncodedFile, Encoder, IsWanted, MediaChunk, Numbers, Sections, always, check_wanted
 from srb.errors import ModelLoadFailed, NotSupported
 
 log = logging.getLogger("srb.llama")
 
-_TEXT = 0  # enum mtmd_input_chunk_type
+_TEXT, _IMAGE = 0, 1  # enum mtmd_input_chunk_type
 _SECTION_ORDER = [0, 2, 1, 3]  # of a mtmd_decoder_pos, which has t, x, y and z
 _SAMPLE = 2**20  # bytes of the file's beginning and end that tell projectors apart
-# Projectors of pictures whose tokens depend on where they stand: how many there are, or which picture of the prompt it is.
-_BY_PLACE = (b"deepseek4v", b"hunyuanvl")
+_SHORTEST = 1 / 20  # seconds of sound: llama.cpp ends the process over a window or two of some encoders
+_TYPE = re.compile(rb"projector_type\x08\0\0\0(.)\0{7}", re.DOTALL)  # a key of GGUF; of its value the kind and length
+# Projectors whose pictures begin with a fill up to the end of a group of so many tokens.
+_ALIGNED = {"deepseek4v": 4}
+# llama.cpp ends the process where one of these projectors or architectures reads a picture without M-RoPE.
+_NEED_SECTIONS = frozenset({"hunyuanvl", "glm4", "glm4moe"})
 
 
 class LlamaEncoder(Encoder):
@@ -54,8 +60,15 @@ class LlamaEncoder(Encoder):
         self._has_sections = bool(mtmd.mtmd_decode_use_mrope(self._context))
         self.sees = bool(mtmd.mtmd_support_vision(self._context))
         self.hears = bool(mtmd.mtmd_support_audio(self._context))
-        if _names_one_of(path, _BY_PLACE):
-            self.refuse("the model's pictures depend on their place in the prompt, which is not supported")
+        kinds = _types(path)
+        self._align = max((_ALIGNED.get(each, 1) for each in kinds), default=1)
+        if self._align > 1 and self._has_sections:
+            self.refuse("pictures of this projector are not placed as those of the model (M-RoPE) are")
+        kinds.add(string_of(lib.llama_model_meta_val_str, model, b"general.architecture"))
+        if kinds & _NEED_SECTIONS and not self._has_sections:
+            self.refuse(
+                "the model's file has no positions for pictures (M-RoPE); convert it anew with today's llama.cpp"
+            )
         self.key = _fingerprint(path) + f"{min_tokens},{max_tokens}".encode()
 
     def refuse(self, reason: str) -> None:
@@ -63,74 +76,118 @@ class LlamaEncoder(Encoder):
         self.refusal, self.sees, self.hears = reason, False, False
         log.warning("mmproj: %s", reason)
 
-    def encode(self, data: bytes) -> EncodedFile:
+    def encode(self, data: bytes, is_wanted: IsWanted = always) -> EncodedFile:
         mtmd = self._mtmd
         parts: list[list[int] | MediaChunk] = []
-        with native_log.muted(), self._chunks(data, is_read=True) as chunks:
+        with (
+            native_log.muted(),
+            self._bitmap(data, is_read=True) as bitmap,
+            self._chunks(bitmap) as chunks,
+            self._second(bitmap) as second,
+        ):
             for chunk in chunks:
-                if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
+                if _is_text(mtmd, chunk):
                     count = ctypes.c_size_t()
                     ids = mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
                     parts.append(_known_tokens(list(ids[: count.value])))
                 else:
-                    parts.append(self._encoded(chunk))
+                    check_wanted(is_wanted)
+                    parts.append(self._encoded(chunk, next(second, None)))
         return parts
 
-    def count(self, data: bytes) -> int:
-        with native_log.muted(), self._chunks(data, is_read=False) as chunks:
-            return sum(self._mtmd.mtmd_input_chunk_get_n_tokens(chunk) for chunk in chunks)
+    def count(self, data: bytes, start: int = 0) -> int:
+        mtmd, end = self._mtmd, start
+        with native_log.muted(), self._bitmap(data, is_read=False) as bitmap, self._chunks(bitmap) as chunks:
+            for chunk in chunks:
+                is_filled = mtmd.mtmd_input_chunk_get_type(chunk) == _IMAGE
+                end += mtmd.mtmd_input_chunk_get_n_tokens(chunk) - (end % self._align if is_filled else 0)
+        return end - start
 
-    def _encoded(self, chunk: Any) -> MediaChunk:
+    def _encoded(self, chunk: Any, second: Any | None) -> MediaChunk:
+        """Return a chunk's vectors and positions, for which `second` is its like in a second picture (see `_second`)."""
         mtmd, context = self._mtmd, self._context
         count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
         if mtmd.mtmd_encode_chunk(context, chunk) != 0:
             raise ValueError("could not be encoded")
         vectors = floats_at(mtmd.mtmd_get_output_embd(context), count * self._n_inputs)
+        if not np.isfinite(vectors).all():  # kept, they would spoil every text about the file
+            raise ValueError("could not be encoded: the projector computed something else than numbers")
         is_whole = bool(mtmd.mtmd_decode_use_non_causal(context, chunk))
-        sections = self._sections(chunk, count) if self._has_sections else None
-        return MediaChunk(np.array(vectors, np.float32).reshape(count, self._n_inputs), is_whole, sections)
+        sections = self._sections(chunk, second) if second else None
+        align = self._align if mtmd.mtmd_input_chunk_get_type(chunk) == _IMAGE else 1
+        return MediaChunk(np.array(vectors, np.float32).reshape(count, self._n_inputs), is_whole, sections, align)
 
-    def _sections(self, chunk: Any, count: int) -> Sections | None:
-        """Return the positions of a chunk; None for a sound, whose tokens have one each."""
+    def _sections(self, chunk: Any, second: Any) -> Sections:
+        from_zero, from_one, after_another = self._places(chunk, 0), self._places(chunk, 1), self._places(second, 0)
+        counting = after_another - from_zero
+        count = int(self._mtmd.mtmd_input_chunk_get_n_pos(chunk))
+        return Sections(from_zero, from_one - from_zero, count, counting if counting.any() else None)
+
+    def _places(self, chunk: Any, first: int) -> Numbers:
+        """Return the positions of a picture's chunk that begins at `first`, shape (4, tokens)."""
         mtmd = self._mtmd
-        tokens = mtmd.mtmd_input_chunk_get_tokens_image(chunk)
-        if not tokens:
-            return None
-        at = [np.empty((NUM_SECTIONS, count), np.int32) for _ in range(2)]
-        for first, sections in enumerate(at):
-            places = (mtmd.mtmd_decoder_pos * count)()
-            mtmd.mtmd_helper_image_get_decoder_pos(tokens, first, places)
-            values = np.frombuffer(places, np.int32).reshape(count, NUM_SECTIONS)
-            sections[:] = values[:, _SECTION_ORDER].T
-        return Sections(at[0], at[1] - at[0], int(mtmd.mtmd_input_chunk_get_n_pos(chunk)))
+        count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
+        places = (mtmd.mtmd_decoder_pos * count)()
+        mtmd.mtmd_helper_image_get_decoder_pos(mtmd.mtmd_input_chunk_get_tokens_image(chunk), first, places)
+        values = np.frombuffer(places, np.int32).reshape(count, NUM_SECTIONS)
+        return np.ascontiguousarray(values[:, _SECTION_ORDER].T)
 
     @contextmanager
-    def _chunks(self, data: bytes, *, is_read: bool) -> Iterator[list[Any]]:
-        """Yield the chunks of a file, whose pixels or samples are there to be encoded only if it `is_read`."""
+    def _chunks(self, *bitmaps: Any) -> Iterator[list[Any]]:
+        """Yield the chunks of files, one after the other."""
         mtmd, context = self._mtmd, self._context
-        with self._bitmap(data, is_read=is_read) as bitmap, _chunk_list(mtmd) as chunks:
-            text = mtmd.mtmd_input_text(self._marker, len(self._marker), False, True)
-            bitmaps = (ctypes.c_void_p * 1)(bitmap)
-            if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1) != 0:
+        with _chunk_list(mtmd) as chunks:
+            marks = self._marker * len(bitmaps)
+            text = mtmd.mtmd_input_text(marks, len(marks), False, True)
+            array = (ctypes.c_void_p * len(bitmaps))(*bitmaps)
+            if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), array, len(bitmaps)) != 0:
                 raise ValueError("cannot be prepared for the model: it is too small, too short or damaged")
             yield [mtmd.mtmd_input_chunks_get(chunks, place) for place in range(mtmd.mtmd_input_chunks_size(chunks))]
 
     @contextmanager
+    def _second(self, bitmap: Any) -> Iterator[Iterator[Any]]:
+        """Yield the chunks, without pixels, that a picture would have as the second of a prompt.
+
+        None for a sound, nor for a model without M-RoPE, whose tokens have one position each.
+        """
+        mtmd = self._mtmd
+        if not self._has_sections or mtmd.mtmd_bitmap_is_audio(bitmap):
+            yield iter(())
+            return
+        blank = mtmd.mtmd_bitmap_init(mtmd.mtmd_bitmap_get_nx(bitmap), mtmd.mtmd_bitmap_get_ny(bitmap), None)
+        try:
+            with self._chunks(blank, blank) as both:
+                pictures = [chunk for chunk in both if not _is_text(mtmd, chunk)]
+                yield iter(pictures[len(pictures) // 2 :])
+        finally:
+            mtmd.mtmd_bitmap_free(blank)
+
+    @contextmanager
     def _bitmap(self, data: bytes, *, is_read: bool) -> Iterator[Any]:
+        """Yield a file's bitmap, whose pixels or samples are there to be encoded only if it `is_read`."""
+        mtmd, context = self._mtmd, self._context
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        bitmap = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), not is_read)
+        bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(context, buffer, len(data), not is_read)
         if not bitmap:
             raise ValueError("is damaged: it cannot be decoded")
         try:
+            if mtmd.mtmd_bitmap_is_audio(bitmap):
+                fewest = int(_SHORTEST * mtmd.mtmd_get_audio_sample_rate(context))
+                if mtmd.mtmd_bitmap_get_nx(bitmap) < fewest:
+                    raise ValueError(f"is too short: a sound has {_SHORTEST:g} seconds at least")
             yield bitmap
         finally:
-            self._mtmd.mtmd_bitmap_free(bitmap)
+            mtmd.mtmd_bitmap_free(bitmap)
 
     def close(self) -> None:
         """Free the projector; may be called again."""
         if self._context:
             self._mtmd.mtmd_free(self._context)
             self._context = None
+
+
+def _is_text(mtmd: Any, chunk: Any) -> bool:
+    return bool(mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT)
 
 
 @contextmanager
@@ -161,10 +218,12 @@ def _known_tokens(tokens: list[int]) -> list[int]:
     return tokens
 
 
-def _names_one_of(path: Path, projectors: Sequence[bytes]) -> bool:
+def _types(path: Path) -> set[str]:
+    """Return the types of a projector's encoders, as its file names them."""
     with path.open("rb") as file:
         beginning = file.read(_SAMPLE)
-    return any(name in beginning for name in projectors)
+    found = _TYPE.finditer(beginning)
+    return {beginning[key.end() : key.end() + key[1][0]].decode("utf-8", "replace") for key in found}
 
 
 def _fingerprint(path: Path) -> bytes:

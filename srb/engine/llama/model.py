@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -21,17 +21,17 @@ from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
 from srb.engine.drafting import check_vocabularies
 from srb.engine.llama.adapters import LlamaAdapters
-from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.device_sampling import DeviceSampling
-from srb.engine.llama.devices import free_gpu_memory
+from srb.engine.llama.devices import free_gpu_memory, has_faulty_amx
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
 from srb.engine.llama.media import LlamaEncoder
-from srb.engine.llama.memory import floats_at
 from srb.engine.llama.overlap_probe import choose_overlap
 from srb.engine.llama.params import (
     NUMA_STRATEGIES,
+    branch_params,
     changed_settings,
     context_params,
     max_sequence_length,
@@ -42,12 +42,14 @@ from srb.engine.llama.params import (
     uses_gpu,
 )
 from srb.engine.llama.projector_needs import projector_bytes
+from srb.engine.llama.prompt_context import Chunk, PromptContext, prompt_context, split_of
+from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
 from srb.engine.llama.schema import SchemaConverter
-from srb.engine.llama.sections import NUM_SECTIONS, SectionedSequences, has_sections
-from srb.engine.llama.sequences import Sequences, sequences_of
+from srb.engine.llama.sections import NUM_SECTIONS, has_sections, sequences_of
+from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
@@ -82,6 +84,7 @@ class LlamaModel:
         embedder: LlamaEmbedder | None,
         ranker: LlamaEmbedder | None,
         encoder: LlamaEncoder | None = None,
+        prompts: PromptContext | None = None,
     ) -> None:
         self._media = encoder
         self.encoder: Encoder | None = encoder
@@ -102,7 +105,7 @@ class LlamaModel:
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
         self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
         self.n_batch: int = lib.llama_n_batch(context)
-        self.n_ubatch: int = lib.llama_n_ubatch(context)
+        self.n_ubatch: int = lib.llama_n_ubatch(prompts.context if prompts else context)
         self.n_seq_max = sequences.count
         self.supports_partial_reuse = sequences.can_be_cut
         self.has_states = sequences.has_states
@@ -116,12 +119,12 @@ class LlamaModel:
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
         self._pieces: dict[int, bytes] = {}
         self._byte_tokens: dict[int, int] | None = None  # the token of each byte
-        self._wanted: list[int] = []  # 1 for each row of the last decode that has logits
-        self._logits: dict[int, Logits] = {}  # views of these rows, once one of them was asked for
-        self._rows_address, self._row_views = 0, list[Logits]()  # where llama.cpp has had its rows, and views of them
+        self._rows = Rows(context, self.n_vocab)
+        self._prompts = prompts
+        self._apart: dict[int, tuple[Rows, int]] | None = None  # places of the wanted rows of a decode in two contexts
         self._batch = NativeBatch(self.n_batch, NUM_SECTIONS if has_sections(model) else 1)
         self._candidates = CandidateArray(self.n_vocab)
-        contexts = [context, *(each.context for each in (embedder, ranker) if each)]
+        contexts = [context, *(each.context for each in (prompts, embedder, ranker) if each)]
         computes = uses_cpu(settings, lib.llama_model_n_layer(model))
         self._threads = Threads(contexts, adapts=settings.adapts_threads and computes)
         self._device_sampling = DeviceSampling(self, context)
@@ -158,7 +161,11 @@ class LlamaModel:
             windows = windows_of(settings, model, uses_gpu(settings))
             if encoder and windows is not Windows.NONE and has_sections(model):
                 encoder.refuse("pictures with M-RoPE beside sliding windows are not supported")
-            context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+            split = split_of(settings, model, windows)
+            params = context_params(settings, model, windows)
+            if split:
+                params = branch_params(settings, model, windows, split.branch_ubatch)
+            context = lib.llama_init_from_model(model, params)
             if not context:
                 room = f"{settings.n_ctx} cells for {path}"
                 raise ModelLoadFailed(f"model: no context of {room}: {native_log.last_error}")
@@ -168,13 +175,18 @@ class LlamaModel:
             lib.llama_model_free(model)
             raise
         sequences = sequences_of(context, model, windows)
-        if has_sections(model):
-            sequences = SectionedSequences(sequences)
-        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder)
+        prompts = prompt_context(settings, model, windows, split, sequences) if split else None
+        loaded = cls(model, context, sequences, settings, adapters, embedder, ranker, encoder, prompts)
+        if prompts:
+            log.info("prompts are computed in a context of their own, of %d cells", prompts.n_cells)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model)))
-        for line in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
-            log.warning(line)
+        if has_faulty_amx() and uses_cpu(settings, lib.llama_model_n_layer(model)):
+            log.warning(
+                "llama.cpp was built without tools/llama.cmake, so its kernels for AMX are faulty, and not used"
+            )
+        for remark in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
+            log.warning(remark.text)
         # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.
         is_remote = bool(settings.rpc) and settings.backend_sampling == "auto"
         choose_sampling(loaded, "off" if is_remote else settings.backend_sampling)
@@ -198,7 +210,8 @@ class LlamaModel:
         except ModelLoadFailed:
             draft.close()
             raise
-        model._threads.add(draft._context)
+        for context in (draft._context, *([draft._prompts.context] if draft._prompts else [])):
+            model._threads.add(context)
         draft._threads = model._threads
         return draft
 
@@ -350,57 +363,101 @@ class LlamaModel:
             raise AssertionError(f"{sum(batch.wanted)} rows are wanted, and there is room for {self.n_seq_max}")
         if batch.lora != self._lora:
             self._adapters.apply(self._context, batch.lora)
+            if self._prompts:
+                self._adapters.apply(self._prompts.context, batch.lora)
             self._lora = batch.lora
-        self._wanted = batch.wanted
-        self._logits.clear()
+        self._apart = None
+        native_log.forget_error()
+        if self._prompts and not self._device_sampling.is_on and (chunks := self._prompts.chunks(batch)):
+            return self._decode_apart(self._prompts, batch, chunks)
+        return self._decode_here(batch)
+
+    def _decode_apart(self, prompts: PromptContext, batch: Batch, chunks: Sequence[Chunk]) -> DecodeStatus:
+        """Compute long chunks of a batch in the context for prompts, and the rest in that of the branches."""
+        with self._threads.step():
+            status = prompts.compute(batch, chunks)
+        if status is None:
+            return self._decode_here(batch)
+        if status is not DecodeStatus.OK:
+            self._rows.follow([])
+            return status
+        apart = [row for chunk in chunks for row in range(chunk.start, chunk.stop)]
+        taken = set(apart)
+        here = [row for row in range(len(batch)) if row not in taken]
+        if here:
+            rest = Batch(batch.lora, batch.cells)
+            for name in ("tokens", "positions", "seq_ids", "wanted"):
+                values = getattr(batch, name)
+                setattr(rest, name, [values[row] for row in here])
+            status = self._decode_here(rest)
+            if status is not DecodeStatus.OK:
+                prompts.undo(chunks)
+                return status
+        places = [(prompts.rows, apart), (self._rows, here)]
+        self._apart = {
+            row: (rows, place) for rows, given in places for place, row in enumerate(given) if batch.wanted[row]
+        }
+        return status
+
+    def _decode_here(self, batch: Batch) -> DecodeStatus:
+        self._complete(batch.seq_ids)
+        self._rows.follow(batch.wanted)
         if self._device_sampling.is_on:
             self._device_sampling.prepare(batch)
-        native_log.forget_error()
         native = self._batch.fill(batch, self._sequences.positions(batch))
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, False)
         with self._threads.step():
-            code = lib.llama_decode(self._context, native)
+            status = compute(self._context, native)
         if batch.is_whole:
             lib.llama_set_causal_attn(self._context, True)
-        if code == 0:
+        if status is DecodeStatus.OK:
             self._device_sampling.finish()
             self._sequences.computed(batch)
-            return DecodeStatus.OK
-        self._wanted = []
-        self._device_sampling.drop()
-        log.warning("llama_decode returned %d for %d tokens: %s", code, len(batch), native_log.last_error)
-        return {1: DecodeStatus.NO_ROOM, -1: DecodeStatus.INVALID}.get(code, DecodeStatus.FATAL)
+        else:
+            self._rows.follow([])
+            self._device_sampling.drop()
+        return status
 
     def logits(self, row: int) -> Logits:
         """Return a wanted row of the last decode, shape (n_vocab,): a view that the next decode overwrites."""
-        self._check_row(row)
+        rows, place = self._place(row)
         if self._device_sampling.has_sampled(row):
             raise AssertionError(f"row {row} was sampled on the device, which keeps its logits")
-        if not self._logits:  # llama.cpp has the wanted rows one after the other; a view of each alone would cost more
-            wanted = [row for row, is_wanted in enumerate(self._wanted) if is_wanted]
-            self._logits = dict(zip(wanted, self._rows(len(wanted)), strict=False))
-        return self._logits[row]
+        return rows.logits(place)
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
         """Fork: the empty sequence `target` shares the cells of `source`, all or those before position `end`."""
+        self._complete([source])
         self._sequences.fork(source, target, end)
 
     def truncate(self, seq_id: int, end: int) -> None:
         """Remove a sequence's tokens from position `end` on."""
         self._sequences.truncate(seq_id, end)
+        if self._prompts:
+            self._prompts.truncate(seq_id, end)
 
     def splice(self, source: int, target: int, end: int) -> None:
         """Replace the cells of `target` before position `end` by those of `source`, which hold the same text."""
+        self._complete([source, target])
         self._sequences.splice(source, target, end)
 
     def save(self, seq_id: int, start: int) -> Blob:
         """Return the KV of a sequence from position `start` on; 0 unless supports_partial_reuse."""
+        self._complete([seq_id])
         return self._sequences.save(seq_id, start)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it."""
-        return self._sequences.restore(seq_id, blob)
+        """Append a saved span to a sequence that holds the text before it; return False if llama.cpp refuses it.
+
+        A span of a server with other settings of flash attention has another layout, and is converted.
+        """
+        self._complete([seq_id])
+        with native_log.muted():
+            if self._sequences.restore(seq_id, blob):
+                return True
+        converted = self._sequences.in_other_layout(blob)
+        return self._sequences.restore(seq_id, blob if converted is None else converted)
 
     def save_state(self, seq_id: int) -> Blob:
         """Return the state of a sequence's end, if memory has states."""
@@ -413,9 +470,18 @@ class LlamaModel:
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
         self._sequences.remove(seq_id)
+        if self._prompts:
+            self._prompts.truncate(seq_id, 0)
 
     def clear(self) -> None:
         self._sequences.clear()
+        if self._prompts:
+            self._prompts.clear()
+
+    def _complete(self, seq_ids: Iterable[int]) -> None:
+        """Let the branches' context have all that these sequences have: a crowd's newest tokens are elsewhere."""
+        if self._prompts:
+            self._prompts.bring_all_home(seq_ids)
 
     def embed(self, inputs: Sequence[list[int]], lora: LoraScales = ()) -> list[Logits] | None:
         """Return the vectors of each input's tokens, shape (tokens, n_embd); None if the computation failed."""
@@ -439,6 +505,8 @@ class LlamaModel:
             self._media.close()
         if self._context:
             self._device_sampling.stop()
+            if self._prompts:
+                self._prompts.close()
             lib.llama_free(self._context)
             lib.llama_model_free(self._model)
             self._context = self._model = None
@@ -486,7 +554,8 @@ class LlamaModel:
         shares = min(self._sampling_threads, len(plain) * self.n_vocab // LOGITS_A_THREAD)
         if shares < 2:
             return
-        lib.llama_get_logits_ith(self._context, plain[0][1])  # the first call puts the rows into order
+        for rows, place in dict(self._place(row) for _, row in plain).items():
+            rows.order(place)
         others = [self._pool.submit(sample_ahead, plain[share::shares]) for share in range(1, shares)]
         sample_ahead(plain[::shares])
         for other in others:
@@ -494,8 +563,8 @@ class LlamaModel:
 
     def sample_row(self, sampler: Any, row: int) -> int:
         """Sample and accept a token from a row of the last decode, in native code alone."""
-        self._check_row(row)
-        return int(lib.llama_sampler_sample(sampler, self._context, row))
+        rows, place = self._place(row)
+        return int(lib.llama_sampler_sample(sampler, rows.context, place))
 
     @cached_property
     def eog_token_list(self) -> list[int]:
@@ -512,18 +581,12 @@ class LlamaModel:
         is_eog, vocab = lib.llama_vocab_is_eog, self._vocab
         return frozenset(token for token in range(self.n_vocab) if is_eog(vocab, token))
 
-    def _rows(self, count: int) -> list[Logits]:
-        """Return views of the last decode's rows with logits, `count` or more; made again only if they lie elsewhere."""
-        pointer = lib.llama_get_logits(self._context)
-        address = ctypes.addressof(pointer.contents)
-        if address != self._rows_address or count > len(self._row_views):
-            self._rows_address = address
-            self._row_views = list(floats_at(pointer, count * self.n_vocab).reshape(-1, self.n_vocab))
-        return self._row_views
-
-    def _check_row(self, row: int) -> None:
-        if not 0 <= row < len(self._wanted) or not self._wanted[row]:
+    def _place(self, row: int) -> tuple[Rows, int]:
+        """Return where a wanted row of the last decode is: a context's rows, and its number there."""
+        place = (self._rows, row) if self._apart is None else self._apart.get(row)
+        if place is None or not place[0].has(place[1]):
             raise AssertionError(f"row {row} of the last decode has no logits")
+        return place
 
     def _read_piece(self, token: int, special: bool) -> bytes:
         room = 32

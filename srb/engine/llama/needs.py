@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, get_args
 
 import orjson
@@ -23,28 +22,33 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 
 import llama_cpp as lib
 
-from srb.engine.llama.devices import devices
+from srb.engine.llama.devices import devices, gpu_of, has_faulty_amx, library_folder
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
+    branch_params,
     changed_settings,
     context_params,
     max_sequence_length,
     memory_kind,
     model_params,
+    prompt_params,
     uses_gpu,
 )
 from srb.engine.llama.projector_needs import projector_bytes
+from srb.engine.llama.prompt_context import split_of
 from srb.engine.llama.rpc import add_nodes, has_rpc
+from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.windows import Windows, usable_sequences, windows_of
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.gguf import check_adapter_files, check_model_file
-from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts
+from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts, Places
 from srb.settings import CacheType, Settings
 
 _MIB = 1 << 20
 _CELLS = 1 << 16  # llama.cpp tells sizes in hundredths of a MiB, so two sizes far apart give the bytes of one cell
 _STORE = re.compile(r"^llama_(?:kv_cache|memory_recurrent)\w*: size = +([\d.]+) MiB")
+_BREAKDOWN = "_Z26llama_get_memory_breakdownPK13llama_context"
 _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
 
@@ -57,6 +61,7 @@ class _Sizes:
     n_ctx: int = 0
     n_seq_max: int = 0
     n_batch: int = 0
+    places: Places | None = None
 
 
 class _SizeLines(logging.Handler):
@@ -85,13 +90,13 @@ def build() -> Build:
         function.restype = ctypes.c_char_p
         texts.append(function().decode())
     info = lib.llama_print_system_info().decode().strip(" |")
-    return Build(lib.__version__, f"{texts[0]} ({texts[1]})", info, _is_debug(), tuple(devices()), has_rpc())
+    ggml_text = f"{texts[0]} ({texts[1]})"
+    return Build(lib.__version__, ggml_text, info, _is_debug(), tuple(devices()), has_rpc(), has_faulty_amx())
 
 
 def _is_debug() -> bool:
     """Return whether llama.cpp's library calls C's assertions, as only a build without optimization does."""
-    folder = Path(lib.llama_cpp.__file__).parent / "lib"
-    return any(b"__assert_fail" in path.read_bytes() for path in folder.glob("libggml-cpu*.so"))
+    return any(b"__assert_fail" in path.read_bytes() for path in library_folder().glob("libggml-cpu*.so"))
 
 
 def needs(settings: Settings) -> ModelNeeds:
@@ -106,8 +111,13 @@ def needs(settings: Settings) -> ModelNeeds:
         draft = _model_needs(settings.of_draft_model.model_copy(update={"n_ctx": found.n_ctx}))
     except ModelLoadFailed as error:
         raise ModelLoadFailed(f"spec_draft_model: {error.message.removeprefix('model: ')}") from None
-    per_cell = draft.bytes_per_cell + draft.compute_per_cell
-    return replace(found, draft=draft.total, draft_per_cell=per_cell, refused=found.refused or draft.refused)
+    return replace(
+        found,
+        draft=draft.total,
+        draft_per_cell=draft.bytes_per_cell + draft.compute_per_cell,
+        refused=found.refused or draft.refused,
+        places=found.places + draft.places if found.places and draft.places else None,
+    )
 
 
 def _model_needs(settings: Settings) -> ModelNeeds:
@@ -160,7 +170,20 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         projector=projector,
         projector_refused=projector_refused,
         is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
+        windows="" if windows is Windows.NONE else windows.name.lower(),
+        full_store=_full_store(model, settings, windows),
+        places=planned.places + _projector_places(settings, projector) if planned.places else None,
     )
+
+
+def _full_store(model: Any, settings: Settings, windows: Windows) -> int:
+    """Return the bytes of the KV store with the full-size cache of windows, where the settings give the small one."""
+    if windows is not Windows.SMALL:
+        return 0
+    try:
+        return round(_plan(model, settings, Windows.FULL).store)
+    except ModelLoadFailed:
+        return 0
 
 
 def _projector(settings: Settings) -> tuple[int, str]:
@@ -171,6 +194,15 @@ def _projector(settings: Settings) -> tuple[int, str]:
         return projector_bytes(settings), ""
     except ModelLoadFailed as error:
         return 0, error.message
+
+
+def _projector_places(settings: Settings, size: int) -> Places:
+    """Return where a projector's bytes are: on the first GPU, if the model uses one and the settings let it."""
+    if uses_gpu(settings) and settings.mmproj_offload:
+        for device in devices():
+            if device.has_own_memory:
+                return Places(0, {device.name: size})
+    return Places(size)
 
 
 def _kv_size(model: Any, settings: Settings, name: CacheType, windows: Windows) -> KVSize:
@@ -190,10 +222,31 @@ def _slope(low: float, high: float, less: _Sizes, more: _Sizes) -> float:
 
 
 def _plan(model: Any, settings: Settings, windows: Windows) -> _Sizes:
-    """Return the sizes of a context that the server would make. Raise ModelLoadFailed with llama.cpp's reason."""
+    """Return the sizes of the context that the server would make. Raise ModelLoadFailed with llama.cpp's reason.
+
+    All of a second context, for prompts, counts as memory to compute with.
+    """
+    split = split_of(settings, model, windows)
+    params = context_params(settings, model, windows)
+    if split:
+        params = branch_params(settings, model, windows, split.branch_ubatch)
+    sizes = _planned(model, params)
+    if split:
+        params = prompt_params(settings, model, windows, split.prompt_cells, split.prompt_ubatch)
+        apart = _planned(model, params, with_weights=False)
+        sizes.compute += apart.store + apart.compute
+        sizes.places = sizes.places + apart.places if sizes.places and apart.places else None
+    return sizes
+
+
+def _planned(model: Any, params: Any, with_weights: bool = True) -> _Sizes:
+    """Return the sizes of a context with these parameters. Raise ModelLoadFailed with llama.cpp's reason.
+
+    `places` have the model's weights only with `with_weights`.
+    """
     with _size_lines() as lines:
         native_log.forget_error()
-        context = lib.llama_init_from_model(model, context_params(settings, model, windows))
+        context = lib.llama_init_from_model(model, params)
     if not context:
         raise ModelLoadFailed(native_log.last_error)
     try:
@@ -202,9 +255,26 @@ def _plan(model: Any, settings: Settings, windows: Windows) -> _Sizes:
         lines.sizes.n_ctx = lib.llama_n_ctx(context)
         lines.sizes.n_seq_max = lib.llama_n_seq_max(context)
         lines.sizes.n_batch = lib.llama_n_batch(context)
+        lines.sizes.places = _places(context, with_weights)
     finally:
         lib.llama_free(context)
     return lines.sizes
+
+
+def _places(context: Any, with_weights: bool) -> Places | None:
+    """Return where a planned context is, and its model with `with_weights`. None where no function of this build tells."""
+    try:
+        breakdown = map_function(lib.llama_cpp._lib, _BREAKDOWN, ctypes.c_void_p)
+    except AttributeError:
+        return None
+    machine, gpus = 0, dict[str, int]()
+    for buffer_type, sizes in breakdown(context).items(3):  # the model's, the KV store's, those for computing
+        size, device = sum(sizes if with_weights else sizes[1:]), gpu_of(buffer_type)
+        if device is None:
+            machine += size
+        else:
+            gpus[device] = gpus.get(device, 0) + size
+    return Places(machine, gpus)
 
 
 @contextmanager

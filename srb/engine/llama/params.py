@@ -10,13 +10,15 @@ from typing import Any
 import llama_cpp as lib
 
 from srb.cores import usable_cores
-from srb.engine.llama.devices import DeviceType, device_types
+from srb.engine.llama.devices import DeviceType, device_types, has_faulty_amx
 from srb.engine.llama.windows import Windows, small_sequences
+from srb.native_facts import Remark
 from srb.settings import Settings
 
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 CPU_SEQUENCES = 96  # with more, every step is so slow that all branches end later than in turns
 RECURRENT_SEQUENCES = 32  # sequences of recurrent models; each has a state that is allocated at the start
+PROMPT_SEQUENCES = 4  # of such a model in the context for prompts
 
 _CACHE_TYPES = {  # enum ggml_type
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
@@ -57,6 +59,7 @@ def model_params(settings: Settings) -> tuple[Any, Any]:
     params.main_gpu = settings.main_gpu
     params.load_mode = _LOAD_MODES[settings.mmap, settings.mlock]
     params.check_tensors = settings.check_tensors
+    params.use_extra_bufts = not has_faulty_amx()
     shares = None
     if settings.tensor_split:
         given = [float(share) for share in settings.tensor_split.split(",") if share.strip()]
@@ -85,6 +88,7 @@ def progress_callback(report: Callable[[int], None]) -> Any:
 
 
 def context_params(settings: Settings, model: Any, windows: Windows = Windows.NONE) -> Any:
+    """Return llama_context_params of the context that all branches share."""
     threads = settings.threads or usable_cores()
     params = lib.llama_context_default_params()
     params.n_ctx = settings.n_ctx
@@ -108,6 +112,25 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
     return params
 
 
+def branch_params(settings: Settings, model: Any, windows: Windows, n_ubatch: int) -> Any:
+    """Return the parameters of the branches' context where prompts have one of their own: plain attention."""
+    params = context_params(settings, model, windows)
+    params.flash_attn_type = _FLASH_ATTENTION["off"]
+    params.n_ubatch = min(params.n_ubatch, n_ubatch)
+    return params
+
+
+def prompt_params(settings: Settings, model: Any, windows: Windows, n_cells: int, n_ubatch: int) -> Any:
+    """Return the parameters of a context for prompts alone, with flash attention."""
+    params = context_params(settings, model, windows)
+    params.flash_attn_type = _FLASH_ATTENTION["on"]
+    params.n_ctx = n_cells
+    params.n_ubatch = min(params.n_ubatch, n_ubatch)
+    if memory_kind(model) == "hybrid":
+        params.n_seq_max = min(params.n_seq_max, PROMPT_SEQUENCES + 1)
+    return params
+
+
 def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
     """Return the number of sequence ids: a prefix's, a branch's and, but for small windows, the scratch at least."""
     if windows is Windows.SMALL:
@@ -120,22 +143,27 @@ def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
     return min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)
 
 
-def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[str]:
-    """Yield a line for each given setting that has another effect than its number says.
+def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[Remark]:
+    """Yield a remark for each given setting that has another effect than its number says.
 
     `n_batch` and `n_ctx_seq`, the longest text, are those of the context.
     """
     if settings.n_gpu_layers > 0 and not has_gpu():
-        yield (
+        yield Remark(
             f"n_gpu_layers {settings.n_gpu_layers} has no effect: llama.cpp has found no GPU, or was built without "
-            "support for one; all layers are on the CPU"
+            "support for one; all layers are on the CPU",
+            "make install GPU=cuda (or vulkan, rocm, metal; docs/gpu.md), or n_gpu_layers = -1",
         )
     if settings.n_batch < n_batch:
-        yield f"n_batch {settings.n_batch} is raised to {n_batch}, one token for each sequence that a step may advance"
+        yield Remark(
+            f"n_batch {settings.n_batch} is raised to {n_batch}, one token for each sequence that a step may advance",
+            f"n_batch = {n_batch}, or fewer sequences (n_seq_max)",
+        )
     if "n_ctx" in settings.model_fields_set and n_ctx_seq < settings.n_ctx:
-        yield (
+        yield Remark(
             f"n_ctx {settings.n_ctx}: the branches share so many cells, but one text has at most {n_ctx_seq} tokens, for "
-            "which the model was trained; rope_scaling changes that"
+            "which the model was trained; rope_scaling changes that",
+            f"n_ctx = {n_ctx_seq} if no branches are to share the rest, or rope_scaling = yarn for longer texts",
         )
 
 

@@ -457,6 +457,9 @@ class LlamaSampler:
             raise AssertionError("the candidates were not asked for")
         return self._candidates
 
+    def end_reasoning(self) -> bool:
+        return self._watch is not None and self._watch.end_reasoning()
+
     def close(self) -> None:
         for native in (self._chain, self._grammar):
             if native:

@@ -8,7 +8,10 @@ from typing import Any
 from llama_cpp import llama_grammar
 
 from srb.engine.grammar import MAX_MADE_BYTES
+from srb.engine.llama.integer_range import bounds_of, integer_range
 from srb.errors import bad_field
+
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 class _References:
@@ -32,7 +35,8 @@ class _References:
 class SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # it is untyped
     """llama-cpp-python's converter from JSON schema to GBNF, corrected.
 
-    It has limits, resolves references anywhere in a schema, and writes literals as GBNF reads them.
+    It has limits, resolves references anywhere in a schema, writes literals as GBNF reads them, and keeps integers within
+    their bounds.
     """
 
     MAX_VISITS = 5000  # visited parts of a schema
@@ -57,6 +61,16 @@ class SchemaConverter(llama_grammar.SchemaConverter):  # type: ignore[misc]  # i
         self._visits += 1
         if self._visits > self.MAX_VISITS:
             raise ValueError(f"it has more than {self.MAX_VISITS} parts")
+        kinds = schema.get("type")
+        if isinstance(kinds, list) and schema.keys().isdisjoint(("$ref", "oneOf", "anyOf")):
+            bounds = {key: schema[key] for key in _BOUNDS if key in schema}
+            alternatives = [{"type": kind, **(bounds if kind == "integer" else {})} for kind in kinds]
+            return str(super().visit({"anyOf": alternatives}, name))
+        if kinds == "integer" and schema.keys().isdisjoint(("$ref", "oneOf", "anyOf", "const", "enum")):
+            least, most = bounds_of(schema)
+            if least is not None or most is not None:
+                rule_name = f"{name}-" if name in llama_grammar.RESERVED_NAMES else name or "root"
+                return self._add_rule(rule_name, f"( {integer_range(least, most)} ) space")
         return str(super().visit(schema, name))
 
     def _add_rule(self, name: str, rule: str) -> str:

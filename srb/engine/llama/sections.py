@@ -6,17 +6,21 @@ is ever cut within a picture.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.llama.sequences import Sequences
+from srb.engine.llama.sequences import GuardedSequences, NewestWindows, Sequences, StatefulSequences
+from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 from srb.engine.positions import Positions
 
 NUM_SECTIONS = 4  # of a position: t, y, x and z
+_MORE_CELL_BYTES = 12  # of a saved cell: its x and y, and its token
 
 
 class SectionedSequences(Sequences):
@@ -24,6 +28,7 @@ class SectionedSequences(Sequences):
 
     def __init__(self, inner: Sequences) -> None:
         self._inner = inner
+        inner.form = replace(inner.form, cell_bytes=inner.form.cell_bytes + _MORE_CELL_BYTES)
         self._positions = Positions()
         self.count = inner.count
         self.can_be_cut = inner.can_be_cut
@@ -51,6 +56,12 @@ class SectionedSequences(Sequences):
     def save(self, seq_id: int, start: int) -> Blob:
         return self._positions.pack(seq_id, start, self._inner.save(seq_id, self._positions.at(seq_id, start)))
 
+    def spans(self, seq_id: int, start: int, end: int) -> Iterator[Blob]:
+        if self._positions.has_runs(seq_id):
+            yield self.save(seq_id, start)
+        else:
+            yield from self._inner.spans(seq_id, start, end)
+
     def restore(self, seq_id: int, blob: Blob) -> bool:
         try:
             runs, cells = self._positions.unpack(blob)
@@ -60,6 +71,14 @@ class SectionedSequences(Sequences):
             return False
         self._positions.restored(seq_id, runs)
         return True
+
+    def in_other_layout(self, blob: Blob) -> Blob | None:
+        try:
+            cells = self._positions.unpack(blob)[1]
+        except ValueError:
+            return None
+        converted = self._inner.in_other_layout(cells)
+        return None if converted is None else np.concatenate([blob[: len(blob) - len(cells)], converted])
 
     def save_state(self, seq_id: int) -> Blob:
         return self._inner.save_state(seq_id)
@@ -79,3 +98,22 @@ class SectionedSequences(Sequences):
 def has_sections(model: Any) -> bool:
     """Whether a model has M-RoPE."""
     return lib.llama_model_rope_type(model) in (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
+
+
+def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
+    """Return the sequences of a context that was made for these `windows`."""
+    sequences = _sequences_of(context, model, windows)
+    return SectionedSequences(sequences) if has_sections(model) else sequences
+
+
+def _sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
+    count = usable_sequences(int(lib.llama_n_seq_max(context)), windows)
+    if windows is Windows.FULL:
+        return GuardedSequences(context, count, lib.llama_model_n_swa(model))
+    if windows is Windows.SMALL:
+        return NewestWindows(context, count)
+    has_windows = lib.llama_model_n_swa(model) > 0  # beside states, or in an architecture that is not cut
+    is_recurrent = bool(lib.llama_model_is_recurrent(model))
+    if (is_recurrent or lib.llama_model_is_hybrid(model)) and not has_windows:
+        return StatefulSequences(context, count, has_cells=not is_recurrent)
+    return Sequences(context, count, cuts=not has_windows)

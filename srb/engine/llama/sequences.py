@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.llama.batch import NativeBatch
+from srb.engine.llama.kv_layout import Form, in_other_layout
 from srb.engine.llama.memory import bytes_pointer
-from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 
+_SPAN = 256  # tokens
 _STATE_ALONE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 
 
@@ -24,6 +25,7 @@ class Sequences:
     """Sequences of memory without windows and states; those of plain attention can be cut."""
 
     has_states = False
+    form = Form()
 
     def __init__(self, context: Any, count: int, cuts: bool) -> None:
         """Use the first `count` sequence ids of the context and the next one as the scratch."""
@@ -51,12 +53,15 @@ class Sequences:
         self._copy(source, target, 0, end)
 
     def save(self, seq_id: int, start: int) -> Blob:
-        if not start:
-            return self._state(seq_id)
-        self._copy(seq_id, self._scratch, start, -1)
-        blob = self._state(self._scratch)
-        self._cut(self._scratch)
-        return blob
+        return self._state(seq_id) if not start else self._span(seq_id, start, -1)
+
+    def spans(self, seq_id: int, start: int, end: int) -> Iterator[Blob]:
+        """Yield the tokens from `start` to `end`, the sequence's own, in spans of few.
+
+        A span's memory can be that of the one before it: fresh memory takes several times as long to fill.
+        """
+        for begin in range(start, end, _SPAN):
+            yield self._span(seq_id, begin, min(begin + _SPAN, end))
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         target = self._scratch if self.can_be_cut else seq_id
@@ -66,6 +71,13 @@ class Sequences:
             self._copy(self._scratch, seq_id)
             self._cut(self._scratch)
         return True
+
+    def in_other_layout(self, blob: Blob) -> Blob | None:
+        """Return a saved span as a context with flash attention would have it if this one has none, or the other way round.
+
+        None: its form is not known.
+        """
+        return in_other_layout(blob, self.form)
 
     def save_state(self, seq_id: int) -> Blob:
         return self._state(seq_id, _STATE_ALONE)
@@ -78,6 +90,13 @@ class Sequences:
 
     def clear(self) -> None:
         lib.llama_memory_clear(self._memory, True)
+
+    def _span(self, seq_id: int, start: int, end: int) -> Blob:
+        """Save the positions from `start` up to `end`, −1: all, through the scratch."""
+        self._copy(seq_id, self._scratch, start, end)
+        blob = self._state(self._scratch)
+        self._cut(self._scratch)
+        return blob
 
     # ---- llama.cpp's calls; positions from `start`, up to `end`, -1: all
 
@@ -114,6 +133,8 @@ class GuardedSequences(Sequences):
     token, so spans are saved window by window.
     """
 
+    form = Form(num_caches=2)
+
     def __init__(self, context: Any, count: int, window: int) -> None:
         """Use the first `count` sequence ids, the next one as the scratch, and as many again for guards."""
         super().__init__(context, count, cuts=True)
@@ -145,27 +166,24 @@ class GuardedSequences(Sequences):
         self._guard(target, 0)
 
     def save(self, seq_id: int, start: int) -> Blob:
-        parts: list[Blob] = []
-        for begin, end in self._windows(start, self._end(seq_id)):
-            self._copy(seq_id, self._scratch, begin, end)
-            part = self._state(self._scratch)
-            self._cut(self._scratch)
-            parts += [np.array([len(part)], np.uint64).view(np.uint8), part]
-        return np.concatenate(parts)
+        return self._span(seq_id, start, self._end(seq_id))
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
-        at = 0
-        while at < len(blob):
-            if at + 8 > len(blob):
+        parts = _parts(blob)
+        if parts is None:
+            return False
+        for part in parts:
+            if not self._set_state(self._scratch, part):
                 return False
-            size = int(blob[at : at + 8].copy().view(np.uint64)[0])
-            if not self._set_state(self._scratch, np.ascontiguousarray(blob[at + 8 : at + 8 + size])):
-                return False
-            at += 8 + size
             self._copy(self._scratch, seq_id)
             self._cut(self._scratch)
             self._guard(seq_id, self._guarded[seq_id])
         return True
+
+    def in_other_layout(self, blob: Blob) -> Blob | None:
+        converted = [super(GuardedSequences, self).in_other_layout(part) for part in _parts(blob) or ()]
+        known = [part for part in converted if part is not None]
+        return _joined(known) if known and len(known) == len(converted) else None
 
     def remove(self, seq_id: int) -> None:
         super().remove(seq_id)
@@ -175,6 +193,10 @@ class GuardedSequences(Sequences):
     def clear(self) -> None:
         super().clear()
         self._guarded = [0] * self.count
+
+    def _span(self, seq_id: int, start: int, end: int) -> Blob:
+        windows = self._windows(start, end)
+        return _joined([super(GuardedSequences, self)._span(seq_id, *window) for window in windows])
 
     def _guard_of(self, seq_id: int) -> int:
         return self._scratch + 1 + seq_id
@@ -192,6 +214,24 @@ class GuardedSequences(Sequences):
             start = until
 
 
+def _joined(parts: list[Blob]) -> Blob:
+    """Return parts of a span as one, each behind its size."""
+    sized = [each for part in parts for each in (np.array([len(part)], np.uint64).view(np.uint8), part)]
+    return np.concatenate(sized) if sized else np.empty(0, np.uint8)
+
+
+def _parts(blob: Blob) -> list[Blob] | None:
+    """Return the parts of a joined span; None if it is not one."""
+    parts, at = [], 0
+    while at < len(blob):
+        if at + 8 > len(blob):
+            return None
+        size = int(blob[at : at + 8].copy().view(np.uint64)[0])
+        parts.append(np.ascontiguousarray(blob[at + 8 : at + 8 + size]))
+        at += 8 + size
+    return parts
+
+
 class StatefulSequences(Sequences):
     """Sequences of recurrent and hybrid memory: cells of attention layers, which can be cut, and a state of the end.
 
@@ -201,6 +241,7 @@ class StatefulSequences(Sequences):
     """
 
     has_states = True
+    form = Form(has_states=True)
 
     def __init__(self, context: Any, count: int, has_cells: bool) -> None:
         super().__init__(context, count, cuts=True)
@@ -225,19 +266,20 @@ class StatefulSequences(Sequences):
             self._cut(self._scratch)
 
     def save(self, seq_id: int, start: int) -> Blob:
-        if not self._has_cells:
-            return np.empty(0, np.uint8)
-        self._copy(seq_id, self._scratch, start, -1)
-        self._drop_state(self._scratch)
-        blob = self._state(self._scratch)
-        self._cut(self._scratch)
-        return blob
+        return self._span(seq_id, start, -1) if self._has_cells else np.empty(0, np.uint8)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         if not self._has_cells:
             self._drop_state(seq_id)
             return True
         return super().restore(seq_id, blob)
+
+    def _span(self, seq_id: int, start: int, end: int) -> Blob:
+        self._copy(seq_id, self._scratch, start, end)
+        self._drop_state(self._scratch)
+        blob = self._state(self._scratch)
+        self._cut(self._scratch)
+        return blob
 
     def _drop_state(self, seq_id: int) -> None:
         if not self._set_state(seq_id, self._no_state, _STATE_ALONE):
@@ -255,6 +297,8 @@ class NewestWindows(StatefulSequences):
     The scratch needs no window, so its id is beyond the context's `n_seq_max`, by which llama.cpp sizes the cache. With
     unified cells such an id can be copied, cut and restored, but not saved.
     """
+
+    form = Form(num_caches=2)
 
     def __init__(self, context: Any, count: int) -> None:
         super().__init__(context, count, has_cells=True)
@@ -296,17 +340,3 @@ class NewestWindows(StatefulSequences):
     def _set_window(self, seq_id: int, window: Blob) -> None:
         if not self._set_state(seq_id, window, _STATE_ALONE):
             raise AssertionError(f"there is no room for the window of sequence {seq_id}")
-
-
-def sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
-    """Return the sequences of a context that was made for these `windows`."""
-    count = usable_sequences(int(lib.llama_n_seq_max(context)), windows)
-    if windows is Windows.FULL:
-        return GuardedSequences(context, count, lib.llama_model_n_swa(model))
-    if windows is Windows.SMALL:
-        return NewestWindows(context, count)
-    has_windows = lib.llama_model_n_swa(model) > 0  # beside states, or in an architecture that is not cut
-    is_recurrent = bool(lib.llama_model_is_recurrent(model))
-    if (is_recurrent or lib.llama_model_is_hybrid(model)) and not has_windows:
-        return StatefulSequences(context, count, has_cells=not is_recurrent)
-    return Sequences(context, count, cuts=not has_windows)

@@ -19,7 +19,10 @@ from srb.settings import Settings
 
 SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
 _MOST_SMALL = 255  # llama.cpp's ids but one, the scratch's
-_SHARE = 2  # the full size is taken where the KV store is at most 1/_SHARE of the free memory
+_SHARE = 2  # the full size is taken where the KV store is at most 1/_SHARE of the free memory …
+MOST_BYTES = (
+    6 << 30
+)  # … and of this: with cache_ram_mib as much as llama-server keeps texts in by default (--cache-ram)
 _PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
 _UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
 
@@ -42,12 +45,17 @@ def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
     has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
     if n_swa <= 0 or has_states or _metadata(model, "general.architecture") in _UNCUT:
         return Windows.NONE
-    if settings.swa_full == "on" or small_cells(settings, n_swa) >= _cells(settings, model):
+    if settings.swa_full == "on" or small_cells(settings, n_swa) >= num_cells(settings, model):
         return Windows.FULL
     if settings.swa_full == "off":
         return Windows.SMALL
-    fits = kv_bytes(settings, model) * _SHARE <= _free_memory(settings, model, on_gpu)
+    fits = is_affordable(kv_bytes(settings, model), free_memory(settings, model, on_gpu))
     return Windows.FULL if fits else Windows.SMALL
+
+
+def is_affordable(size: int, free: int) -> bool:
+    """Whether a KV store of `size` bytes at full size leaves enough of the `free` ones, and is no larger than agreed."""
+    return size <= MOST_BYTES and size * _SHARE <= free
 
 
 def small_sequences(settings: Settings) -> int:
@@ -66,17 +74,24 @@ def small_cells(settings: Settings, n_swa: int) -> int:
     return -(-cells // _PADDING) * _PADDING
 
 
+def has_latent_attention(model: Any) -> bool:
+    """Whether all heads have the same keys, from which their values come, too (MLA: DeepSeek and its kin)."""
+    return bool(_metadata(model, f"{_metadata(model, 'general.architecture')}.attention.kv_lora_rank"))
+
+
 def kv_bytes(settings: Settings, model: Any) -> int:
-    """Return the bytes of a KV store in which every layer has a cell for every token."""
-    architecture = _metadata(model, "general.architecture")
+    """Return the bytes of a KV store in which every layer has a cell for every token; a hybrid's is smaller."""
+    kinds = (("key", settings.cache_type_k), ("value", settings.cache_type_v))
+    values = sum(head_length(model, name) * _BITS[kind] for name, kind in kinds) / 8
+    heads = lib.llama_model_n_head_kv(model) or lib.llama_model_n_head(model)  # of the first layer, which may have none
+    return int(num_cells(settings, model) * lib.llama_model_n_layer(model) * heads * values)
+
+
+def head_length(model: Any, name: str) -> int:
+    """Return the length of one head's `name`: "key" or "value"."""
+    given = _metadata(model, f"{_metadata(model, 'general.architecture')}.attention.{name}_length")
     heads = max(1, lib.llama_model_n_head(model))
-    values = 0.0
-    for name, kind in (("key", settings.cache_type_k), ("value", settings.cache_type_v)):
-        given = _metadata(model, f"{architecture}.attention.{name}_length")
-        length = int(given) if given.isdigit() else lib.llama_model_n_embd(model) // heads
-        values += length * _BITS[kind] / 8
-    rows = lib.llama_model_n_layer(model) * lib.llama_model_n_head_kv(model)
-    return int(_cells(settings, model) * rows * values)
+    return int(given) if given.isdigit() else int(lib.llama_model_n_embd(model)) // heads
 
 
 def description(windows: Windows, settings: Settings, n_swa: int) -> str:
@@ -92,11 +107,12 @@ def description(windows: Windows, settings: Settings, n_swa: int) -> str:
     )
 
 
-def _cells(settings: Settings, model: Any) -> int:
+def num_cells(settings: Settings, model: Any) -> int:
+    """Return the number of cells that the settings ask for."""
     return settings.n_ctx or int(lib.llama_model_n_ctx_train(model))
 
 
-def _free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
+def free_memory(settings: Settings, model: Any, on_gpu: bool) -> int:
     """Return the bytes that are free beside the model, where the KV store will be."""
     if on_gpu and settings.kv_offload:
         return free_gpu_memory()

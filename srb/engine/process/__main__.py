@@ -48,6 +48,11 @@ _SWITCH_SECONDS = 0.0005
 _IDLE_CELLS = 4096  # budget of idle cells on a GPU, if cache_cells is −1
 _FLUSH_SECONDS = 1.0  # for the last events, at SIGTERM
 _STOP_SECONDS = 3.0  # from SIGTERM to a forced exit if a decode hangs; the supervisor's deadline is later
+# Settings by which the keys of a text depend on its positions: a state made with others is another model's.
+_POSITIONS = (
+    *("rope_scaling", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor"),
+    *("yarn_beta_slow", "yarn_beta_fast"),
+)
 
 LoadedEngine = tuple[EngineCore, ModelInfo, Callable[[], None]]  # engine, ModelInfo, and what to call at the end
 Load = Callable[[Settings, Callable[[int], None]], LoadedEngine]
@@ -101,6 +106,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         queue_timeout=settings.queue_timeout,
         request_timeout=settings.request_timeout,
         clock=time.monotonic,
+        wall_clock=time.time,
         cache_cells=_cache_cells(settings, model.is_on_gpu),
         cache_bytes=settings.cache_ram_mib * 1024 * 1024,
         checkpoint_every=settings.checkpoint_every,
@@ -144,10 +150,19 @@ def _end_without_node(address: str) -> None:
 
 
 def _cache_cells(settings: Settings, is_on_gpu: bool) -> int:
-    """Return the budget of idle cells. On a CPU attention visits each of them, while parking costs microseconds."""
+    """Return the budget of idle cells.
+
+    On a CPU attention visits each of them, and those between them and the last one in use, while parking costs
+    microseconds and brings the next text's cells together. Measured with 110 million weights: to keep the newest text in
+    the cells saved 10 of 23 ms to the first token, and each step of 8 branches took 38 to 61 ms instead of 33 to 35.
+    """
     if settings.cache_cells >= 0:
         return settings.cache_cells
     return _IDLE_CELLS if is_on_gpu or not settings.cache_ram_mib else 0
+
+
+def _default(setting: str) -> object:
+    return Settings.model_fields[setting].default
 
 
 def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder | None:
@@ -166,7 +181,9 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
     has_weights = not is_fake(settings)
     try:
         cells += [model_fingerprint(path) for path, _ in settings.adapters if has_weights]
-        fingerprint = model_fingerprint(settings.model_path, *cells) if has_weights else FAKE_MODEL
+        cells += [f"{name}={value}" for name in _POSITIONS if (value := getattr(settings, name)) != _default(name)]
+        weights = model_fingerprint(settings.model_path, *cells) if has_weights else ""
+        fingerprint = weights or FAKE_MODEL + settings.alias  # each fake of a list is a model of its own
         sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
         folder, limit = Path(settings.state_dir).expanduser(), settings.state_dir_mib * 1024 * 1024
         return StateFolder(folder, fingerprint, limit, sharing)

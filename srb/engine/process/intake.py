@@ -7,8 +7,11 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
+from srb.cores import give_way
+from srb.engine.media import IsWanted
 from srb.engine.process.connection import Connection
 from srb.errors import Cancelled, EngineLoading, InvalidRequest, ProtocolError, QueueFull, ShuttingDown, SRBError
 from srb.protocol import (
@@ -38,9 +41,10 @@ MAX_WAITING = 64 * 1024 * 1024  # characters of the commands that wait in a lane
 class Preparing(Protocol):
     """The methods of Engine that any thread may call; the result of `prepare` is submitted or closed."""
 
-    def prepare(self, command: Prepared) -> Any: ...
+    def prepare(self, command: Prepared, is_wanted: IsWanted) -> Any: ...
     def tokenize(self, parts: Sequence[str | int], add_special: bool, parse_special: bool) -> list[int]: ...
     def count_tokens(self, command: CountTokens) -> int: ...
+    def knows_media(self, command: Generate) -> bool: ...
     def detokenize(self, tokens: Sequence[int], special: bool) -> list[bytes]: ...
 
 
@@ -98,17 +102,30 @@ class _Job:
 class Lane:
     """The commands of one connection that take work, handled in order by a thread of the lane's own.
 
-    A command leaves exactly once: the result of `make` goes to the inbox or the connection, or the command is refused
-    and its result is dropped.
+    A command leaves exactly once: the result of `make` goes to the inbox or the connection, or the command is handed over
+    to the lane of long work, or it is refused and its result is dropped.
     """
 
     def __init__(
-        self, name: str, connection: Connection, inbox: Inbox, make: Callable[[Any], SubmitItem | Reply | Rejected]
+        self,
+        name: str,
+        connection: Connection,
+        inbox: Inbox,
+        make: Callable[[Any, IsWanted], SubmitItem | Reply | Rejected],
+        long: tuple[Lane, Callable[[Any], bool]] | None = None,
+        *,
+        gives_way: bool = False,
     ) -> None:
-        """Make results with `make`, which the lane's thread calls and which raises nothing."""
+        """Make results with `make`, which the lane's thread calls and which raises nothing.
+
+        `long` is the lane of commands of which its function, which raises nothing, says that they take long. A lane that
+        `gives_way` works where decodes leave cores.
+        """
         self._connection = connection
         self._inbox = inbox
         self._make = make
+        self._long = long
+        self._gives_way = gives_way
         self._jobs: dict[str, _Job] = {}  # by request_id, in the order of arrival; the first is being handled
         self._weight = 0
         self._changed = threading.Condition()
@@ -117,16 +134,18 @@ class Lane:
 
     def add(self, command: Any) -> None:
         """Add a command; never blocks. Raise InvalidRequest, QueueFull, or the reason why the lane is closed."""
-        weight = _weight(command)
+        self._take(_Job(command, _weight(command)))
+
+    def _take(self, job: _Job) -> None:
         with self._changed:
             if self._end is not None:
                 raise self._end
-            if command.request_id in self._jobs:
+            if job.command.request_id in self._jobs:
                 raise InvalidRequest("a request with this id is running")
-            if self._jobs and self._weight + weight > MAX_WAITING:
+            if self._jobs and self._weight + job.weight > MAX_WAITING:
                 raise QueueFull("too much text is waiting to be tokenized; try again in a moment")
-            self._jobs[command.request_id] = _Job(command, weight)
-            self._weight += weight
+            self._jobs[job.command.request_id] = job
+            self._weight += job.weight
             self._changed.notify()
             if not self._thread.is_alive():
                 self._thread.start()
@@ -153,19 +172,38 @@ class Lane:
         self._remove(job)
         self._connection.send([Rejected.of(job.command.request_id, error)])
 
+    def _has(self, job: _Job) -> bool:
+        return self._jobs.get(job.command.request_id) is job
+
     def _remove(self, job: _Job) -> None:
         del self._jobs[job.command.request_id]
         self._weight -= job.weight
 
     def _work(self) -> None:
+        if self._gives_way:
+            give_way()
         while job := self._next():
-            made = self._make(job.command)
+            if self._long is not None and self._long[1](job.command):
+                self._hand_over(job, self._long[0])
+                continue
+            made = self._make(job.command, partial(self._has, job))
             with self._changed:  # a cancel comes either before this block or after it
-                if self._jobs.get(job.command.request_id) is job:
+                if self._has(job):
                     self._remove(job)
                     self._pass_on(made, job.cancels)
                 elif isinstance(made, SubmitItem):
                     made.request.close()
+
+    def _hand_over(self, job: _Job, lane: Lane) -> None:
+        """Let another lane have a command, unless it was refused; it is always in one of both, so no cancel misses it."""
+        with self._changed:
+            if not self._has(job):
+                return
+            self._remove(job)
+            try:
+                lane._take(job)
+            except SRBError as error:
+                self._connection.send([Rejected.of(job.command.request_id, error)])
 
     def _next(self) -> _Job | None:
         """Wait for a command; return None when the lane is closed."""
@@ -213,8 +251,8 @@ class Intake:
         self.inbox: Inbox = queue.SimpleQueue()
         self._engine: Preparing | None = None
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
-        # For requests, for (de)tokenizing, and for requests with media, whose encoding takes long.
-        self._lanes: dict[Connection, tuple[Lane, Lane, Lane]] = {}
+        # For requests, for (de)tokenizing, for requests with media, and for those whose media have to be encoded.
+        self._lanes: dict[Connection, tuple[Lane, Lane, Lane, Lane]] = {}
         self._lock = threading.Lock()  # guards _lanes and _refusal
 
     def open(self, engine: Preparing) -> None:
@@ -240,7 +278,7 @@ class Intake:
                 self.inbox.put(CancelItem(connection, command))
             return
         try:
-            requests, texts, media = self._lanes_of(connection)
+            requests, texts, media, _ = self._lanes_of(connection)
             match command:
                 case Generate() if command.media:
                     media.add(command)
@@ -265,22 +303,31 @@ class Intake:
             lane.close(Cancelled("the connection was closed"))
         self.inbox.put(DisconnectItem(connection))
 
-    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane]:
+    def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane, Lane]:
         """Return the lanes of an open connection. Raise the present refusal, if any."""
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
             if connection not in self._lanes:
-                make = self._maker(connection)
-                lanes = (Lane(name, connection, self.inbox, make) for name in ("requests", "texts", "media"))
-                self._lanes[connection] = (next(lanes), next(lanes), next(lanes))
+                given = connection, self.inbox, self._maker(connection)
+                encoding = Lane("encoding", *given, gives_way=True)
+                media = Lane("media", *given, (encoding, self._has_to_encode))
+                self._lanes[connection] = Lane("requests", *given), Lane("texts", *given), media, encoding
             return self._lanes[connection]
 
-    def _maker(self, connection: Connection) -> Callable[[Any], SubmitItem | Reply | Rejected]:
+    def _has_to_encode(self, command: Any) -> bool:
+        """Whether media of a command have to be encoded first; what cannot be read is refused without."""
+        assert self._engine is not None
+        try:
+            return isinstance(command, Generate) and not self._engine.knows_media(command)
+        except Exception:
+            return False
+
+    def _maker(self, connection: Connection) -> Callable[[Any, IsWanted], SubmitItem | Reply | Rejected]:
         engine = self._engine
         assert engine is not None
 
-        def make(command: Any) -> SubmitItem | Reply | Rejected:
+        def make(command: Any, is_wanted: IsWanted) -> SubmitItem | Reply | Rejected:
             """Handle a command that needs no context of the model, or prepare it for the decode thread."""
             try:
                 match command:
@@ -292,7 +339,7 @@ class Intake:
                         pieces = [piece.decode("latin-1") for piece in engine.detokenize(tokens, special)]
                         return Reply(request_id, pieces)
                     case _:
-                        return SubmitItem(connection, command.request_id, engine.prepare(command))
+                        return SubmitItem(connection, command.request_id, engine.prepare(command, is_wanted))
             except SRBError as error:
                 return Rejected.of(command.request_id, error)
             except Exception:

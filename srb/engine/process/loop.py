@@ -28,6 +28,7 @@ from srb.protocol import (
     Attached,
     Cancel,
     ChangeBranch,
+    EndReasoning,
     Event,
     Failed,
     Hello,
@@ -59,7 +60,7 @@ class EngineCore(Preparing, Protocol):
     def serve_query(self, command: Ask | Attach) -> Any: ...
     def leave(self, request_id: str) -> list[Event]: ...
     def attach(self, request_id: str, owner: str) -> dict[str, Any]: ...
-    def control(self, command: StopBranches | ChangeBranch) -> list[Event]: ...
+    def control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]: ...
     @property
     def seconds_to_rest(self) -> float | None: ...
     def fail_all(self, error: SRBError) -> list[Event]: ...
@@ -153,7 +154,7 @@ class DecodeLoop:
                     self._cancel(connection, command)
             case QueryItem(connection, Attach() as command):
                 self._attach(connection, command)
-            case QueryItem(connection, StopBranches() | ChangeBranch() as command):
+            case QueryItem(connection, StopBranches() | EndReasoning() | ChangeBranch() as command):
                 self._readers[command.request_id] = [connection]
                 self._send(self._control(command))
             case QueryItem(connection, command):
@@ -189,7 +190,7 @@ class DecodeLoop:
             readers.append(connection)
         connection.send([Attached(command.request_id, command.target, value)])
 
-    def _control(self, command: StopBranches | ChangeBranch) -> list[Event]:
+    def _control(self, command: StopBranches | EndReasoning | ChangeBranch) -> list[Event]:
         try:
             return self._engine.control(command)
         except SRBError as error:

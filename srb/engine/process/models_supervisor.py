@@ -12,7 +12,6 @@ import logging
 import os
 import select
 import signal
-import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +19,12 @@ from typing import Any
 
 from srb.engine.process.control_peer import ControlPeer, listen
 from srb.engine.process.engine_child import KILL_SECONDS, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
+from srb.engine.process.engine_question import EngineQuestion
+from srb.engine.process.memory_check import MemoryCheck, NeedsChild, is_checked
 from srb.engine.process.runtime_folder import EngineLock, clean_up, make_runtime_dir
 from srb.engine.process.turns import Action, Grant, Refuse, Start, State, Stop, Turns
 from srb.errors import ConfigError, InvalidRequest, ModelLoadFailed, ModelNotFound, ProtocolError, QueueFull, SRBError
 from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
-from srb.framing import FrameSocket
 from srb.gguf import model_files
 from srb.model_control import (
     CONTROL_SOCKET,
@@ -42,7 +42,6 @@ from srb.model_control import (
     Want,
 )
 from srb.model_list import ListedModel, default_model, list_models
-from srb.protocol import GetStats, Reply, decode, encode
 from srb.settings import SERVER_ID_VARIABLE, SOCKET_NAME, Settings
 from srb.status import remove_status, write_status
 from srb.welcome import first_screen
@@ -61,32 +60,44 @@ class _Engine:
     def __init__(self, listed: ListedModel, settings: Settings) -> None:
         self.name = listed.name
         self.folder = listed.folder(settings)
+        self.settings = listed.settings(settings)
         make_runtime_dir(self.folder)
         self.child = EngineChild(environ=listed.environ(settings))
-        self.monitor = HeartbeatMonitor(settings.stall_timeout)
+        self.monitor = HeartbeatMonitor(self.settings.stall_timeout)
         self.state = ""  # as it reported last
         self.message = ""
         self.was_heard = False  # since the last tick
         self.stops = False  # it is to end as soon as no request runs
+        self.question: EngineQuestion | None = None  # whether requests run, while it is asked
+        self.answer_by = 0.0
         self.ask_again_at = 0.0
         self.kill_at: float | None = None  # set once it was told to end
 
-    def is_writing(self) -> bool:
-        """Whether requests run, though no call reads them; True also if it does not answer."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(_ASK_SECONDS)
-            try:
-                sock.connect(str(self.folder / SOCKET_NAME))
-                frames = FrameSocket(sock)
-                frames.send(encode([GetStats("supervisor")]))
-                while True:
-                    for event in decode(frames.receive()):
-                        if isinstance(event, Reply):
-                            return bool(event.value["requests_processing"] + event.value["requests_deferred"])
-            except TimeoutError:
-                return True
-            except (OSError, EOFError, ProtocolError):
-                return False  # it is ending already
+    def may_end(self, now: float) -> bool:
+        """Whether no request runs, not even one that no call reads; it is asked, and False until it has answered."""
+        if self.state != "running":
+            return True
+        if self.question is None:
+            if now < self.ask_again_at:
+                return False
+            self.question = EngineQuestion(self.folder / SOCKET_NAME)
+            self.answer_by = now + _ASK_SECONDS
+        is_writing = self.question.is_writing
+        if is_writing is None and now < self.answer_by:
+            return False
+        self.forget_question()
+        self.ask_again_at = now + _AGAIN_SECONDS
+        return is_writing is False
+
+    def forget_question(self) -> None:
+        if self.question is not None:
+            self.question.close()
+            self.question = None
+
+    @property
+    def acts_at(self) -> float:
+        """The time at which it is to be asked, or its answer given up."""
+        return self.ask_again_at if self.question is None else self.answer_by
 
 
 class ModelsSupervisor:
@@ -101,6 +112,8 @@ class ModelsSupervisor:
         self._default = default_model(settings, self._listed)
         self._turns = Turns(self._listed, settings.max_engines, settings.model_seconds)
         self._engines: dict[str, _Engine] = {}
+        self._needs: dict[str, NeedsChild] = {}  # of models that are to be started beside others
+        self._memory = MemoryCheck()
         self._peers: dict[int, ControlPeer] = {}  # by descriptor
         self._wishers: dict[str, ControlPeer] = {}  # by the id of a wish
         self._restarts: dict[str, int] = {}
@@ -134,6 +147,7 @@ class ModelsSupervisor:
                 for action in self._turns.plan(time.monotonic()):
                     self._act(action)
                 self._stop_idle()
+                self._settle_needs()
                 self._publish()
                 self._wait()
         finally:
@@ -149,7 +163,7 @@ class ModelsSupervisor:
             case Start(name):
                 self._start(name)
             case Stop(name):
-                self._engines[name].stops = True
+                self._stop(name)
             case Grant(id_):
                 self._answer(id_, Granted(id_))
             case Refuse(id_, reason):
@@ -157,6 +171,45 @@ class ModelsSupervisor:
                 self._forget(id_)
 
     def _start(self, name: str) -> None:
+        """Start a model's engine; beside others only when its needs are known, and the memory has room for them."""
+        listed = self._listed[name]
+        if not self._engines or not is_checked(listed.settings(self._settings)):
+            self._begin(name)
+            return
+        try:
+            self._needs[name] = NeedsChild(listed, self._settings)
+        except OSError as error:
+            log.warning("the memory that model %s needs cannot be told: %s", name, error)
+            self._begin(name)
+
+    def _stop(self, name: str) -> None:
+        if (needs := self._needs.pop(name, None)) is not None:
+            needs.close()
+            self._turns.ended(name, time.monotonic(), "")
+        else:
+            self._engines[name].stops = True
+
+    def _settle_needs(self) -> None:
+        """Start the models whose needs are known and have room; the others wait until an engine gives way.
+
+        Memory is read when no other model is being loaded, so that it is not given twice.
+        """
+        for name, needs in list(self._needs.items()):
+            is_loading = any(self._turns.state(each) is State.LOADING for each in self._engines)
+            needs.is_outdated |= is_loading
+            if not needs.is_done or is_loading:
+                continue
+            del self._needs[name]
+            if needs.has_to_ask_again:
+                self._start(name)
+                continue
+            others = {each.name: each.settings for each in self._engines.values()}
+            if self._memory.has_room(name, self._listed[name].settings(self._settings), needs.facts, others):
+                self._begin(name)
+            else:
+                self._turns.no_room(name)
+
+    def _begin(self, name: str) -> None:
         log.info("loading model %s", name)
         try:
             self._engines[name] = _Engine(self._listed[name], self._settings)
@@ -167,9 +220,8 @@ class ModelsSupervisor:
         """Tell the engines to end that are to, and have no request; kill those that have not in time."""
         now = time.monotonic()
         for engine in self._engines.values():
-            if engine.stops and now >= engine.ask_again_at:
-                if engine.state == "running" and engine.is_writing():
-                    engine.ask_again_at = now + _AGAIN_SECONDS
+            if engine.stops:
+                if not engine.may_end(now):
                     continue
                 log.info("unloading model %s", engine.name)
                 engine.stops = False
@@ -204,7 +256,10 @@ class ModelsSupervisor:
 
     def _note_end(self, engine: _Engine, status: int | None = None) -> None:
         status = engine.child.end() if status is None else status
+        engine.forget_question()
         del self._engines[engine.name]
+        for needs in self._needs.values():
+            needs.is_outdated = True
         name = engine.name
         was_told = engine.kill_at is not None
         is_final = status in (EXIT_MODEL, EXIT_CONFIG)
@@ -240,6 +295,8 @@ class ModelsSupervisor:
                 self._note_end(engine, engine.child.end(signal.SIGABRT, signal.SIGCONT))
 
     def _end_all(self) -> None:
+        for needs in self._needs.values():
+            needs.close()
         for engine in self._engines.values():
             remove_status(engine.folder)
             engine.child.send(signal.SIGTERM)
@@ -260,15 +317,25 @@ class ModelsSupervisor:
         """Wait for reports, messages, a signal, or the time of the next decision, and handle what has come."""
         now = time.monotonic()
         times = [self._next_tick, self._turns.wake_at(now)]
-        times += [max(engine.ask_again_at, now) for engine in self._engines.values() if engine.stops]
+        times += [max(engine.acts_at, now) for engine in self._engines.values() if engine.stops]
         seconds = min(TICK_SECONDS, max(0.0, min(at for at in times if at is not None) - now))
         engines = {engine.child.reports: engine for engine in self._engines.values()}
-        reading = [self._wake, self._listener.fileno(), *engines, *self._peers]
+        questions = {
+            engine.question.sock.fileno(): engine.question
+            for engine in self._engines.values()
+            if engine.question is not None and engine.question.is_writing is None
+        }
+        needs = {each.fileno(): each for each in self._needs.values() if not each.is_done}
+        reading = [self._wake, self._listener.fileno(), *engines, *questions, *needs, *self._peers]
         writing = [fd for fd, peer in self._peers.items() if peer.has_unsent]
         readable, writable, _ = select.select(reading, writing, [], seconds)
         for fd in readable:
             if fd in engines:
                 self._read(engines[fd])
+            elif fd in questions:
+                questions[fd].read()
+            elif fd in needs:
+                needs[fd].read()
             elif fd == self._listener.fileno():
                 self._accept()
             elif fd in self._peers:
@@ -359,7 +426,8 @@ class ModelsSupervisor:
         """Return names, sizes and times of a model's files: a failed model is tried again when they have changed."""
         listed = self._listed[name]
         states = []
-        for path in [*model_files(Path(listed.model).expanduser()), *([Path(listed.mmproj)] if listed.mmproj else [])]:
+        others = [listed.own[key] for key in ("mmproj", "spec_draft_model") if listed.own.get(key)]
+        for path in [*model_files(Path(listed.model).expanduser()), *(Path(each).expanduser() for each in others)]:
             with contextlib.suppress(OSError):
                 found = path.stat()
                 states.append((str(path), found.st_size, found.st_mtime_ns))
@@ -395,7 +463,7 @@ class ModelsSupervisor:
             state = ModelState(
                 name=turn.name,
                 model=listed.model,
-                mmproj=listed.mmproj,
+                own=dict(listed.own),
                 state=turn.state.value,
                 reason=turn.reason,
                 waiting=self._turns.waiting_for(turn.name),

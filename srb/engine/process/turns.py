@@ -103,6 +103,7 @@ class Turns:
         self._model_seconds = model_seconds
         self._wishes: dict[str, Wish] = {}  # those that wait, first come first
         self._held: dict[str, str] = {}  # models by the wishes that were granted
+        self._crowded: dict[str, int] = {}  # engines beside which the memory has no room for a model, by its name
         self._actions: list[Action] = []  # decided, and not yet in a plan
 
     def __repr__(self) -> str:
@@ -185,9 +186,22 @@ class Turns:
         turn.loads += 1
         self._grant_all(turn)
 
+    def no_room(self, name: str) -> None:
+        """Take back a start: the memory has no room for the model beside the engines that there are now.
+
+        One of them gives way, as if no more were allowed; when any has ended, the model is to be started again.
+        """
+        turn = self._models[name]
+        if turn.state is State.LOADING:
+            turn.state = State.UNLOADED
+            engines = sum(each.has_engine for each in self._models.values())
+            found = self._crowded | {name: engines}  # this one was among the engines of others
+            self._crowded = {each: min(count, engines) for each, count in found.items()} if engines else {}
+
     def ended(self, name: str, now: float, reason: str, *, is_final: bool = False) -> None:
         """Note the end of a model's engine; `is_final`: for a reason that another start would not mend."""
         turn = self._models[name]
+        self._crowded.clear()
         before, turn.state = turn.state, State.UNLOADED
         if before is State.ENDING:
             return
@@ -204,6 +218,8 @@ class Turns:
 
     def plan(self, now: float) -> list[Action]:
         """Decide what is to be done now; each action is returned once."""
+        wished = {wish.name for wish in self._wishes.values()}
+        self._crowded = {name: engines for name, engines in self._crowded.items() if name in wished}
         for turn in self._models.values():
             if turn.state is State.FAILED:
                 self._refuse_all(turn.name, turn.reason)
@@ -238,7 +254,19 @@ class Turns:
         """Return how many engines are to give way, besides those that do so already."""
         wished = [turn for turn in self._wished(self._models.values()) if turn.not_before <= now]
         staying = sum(turn.state in (State.LOADING, State.LOADED) for turn in self._models.values())
-        return len(wished) + staying - self._max_engines
+        return len(wished) + staying - self._most
+
+    @property
+    def _most(self) -> int:
+        """The number of engines that there may be: fewer than allowed while the first wish waits for another's memory."""
+        first = next((turn for turn in self._waiting_turns() if turn.state is State.UNLOADED), None)
+        crowd = self._crowded.get(first.name) if first is not None else None
+        return self._max_engines if crowd is None else min(self._max_engines, crowd)
+
+    def _waiting_turns(self) -> list[Turn]:
+        """Return the models that are to be loaded, wished for first before ended by themselves."""
+        wished = [self._models[wish.name] for wish in self._wishes.values()]
+        return [*wished, *(turn for turn in self._models.values() if turn.revives)]
 
     def _contended_since(self, now: float) -> float | None:
         """Return since when a model that is not loaded is wished for."""
@@ -260,7 +288,7 @@ class Turns:
         for turn in sorted(draining, key=lambda turn: turn.last_used, reverse=True):
             wished = {each.name for each in self._wished(self._models.values())} - {turn.name}
             staying = sum(each.state in (State.LOADING, State.LOADED) for each in self._models.values())
-            if len(wished) + staying < self._max_engines:
+            if len(wished) + staying < self._most:
                 turn.state, turn.gives_way = State.LOADED, False
 
     def _end_turns(self, now: float) -> None:
@@ -272,10 +300,11 @@ class Turns:
                 short -= 1
 
     def _start(self, now: float) -> None:
-        free = self._max_engines - sum(turn.has_engine for turn in self._models.values())
-        wished = [self._models[wish.name] for wish in self._wishes.values()]
+        free = self._most - sum(turn.has_engine for turn in self._models.values())
         revived = [turn for turn in self._models.values() if turn.revives]
-        for turn in [*wished, *revived]:
+        for turn in self._waiting_turns():
+            if turn.state is State.UNLOADED and turn.name in self._crowded:
+                break  # it waits for an engine's end, and those that were wished for later wait with it
             if free > 0 and turn.state is State.UNLOADED and turn.not_before <= now:
                 turn.state, turn.revives = State.LOADING, False
                 self._actions.append(Start(turn.name))

@@ -18,7 +18,8 @@ MIN_EVERY = 256  # tokens between checkpoints where the setting is AUTO; a chunk
 MIN_EVERY_ON_GPU = 512  # short chunks cost a GPU more
 STATE_BYTES_PER_TOKEN = 2**17  # most bytes of checkpoints per token where it is AUTO: as the KV of a model of 8B
 WORTH_A_STEP = 16  # tokens; a prompt is computed in one step more only to save the state of at least so many
-NEAR_THE_END = 4  # the last tokens of a prompt, where most edits are, have so many times as many checkpoints
+# The last tokens of a prompt, where most edits are, have so many times as many checkpoints; half of that for large states.
+NEAR_THE_END = 4
 BRANCH_EVERY = 32  # tokens between those of a branch, of which often a part is taken; more for large states
 CHECKPOINT_BYTES = 512  # per checkpoint: the object and its entries in dicts
 _ROUND = 16  # a place's level is the number of times that its number can be halved down to this
@@ -27,6 +28,13 @@ LEVEL_OF_ENDS = 3  # ends of prompts and branches are where texts usually go on
 
 
 LineEnd = Callable[[int, int], int]
+
+
+def _doubled(count: int, most: int, nbytes: int) -> int:
+    """Return a number of tokens, doubled up to `most` until their KV in a model of 8B would have so many bytes."""
+    while count < most and count * STATE_BYTES_PER_TOKEN < nbytes:
+        count = min(2 * count, most)
+    return count
 
 
 @dataclass(eq=False, slots=True)
@@ -56,19 +64,20 @@ class Spacing:
         """AUTO depends on the machine, and on the size of a state, which `note_size` tells."""
         self._is_auto = every == AUTO
         self.every = (MIN_EVERY_ON_GPU if on_gpu else MIN_EVERY) if self._is_auto else every
-        self._of_branches = min(BRANCH_EVERY, self.every)
+        self.note_size(0)
 
     def note_size(self, nbytes: int) -> None:
         """Note the size of a state: checkpoints of large states are further apart."""
         while self._is_auto and self.every * STATE_BYTES_PER_TOKEN < nbytes:
             self.every *= 2
-        while self._of_branches < self.every and self._of_branches * STATE_BYTES_PER_TOKEN < nbytes:
-            self._of_branches = min(2 * self._of_branches, self.every)
-
-    @property
-    def near(self) -> int:
-        """Tokens between checkpoints in the last tokens of a prompt."""
-        return max(1, self.every // NEAR_THE_END)
+        self._slack = near = max(1, self.every // NEAR_THE_END)  # a place is so far before a round number at most
+        worth = min(WORTH_A_STEP, near)
+        if self._is_auto:
+            near = _doubled(near, self.every // 2, nbytes // 2)
+            worth = _doubled(worth, near // 2, nbytes // 2)
+        self.near = near  # tokens between checkpoints in the last tokens of a prompt
+        self._worth = worth  # a prompt is computed in one step more only to save the state of at least so many tokens
+        self._of_branches = _doubled(min(BRANCH_EVERY, self.every), self.every, nbytes)
 
     def next(self, position: int, total: int, shared: int = 0, line_end: LineEnd = lambda low, high: high) -> int:
         """Return where the next checkpoint of a prompt of `total` tokens is, after `position`; `total` if there is none.
@@ -79,12 +88,12 @@ class Spacing:
         """
         if not self.every:
             return total
-        near = self.near
-        step, worth = max(1, self.every - near), min(WORTH_A_STEP, near)
+        near, worth, slack = self.near, self._worth, self._slack
+        step = max(1, self.every - slack)
         stop = (position // step + 1) * step
         if stop <= total - self.every:
-            place = line_end(stop - near, stop)
-            stop = place if place > position else line_end(stop + step - near, stop + step)
+            place = line_end(stop - slack, stop)
+            stop = place if place > position else line_end(stop + step - slack, stop + step)
         else:
             stop = (position // near + 1) * near
             stop += near if stop - position < worth else 0

@@ -14,8 +14,8 @@ from srb.engine.tree.node import Node
 class IdleNodes:
     """The one writer of pins, and the idle leaves in the order of their last use.
 
-    `cells` are those of idle nodes. `needed_leaves` are the needed nodes without a needed child: if every idle node were
-    parked, each of them would hold one sequence, and no other node would.
+    `cells` are those of idle nodes. `needed_leaves` are the needed nodes without a needed child, private children aside:
+    if every idle node were parked, each of them would hold one sequence, and no other node would.
     """
 
     def __init__(self) -> None:
@@ -88,11 +88,7 @@ class IdleNodes:
         self._leaves.pop(node, None)
         while (parent := node.parent) is not None:
             self.cells -= node.num_computed
-            parent.needed_children += 1
-            if parent.needed_children > 1:
-                return
-            if parent.pins:  # the parent was a needed leaf until now; roots have no sequence
-                self.needed_leaves -= parent.parent is not None
+            if self._count_child(parent, node, 1):
                 return
             node = parent
 
@@ -102,21 +98,25 @@ class IdleNodes:
         self.update_leaf(node)
         while (parent := node.parent) is not None:
             self.cells += node.num_computed
-            parent.needed_children -= 1
-            if parent.needed_children:
-                return
-            if parent.pins:
-                self.needed_leaves += parent.parent is not None
+            self._count_child(parent, node, -1)
+            if parent.is_needed:
                 return
             node = parent
             if not node.live_children:  # only a private node used it
                 self.update_leaf(node)
 
+    def _count_child(self, parent: Node, child: Node, change: int) -> bool:
+        """Count a child that has become needed (1) or idle (-1); return whether its parent was needed before."""
+        was_needed, was_leaf = parent.is_needed, parent.is_needed_leaf
+        parent.needed_children += change
+        parent.needed_private += change * child.is_private
+        self.needed_leaves += parent.is_needed_leaf - was_leaf
+        return was_needed
+
     # ---- self-check
 
     def check_invariants(self, live: list[Node]) -> None:
         """Assert that the sums and the list are those of `live`, all nodes of the KV store."""
-        needed = [node for node in live if node.is_needed]
-        assert self.needed_leaves == sum(not node.needed_children for node in needed), "needed leaves"
+        assert self.needed_leaves == sum(node.is_needed_leaf for node in live), "needed leaves"
         assert self.cells == sum(node.cells for node in live if not node.is_needed), "idle cells"
         assert set(self._leaves) == {node for node in live if node.is_idle_leaf and not node.is_private}, "idle leaves"

@@ -52,7 +52,8 @@ class Node:
 
     __slots__ = (
         "blob", "checkpoints", "children", "inner", "is_private", "key", "live_children", "names", "needed_children",
-        "num_computed", "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state", "tokens",
+        "needed_private", "num_computed", "num_live_inner", "pins", "place", "prompt_ends", "seq_id", "start", "state",
+        "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +82,7 @@ class Node:
         self.seq_id = seq_id  # a sequence that holds the whole path; None if a child's sequence holds it
         self.pins = 0  # number of live prefixes and branches whose node this is
         self.needed_children = 0  # number of needed children, private ones included
+        self.needed_private = 0  # number of those that are private
         self.live_children: dict[Node, None] = {}  # `children` in the KV store
         self.num_live_inner = 0  # number of `inner` children in the KV store
         self.blob: Blob | None = None  # the saved KV, while parked
@@ -137,6 +139,11 @@ class Node:
     def is_needed(self) -> bool:
         """Whether the node or a node below it is pinned."""
         return self.pins > 0 or self.needed_children > 0
+
+    @property
+    def is_needed_leaf(self) -> bool:
+        """Whether the node is needed and no child's sequence would hold its cells: a private child's is its own alone."""
+        return self.is_needed and self.needed_children == self.needed_private and self.parent is not None
 
     @property
     def is_idle_leaf(self) -> bool:

@@ -299,6 +299,7 @@ class PrefixTree:
             assert node.pins == sum(base is node for base in pinned), f"{node!r}: pins"
             private = [other for other in self._residency.private_nodes if other.parent is node]
             assert node.needed_children == sum(child.is_needed for child in (*node.offspring(), *private)), repr(node)
+            assert node.needed_private == sum(child.is_needed for child in private), repr(node)
             live = {child for child in node.offspring() if child.is_live}
             assert set(node.live_children) == {child for child in live if not child.is_inner}, repr(node)
             assert node.num_live_inner == sum(child.is_inner for child in live), repr(node)

@@ -233,10 +233,7 @@ class Residency:
         node.seq_id = None
         self._node_ids -= 1
         if parent.parent is not None and parent.seq_id is None and not parent.live_children:
-            self._model.truncate(seq_id, parent.end)
-            self.states.note_lost(seq_id)
-            parent.seq_id = seq_id
-            self._node_ids += 1
+            self._give_back(parent, seq_id)
         else:
             self.free_seq(seq_id)
         self._idle.note_child_left(parent)
@@ -278,13 +275,27 @@ class Residency:
         node.forget_children()
         return seq_id
 
-    def _free_inner_seq(self, node: Node) -> None:
-        """Free the sequence of an inner node, since a child's sequence holds the same cells."""
-        if self._partial_reuse and node.seq_id is not None and node.live_children:
-            self.states.keep(node, node.seq_id)
-            self.free_seq(node.seq_id)
+    def _take_from(self, node: Node) -> int | None:
+        """Take the sequence of a node, whose end keeps its state; return None if it has none."""
+        seq_id = node.seq_id
+        if seq_id is not None:
+            self.states.keep(node, seq_id)
+            self.states.note_lost(seq_id)
             node.seq_id = None
             self._node_ids -= 1
+        return seq_id
+
+    def _give_back(self, node: Node, seq_id: int) -> None:
+        """Let a node without a sequence have that of a child that leaves, truncated."""
+        self._model.truncate(seq_id, node.end)
+        self.states.note_lost(seq_id)
+        node.seq_id = seq_id
+        self._node_ids += 1
+
+    def _free_inner_seq(self, node: Node) -> None:
+        """Free the sequence of an inner node, since a child's sequence holds the same cells."""
+        if self._partial_reuse and node.live_children and (seq_id := self._take_from(node)) is not None:
+            self.free_seq(seq_id)
 
     def snapshot(self, node: Node) -> Blob | None:
         """Return all that is saved of the path to the end of `node`, which is pinned; None if no sequence is free."""
@@ -392,11 +403,17 @@ class Residency:
         # One sequence id is for the node, one for the prefix or branch that will use it.
         if not self.make_room(len(node.tokens), 2) or node.blob is None:  # making room may have evicted the node itself
             return False
-        seq_id = self._take_id()
-        if self._partial_reuse and (holder := node.parent.holder()) is not None:
-            self._model.fork(holder, seq_id, None if holder == node.parent.seq_id else node.parent.end)
+        is_leaf = self._partial_reuse and not node.parent.live_children
+        seq_id = self._take_from(node.parent) if is_leaf else None
+        if seq_id is None:
+            seq_id = self._take_id()
+            if self._partial_reuse and (holder := node.parent.holder()) is not None:
+                self._model.fork(holder, seq_id, None if holder == node.parent.seq_id else node.parent.end)
         if not self._model.restore(seq_id, node.blob):
-            self.free_seq(seq_id)
+            if node.parent.holder() is None and node.parent.parent is not None:
+                self._give_back(node.parent, seq_id)
+            else:
+                self.free_seq(seq_id)
             self.evict(node)
             return False
         self.counters.tokens_restored_total += len(node.tokens)

@@ -1,0 +1,111 @@
+"""The two layouts in which llama.cpp saves a sequence: values of a cell together, or transposed.
+
+A context with flash attention has the values of each cell in a row, one without has them transposed: for each value's
+place in the row, those of all cells. Keys are the same in both. A saved sequence begins with 8 bytes of llama.cpp's, and has
+for each cache (one of all layers, or one of the layers without windows and one of those with them)
+
+    n_stream, n_cells                                 uint32 each
+    position, 1, seq_id                               int32 each, of each cell; with M-RoPE three more
+    transposed, n_layers                              uint32 each
+    type, bytes of a row, rows                        int32, uint64, of each layer's keys
+    type, bytes of a row, rows                        int32, uint64, of each layer's values; or, transposed,
+    type, bytes of a value, values of a row, columns  int32, uint32, uint32
+
+as llama_kv_cache::state_write has it (src/llama-kv-cache.cpp). States of recurrent layers follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from srb.engine.model import Blob
+
+_HEAD = 8  # bytes before the first cache
+_SIZES = {0: 4, 1: 2, 30: 2}  # bytes of a value by ggml's type: f32, f16, bf16; others exist with flash attention alone
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a memory's saved sequences."""
+
+    num_caches: int = 1
+    has_states: bool = False
+    cell_bytes: int = 12  # of a cell's position and ids
+
+
+def in_other_layout(blob: Blob, form: Form) -> Blob | None:
+    """Return a saved sequence in the layout that it has not, or None if its form is another one."""
+    parts, at = [blob[:_HEAD]], _HEAD
+    for _ in range(form.num_caches):
+        found = _cache(blob, at, form)
+        if found is None:
+            return None
+        converted, at = found
+        parts += converted
+    if not form.has_states and at != len(blob):
+        return None
+    return np.concatenate([*parts, blob[at:]])
+
+
+def _cache(blob: Blob, at: int, form: Form) -> tuple[list[Blob], int] | None:
+    """Return the parts of the cache at a place of a saved sequence in the other layout, and where it ends."""
+    start = at
+    if len(blob) < at + 8 or _number(blob, at, np.uint32) != 1:
+        return None
+    n_cells = _number(blob, at + 4, np.uint32)
+    at += 8
+    if not n_cells:
+        return [blob[start:at]], at
+    at += form.cell_bytes * n_cells
+    if len(blob) < at + 8:
+        return None
+    transposed, n_layers = _number(blob, at, np.uint32), _number(blob, at + 4, np.uint32)
+    if transposed > 1:
+        return None
+    head = blob[start : at + 4].copy()
+    head[-4:] = _bytes(np.uint32(not transposed))
+    start, at = at + 4, at + 8
+    for _ in range(n_layers):
+        if len(blob) < at + 12:
+            return None
+        at += 12 + n_cells * _number(blob, at + 4, np.uint64)
+    if at > len(blob):
+        return None
+    parts = [head, blob[start:at]]
+    for _ in range(n_layers if at < len(blob) else 0):  # some models have keys alone
+        found = _values(blob, at, n_cells, bool(transposed))
+        if found is None:
+            return None
+        converted, at = found
+        parts += converted
+    return parts, at
+
+
+def _values(blob: Blob, at: int, n_cells: int, transposed: bool) -> tuple[list[Blob], int] | None:
+    """Return the parts of a layer's values in the other layout, and where they end."""
+    if len(blob) < at + 12 or (size := _SIZES.get(_number(blob, at, np.uint32))) is None:
+        return None
+    kind = blob[at : at + 4]
+    if transposed:
+        length = _number(blob, at + 8, np.uint32)
+        shape, head = (length, n_cells), _bytes(np.uint64(length * size))
+        is_known = _number(blob, at + 4, np.uint32) == size
+    else:
+        length, rest = divmod(_number(blob, at + 4, np.uint64), size)
+        shape, head, is_known = (n_cells, length), _bytes(np.array([size, length], np.uint32)), not rest
+    at += 12
+    end = at + n_cells * length * size
+    if not is_known or end > len(blob):
+        return None
+    values = np.ndarray(shape, np.dtype(f"u{size}"), np.ascontiguousarray(blob), at)
+    return [kind, head, np.ascontiguousarray(values.T).view(np.uint8).ravel()], end
+
+
+def _number(blob: Blob, at: int, kind: type[np.unsignedinteger]) -> int:
+    return int(blob[at : at + np.dtype(kind).itemsize].copy().view(kind)[0])
+
+
+def _bytes(numbers: np.generic | np.ndarray) -> Blob:
+    return np.frombuffer(numbers.tobytes(), np.uint8)

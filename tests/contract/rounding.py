@@ -1,0 +1,13 @@
+"""Rounding on the machine that computes: llama.cpp's results depend on the shape of a batch, a GPU's more than a CPU's."""
+
+from __future__ import annotations
+
+import pytest
+
+from srb.engine.llama.params import has_gpu
+
+ROUNDING = 10.0 if has_gpu() else 1.0  # times a CPU's
+
+needs_equal_texts = pytest.mark.skipif(
+    has_gpu(), reason="on a GPU a text may differ with the size of its batches, where two tokens are as likely"
+)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, KeysView, Sequence
 from hashlib import blake2b
 
 FACTOR = 1.25  # of the mean load
@@ -102,7 +102,7 @@ class Affinity:
         return f"<Affinity {self._open}, {len(self._known)} beginnings>"
 
     @property
-    def replicas(self) -> Collection[str]:
+    def replicas(self) -> KeysView[str]:
         return self._open.keys()
 
     def join(self, replica: str) -> None:

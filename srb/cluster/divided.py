@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
-from srb.cluster.members import Home, Member, Members, ask_all, why_not_found
+from srb.cluster.members import Home, Member, Members, ask_all, silence_of, why_not_found
 from srb.cluster.routing import marks_of, merge
-from srb.cluster.split import Description, Whole, divide, for_part, of_whole, unite
-from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError
+from srb.cluster.split import Description, Whole, divide, for_part, lacks_parts, of_whole, places_of, unite
+from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError, Unavailable
 from srb.protocol import (
     AddBranches,
     Attach,
     Attached,
     Cancel,
+    EndReasoning,
     Event,
     Failed,
     Generate,
     GetRequest,
+    HoldPlaces,
     Rejected,
     Reply,
     StopBranches,
@@ -27,6 +32,9 @@ from srb.protocol import (
 
 MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
 _CONTROL_SECONDS = 10.0  # for a replica's answer to a control
+_HOLD_SECONDS = 25.0  # more than a bridge takes to add branches; after that it is gone
+_HOLD_WAIT = 1.5  # for another bridge; a worker waits two seconds
+_HOLD_PAUSE = 0.05  # most between attempts to hold parts that another bridge holds
 
 Send = Callable[[Member, bytes], None]  # a frame, over the worker's channel to a replica
 
@@ -78,16 +86,20 @@ class Divided:
 
     # Requests -------------------------------------------------------------------------------------------------------
 
-    def begin(self, command: Generate, lead: str) -> None:
-        """Send the parts of a request to as many replicas as it needs, the first to `lead`."""
-        affinity, marks = self._members.affinity, marks_of(command)
-        names, room = [lead], self._members.capacity(lead)
-        while room < len(command.branches) and (name := affinity.choose(marks, names)) is not None:
+    def begin(self, command: Generate, lead: str, tried: Set[str]) -> None:
+        """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`."""
+        members, affinity, marks = self._members, self._members.affinity, marks_of(command)
+        names, room = [lead], members.capacity(lead)
+        while room < len(command.branches):
+            name = affinity.choose(marks, members.avoided(tried | set(names)))
+            if name is None:
+                break
             names.append(name)
-            room += self._members.capacity(name)
-        parts = divide(command, {name: self._members.capacity(name) for name in names})
+            room += members.capacity(name)
+        parts = divide(command, {name: members.capacity(name) for name in names})
         payloads = {name: encode([part]) for name, part in parts.items()}
-        begun = self._begun[command.request_id] = _Begun(Whole.of(command, parts), command, payloads)
+        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried))
+        self._begun[command.request_id] = begun
         for name, payload in payloads.items():
             self._place(begun, name, payload)
         self._note_home(begun)
@@ -125,7 +137,7 @@ class Divided:
         part = begun.whole.parts.get(name)
         if part is None or part.is_accepted or begun.command is None:
             return False
-        other = self._members.affinity.choose(marks_of(begun.command), begun.tried)
+        other = self._members.affinity.choose(marks_of(begun.command), self._members.avoided(begun.tried))
         if other is None:
             return False
         payload = begun.payloads[other] = begun.payloads.pop(name)
@@ -252,24 +264,83 @@ async def control(members: Members, command: Any, names: Sequence[str], total: i
     """Return the answer to a control of a divided request; `names` are the replicas that may have a part of it."""
     try:
         if isinstance(command, AddBranches):
-            async with members.adding(command.target):  # the next place is one command's alone
-                return Reply(command.request_id, await _controlled(members, command, names, total))
+            async with members.adding(command.target):  # of this bridge's one after the other
+                return Reply(command.request_id, await _add(members, command, names, total))
         return Reply(command.request_id, await _controlled(members, command, names, total))
     except SRBError as error:
         return Rejected.of(command.request_id, error)
 
 
 async def _controlled(members: Members, command: Any, names: Sequence[str], total: int) -> Any:
+    described = await _described(members, command, names)
+    if isinstance(command, GetRequest):
+        return unite(list(described.values()), total)
+    if isinstance(command, StopBranches | EndReasoning) and command.index is None:
+        having = [member for name in described if (member := members.get(name)) is not None]
+        return merge(command, await ask_all(having, command, _CONTROL_SECONDS))
+    name, changed = for_part(command, described, total)
+    return of_whole(changed, await _ask(members, name, changed), described[name])
+
+
+async def _described(members: Members, command: Any, names: Sequence[str]) -> dict[str, Description]:
+    """Return each part's description. Raise the SRBError of the parts if there is none, or of a part that is silent."""
     asked = [member for name in names if (member := members.get(name)) is not None]
     answers = await ask_all(asked, GetRequest("", command.target, command.owner), _CONTROL_SECONDS)
     described = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
-    if not described:
-        raise why_not_found(command.target, answers)
-    if isinstance(command, GetRequest):
-        return unite(list(described.values()), total)
-    having = [member for member in asked if member.name in described]
-    if isinstance(command, StopBranches) and command.index is None:
-        return merge(command, await ask_all(having, command, _CONTROL_SECONDS))
-    name, changed = for_part(command, described, total)
-    [member] = [each for each in having if each.name == name]
-    return of_whole(changed, await member.ask(changed, _CONTROL_SECONDS), described[name])
+    silence = silence_of(answers)
+    if not described or (silence and lacks_parts(described.values())):
+        raise silence or why_not_found(command.target, answers)
+    return described
+
+
+async def _ask(members: Members, name: str, command: Any) -> Any:
+    member = members.get(name)
+    if member is None:
+        raise EngineRestarted(f"Replica {name} was lost")
+    return await member.ask(command, _CONTROL_SECONDS)
+
+
+# Added branches ---------------------------------------------------------------------------------------------------
+
+
+async def _add(members: Members, command: AddBranches, names: Sequence[str], total: int) -> Any:
+    """Add branches while no other bridge does. Raise Unavailable if others do for long, or a part is silent."""
+    asked = [member for name in names if (member := members.get(name)) is not None]
+    holding = HoldPlaces("", command.target, command.owner, uuid4().hex, _HOLD_SECONDS)
+    num_places = 0  # that there are afterwards; 0: as many as before
+    try:
+        described = await _held(asked, holding)
+        name, changed = for_part(command, described, total)
+        assert isinstance(changed, AddBranches)
+        num_places = max(places_of(changed), default=-1) + 1
+        return of_whole(changed, await _ask(members, name, changed), described[name])
+    except Unavailable:
+        raise  # without an answer they may have been added all the same
+    except SRBError:
+        num_places = 0  # it was refused
+        raise
+    finally:
+        for member in asked:
+            member.tell(replace(holding, seconds=0.0, num_places=num_places))
+
+
+async def _held(asked: list[Member], holding: HoldPlaces) -> dict[str, Description]:
+    """Hold the places of all parts, and return the parts' descriptions; bridges that meet there let go and try again."""
+    try:
+        async with asyncio.timeout(_HOLD_WAIT):
+            while True:
+                answers = await ask_all(asked, holding, _CONTROL_SECONDS)
+                if None not in answers.values():
+                    break
+                for member in asked:
+                    member.tell(replace(holding, seconds=0.0))
+                await asyncio.sleep(random.uniform(0.0, _HOLD_PAUSE))
+    except TimeoutError:
+        raise Unavailable(
+            "a part of this request is busy, or other branches are being added to it; please try again"
+        ) from None
+    described = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
+    silence = silence_of(answers)
+    if silence or not described:
+        raise silence or why_not_found(holding.target, answers)
+    return described

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from srb.cluster.affinity import Affinity
 from srb.cluster.link import Link
-from srb.cluster.registry import Entry
-from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, SRBError, Unavailable
+from srb.cluster.registry import SILENT, Entry
+from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, ShuttingDown, SRBError, Unavailable
 from srb.protocol import TERMINAL, Ask, Event, Failed, GetStats, Rejected, Reply, decode, encode
 
 log = logging.getLogger("srb.cluster")
@@ -25,6 +25,7 @@ _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
 
 BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
+_GONE = (NotFound, EngineRestarted, EngineLoading, ShuttingDown)  # refusals of a replica that has not what is asked for
 
 
 class Member:
@@ -45,6 +46,11 @@ class Member:
     @property
     def is_leaving(self) -> bool:
         return self.entry["state"] == "leaving"
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its engine has no heartbeat, or its actor does not announce itself, though the link is open."""
+        return self.entry["state"] in ("hung", SILENT)
 
     async def is_idle(self) -> bool:
         """Whether no request runs or waits there, through whichever bridge; False if the engine is too busy to say."""
@@ -73,6 +79,11 @@ class Member:
             return answer.value
         assert isinstance(answer, Rejected | Failed)  # Done is of a Generate
         raise answer.error
+
+    def tell(self, command: Ask) -> None:
+        """Send a command whose reply nobody waits for; a replica that is away gets none."""
+        if self.link is not None:
+            self.link.send(encode([replace(command, request_id=uuid4().hex)]))
 
     async def serve(self, link: Link) -> None:
         """Read the replies to `ask`, until the link ends."""
@@ -135,6 +146,12 @@ class Members:
         member = self._members.get(name)
         return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
 
+    def avoided(self, tried: Set[str]) -> Set[str]:
+        """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""
+        others = self.affinity.replicas - tried
+        hanging = {name for name in others if self._members[name].hangs}
+        return tried | hanging if others - hanging else tried
+
     def adding(self, request_id: str) -> asyncio.Lock:
         """Return the lock under which branches are added to a divided request."""
         return self._adding.setdefault(request_id, asyncio.Lock())
@@ -155,7 +172,10 @@ class Members:
                 member = self._members[name] = Member(name, entry)
                 log.info("replica %s at %s:%d", name, entry["host"], entry["port"])
                 member.keeper = _watched(self._keep(member))
-            member.entry = entry
+            hung, member.entry = member.hangs, entry
+            if member.hangs is not hung:
+                level, told = (logging.INFO, "goes on") if hung else (logging.WARNING, f"is {entry['state']}")
+                log.log(level, "replica %s %s", name, told)
             if member.is_leaving and member.parting is None:
                 self._retire(member)
         for name in self._members.keys() - entries.keys():
@@ -208,6 +228,8 @@ class Members:
                     self._on_change()
             except BROKEN as error:
                 log.debug("replica %s: %s", member.name, error)
+            except Exception:  # an event that nobody expects: a new link may work
+                log.exception("closing the link to replica %s", member.name)
             await asyncio.sleep(_PAUSE)
 
 
@@ -233,6 +255,12 @@ async def ask_all(members: list[Member], command: Ask, seconds: float) -> dict[s
 
     values = await asyncio.gather(*map(one, members))
     return {member.name: value for member, value in zip(members, values, strict=True)}
+
+
+def silence_of(answers: Mapping[str, Any]) -> SRBError | None:
+    """Return the refusal of a replica that does not say whether it has what it was asked for; None if all have said."""
+    errors = (answer for answer in answers.values() if isinstance(answer, SRBError))
+    return next((error for error in errors if not isinstance(error, _GONE)), None)
 
 
 def why_not_found(target: str, answers: Mapping[str, Any]) -> SRBError:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 from ray.serve.schema import ApplicationStatusOverview
 
 from srb.cluster.app import APP, DEPLOYMENT, build
@@ -21,29 +27,87 @@ from srb.protocol import GetStats
 
 _ASK_SECONDS = 2.0
 _LIST_SECONDS = 10.0
+_PAUSE = 1.0  # between looks at what Serve does
+_RAY_ERRORS = (RayError, RayServeException)
 
 
-def deploy(address: str, arguments: Arguments) -> None:
-    """Start the replicas or change them to these arguments, and wait until they are ready. Raise ConnectionError."""
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    """Raise errors of Ray and of Serve as RuntimeError with their first line."""
+    try:
+        yield
+    except (*_RAY_ERRORS, TimeoutError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise RuntimeError(f"{type(error).__name__}: {reason}" if reason else type(error).__name__) from error
+
+
+@_plainly()
+def deploy(address: str, arguments: Arguments, tell: Callable[[str], None]) -> None:
+    """Start the replicas or change them to these arguments, and wait until they are ready; `tell` gets Serve's words.
+
+    Raise ConnectionError if there is no cluster, RuntimeError with Serve's reason if it cannot be done.
+    """
     connect(address)
     serve.start(proxy_location="Disabled")
-    serve.run(build(arguments), name=APP, route_prefix=None)
+    with _told(tell):
+        serve.run(build(arguments), name=APP, route_prefix=None)
 
 
-def stop(address: str) -> None:
-    """End all replicas, after their running requests."""
+@contextlib.contextmanager
+def _told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell meanwhile what Serve says of the application, whenever that is something else."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        told = ""
+        while not ended.wait(_PAUSE):
+            with contextlib.suppress(*_RAY_ERRORS):  # whoever deploys is told
+                word = _word()
+                if word != told and not ended.is_set():
+                    tell(word)
+                told = word
+
+    following = threading.Thread(target=follow, daemon=True)
+    following.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        following.join()
+
+
+@_plainly()
+def stop(address: str) -> bool:
+    """End all replicas, after their running requests; return False if there is none.
+
+    Raise ConnectionError if there is no cluster, RuntimeError with the reason if it does not do it.
+    """
     connect(address)
-    serve.delete(APP)
+    if APP not in serve.status().applications:
+        return False
+    with contextlib.suppress(TimeoutError):  # after a minute, though requests still run
+        serve.delete(APP)
+    while APP in serve.status().applications:
+        time.sleep(_PAUSE)
+    return True
 
 
+@_plainly()
 def look(address: str) -> tuple[str, list[Row]]:
-    """Return Serve's word on the application, with its reason if there is one, and the replicas that are listed."""
+    """Return Serve's word on the application, with its reason, and the listed replicas.
+
+    Raise ConnectionError if there is no cluster, RuntimeError with the reason if Serve does not answer.
+    """
     connect(address)
-    _, entries = ray.get(find_registry().listed.remote(), timeout=_LIST_SECONDS)
-    return _describe(serve.status().applications.get(APP)), asyncio.run(_ask(entries))
+    try:
+        _, entries = ray.get(find_registry().listed.remote(), timeout=_LIST_SECONDS)
+    except RayError as error:  # also a question without an answer in time
+        raise ConnectionError(f"the cluster's registry does not answer: {type(error).__name__}") from None
+    return _word(), asyncio.run(_ask(entries))
 
 
-def _describe(application: ApplicationStatusOverview | None) -> str:
+def _word() -> str:
+    application: ApplicationStatusOverview | None = serve.status().applications.get(APP)
     if application is None:
         return "not deployed"
     deployment = application.deployments.get(DEPLOYMENT)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from srb.errors import ModelLoadFailed
-from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, SOCKET_NAME, STATES_SOCKET, Settings
+from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, REPLICA_VARIABLE, SOCKET_NAME, STATES_SOCKET, Settings
 from srb.status import read_status
 
 _LOOK_SECONDS = 0.1
@@ -24,8 +24,8 @@ _STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, beside the time to write states
 class OwnEngine:
     """One engine, which its supervisor starts again when it dies. Native code that aborts never takes this process along."""
 
-    def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
-        """Start it with the settings that were `given`; all others have their defaults."""
+    def __init__(self, settings: Settings, given: Mapping[str, Any], name: str = "") -> None:
+        """Start it with the settings that were `given`; all others have their defaults. Its logs have `name`."""
         self._folder = Path(tempfile.mkdtemp(prefix="srb-replica-"))
         self.shares_states = not settings.state_dir and settings.cluster_states_mib > 0  # through `states_socket`
         if self.shares_states:
@@ -34,7 +34,7 @@ class OwnEngine:
         self._stop_seconds = _STOP_SECONDS + settings.state_seconds
         command = [sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid())]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env=_environ(given, self._folder), start_new_session=True
+            command, stdin=subprocess.DEVNULL, env=_environ(given, self._folder, name), start_new_session=True
         )
 
     @property
@@ -80,7 +80,7 @@ class OwnEngine:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environ(given: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def _environ(given: Mapping[str, Any], folder: Path, name: str) -> dict[str, str]:
     """Return the supervisor's environment: this process's without settings, and those that were given.
 
     Ray sets OMP_NUM_THREADS to the replica's num_cpus; the setting `threads` says how many an engine uses.
@@ -89,4 +89,4 @@ def _environ(given: Mapping[str, Any], folder: Path) -> dict[str, str]:
     kept.pop("OMP_NUM_THREADS", None)
     assert CONFIG_VARIABLE not in kept
     values = {**given, "runtime_dir": folder, "cluster": ""}
-    return kept | {ENV_PREFIX + name.upper(): str(value) for name, value in values.items()}
+    return kept | {REPLICA_VARIABLE: name} | {ENV_PREFIX + name.upper(): str(value) for name, value in values.items()}

@@ -14,7 +14,9 @@ from typing_extensions import TypedDict
 
 NAME, NAMESPACE = "srb-registry", "srb"
 ANNOUNCE_SECONDS = 1.0
-_FORGET_SECONDS = 15.0  # without an announcement
+SILENT = "silent"  # the state of a replica that has not announced itself for _SILENT_SECONDS
+_SILENT_SECONDS = 5.0
+_FORGET_SECONDS = 15.0
 
 
 class Entry(TypedDict):
@@ -25,7 +27,7 @@ class Entry(TypedDict):
     token: str
     node: str
     gpus: list[str]
-    state: str  # the engine's state, as in status.json; "leaving" while the replica ends
+    state: str  # the engine's state, as in status.json; "leaving" while the replica ends, or SILENT
     alias: str
     pid: int
 
@@ -51,8 +53,8 @@ class Registry:
 
     async def listed(self, known: int = -1, seconds: float = 0.0) -> tuple[int, dict[str, Entry]]:
         """Return the version and all entries; wait up to `seconds` for another version than the one that is known."""
-        for name in [name for name, heard in self._heard.items() if time.monotonic() - heard > _FORGET_SECONDS]:
-            await self.withdraw(name)
+        for name in list(self._heard):
+            await self._doubt(name)
         async with self._changed:
             if known == self._version:
                 try:
@@ -61,12 +63,23 @@ class Registry:
                     pass  # nothing has changed
         return self._version, dict(self._entries)
 
+    async def _doubt(self, name: str) -> None:
+        """Note that a replica is silent, or forget it, if it has not announced itself for long."""
+        entry, heard = self._entries.get(name), self._heard.get(name)
+        if entry is None or heard is None:
+            return  # it has just been withdrawn
+        silence = time.monotonic() - heard
+        if silence > _FORGET_SECONDS:
+            await self.withdraw(name)
+        elif silence > _SILENT_SECONDS and entry["state"] != "leaving":
+            await self._set(name, {**entry, "state": SILENT})
+
     async def _set(self, name: str, entry: Entry | None) -> None:
         if self._entries.get(name) == entry:
             return
         async with self._changed:
             if entry is None:
-                del self._entries[name]
+                self._entries.pop(name, None)
             else:
                 self._entries[name] = entry
             self._version += 1

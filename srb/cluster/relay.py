@@ -15,10 +15,10 @@ from typing import Any
 
 from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
-from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, why_not_found
+from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, silence_of, why_not_found
 from srb.cluster.routing import Way, choose, may_move, merge, way_of
 from srb.cluster.slots import act_on_state
-from srb.cluster.split import can_divide, is_part
+from srb.cluster.split import can_divide, is_part, lacks_parts
 from srb.errors import EngineRestarted, ProtocolError, SRBError
 from srb.framing import frame, read_frame
 from srb.protocol import (
@@ -90,6 +90,9 @@ class Channel:
                 await self._relay.deliver(self, await self._link.receive())
         except BROKEN as error:
             log.debug("channel to %s: %s", self.member.name, error)
+            self._relay.lose(self)
+        except Exception:  # a frame that nobody expects: its requests get an end too
+            log.exception("closing a channel to %s", self.member.name)
             self._relay.lose(self)
         finally:
             if self._link is not None:
@@ -177,18 +180,18 @@ class Relay:
 
     def _place(self, command: Any, request: _Open) -> None:
         """Give a request to a replica that has not had it yet; refuse it if there is none."""
-        affinity = self._members.affinity
+        affinity, avoided = self._members.affinity, self._members.avoided(request.tried)
         if way_of(command) is Way.TEXT:
-            name = choose(affinity, command, request.tried)
+            name = choose(affinity, command, avoided)
         else:
-            name = affinity.least_loaded(request.tried)
+            name = affinity.least_loaded(avoided)
         member = self._members.get(name) if name is not None else None
         if member is None:
             self._refuse(command.request_id, no_replica())
             return
         if self._is_divided(command, member):
             request.payload = None
-            self._divided.begin(command, member.name)
+            self._divided.begin(command, member.name, request.tried)
         else:
             self._forward(command, request, member)
 
@@ -228,8 +231,9 @@ class Relay:
         found = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
         if self._open.get(command.request_id) is not request:
             return  # cancelled meanwhile
-        if not found:
-            self._refuse(command.request_id, why_not_found(command.target, answers))
+        silence = silence_of(answers)
+        if not found or (silence and lacks_parts(found.values())):
+            self._refuse(command.request_id, silence or why_not_found(command.target, answers))
             return
         home = Home(tuple(found), is_divided=any(map(is_part, found.values())))
         self._members.note_home(command.target, home)
@@ -324,9 +328,10 @@ class Relay:
         request = self._open.get(request_id)
         if request is None or request.payload is None or request.command is None or not may_move(request.command):
             return False
-        if not set(self._members.affinity.replicas) - request.tried:
+        if not self._members.affinity.replicas - request.tried:
             return False
         self._uncount(request)
+        request.channel = None  # that replica has no part in it any more
         self._place(request.command, request)
         return True
 

@@ -37,7 +37,7 @@ class Replica:
         checked = Settings.load(flags=settings, environ={})
         self._name: str = serve.get_replica_context().replica_tag
         self._alias = checked.model_alias
-        self._engine = OwnEngine(checked, settings)
+        self._engine = OwnEngine(checked, settings, self._name)
         try:
             if self._engine.shares_states:
                 keeper = find_keeper(checked.cluster_states_mib * 1024 * 1024)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Any
 
 from srb.cluster.affinity import Affinity, Mark, name_marks, opening_marks, text_marks, with_media
-from srb.cluster.members import no_replica
+from srb.cluster.members import no_replica, silence_of
 from srb.cluster.split import unite_listed
 from srb.errors import SRBError
 from srb.protocol import (
@@ -21,12 +21,14 @@ from srb.protocol import (
     CountTokens,
     Detokenize,
     Embed,
+    EndReasoning,
     Generate,
     GetAdapters,
     GetRequest,
-    GetSlotAge,
     GetSlots,
+    GetSlotTime,
     GetStats,
+    HoldPlaces,
     ListRequests,
     Rerank,
     SetAdapters,
@@ -52,8 +54,8 @@ _WAYS: dict[type, Way] = {
     Generate: Way.TEXT,
     StateAction: Way.STATE,
     **dict.fromkeys((Tokenize, CountTokens, Detokenize, Embed, Rerank, GetAdapters), Way.ANY),
-    **dict.fromkeys((Attach, GetRequest, StopBranches, ChangeBranch, AddBranches), Way.HOME),
-    **dict.fromkeys((GetStats, GetSlots, GetSlotAge, ListRequests, SetAdapters), Way.ALL),
+    **dict.fromkeys((Attach, GetRequest, StopBranches, EndReasoning, ChangeBranch, AddBranches, HoldPlaces), Way.HOME),
+    **dict.fromkeys((GetStats, GetSlots, GetSlotTime, ListRequests, SetAdapters), Way.ALL),
 }
 
 
@@ -110,7 +112,10 @@ def merge(command: Command, answers: Mapping[str, Any]) -> Any:
         case GetSlots():
             return [{**slot, "replica": name} for name, slots in values.items() for slot in slots]
         case ListRequests():
-            return unite_listed(request for requests in values.values() for request in requests)
+            listed = (request for requests in values.values() for request in requests)
+            return unite_listed(listed, silence_of(answers) is None)
+        case EndReasoning():
+            return {"branches": sorted(place for value in values.values() for place in value["branches"])}
         case _:
             return next(iter(values.values()))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from srb.cluster.members import Member, Members, ask_all, no_replica
+from srb.cluster.members import Member, Members, ask_all, no_replica, silence_of
 from srb.cluster.routing import choose, slot_marks
 from srb.errors import EngineLoading, EngineRestarted, InvalidRequest, ShuttingDown, SRBError
-from srb.protocol import GetSlotAge, Rejected, Reply, StateAction
+from srb.protocol import GetSlotTime, Rejected, Reply, StateAction
 
 _LOOK_SECONDS = 10.0  # for a replica's answer between two steps
 _ACT_SECONDS = 600.0  # for a state to be written or read, as a web worker waits
@@ -43,17 +43,17 @@ async def _having(members: Members, slot: int) -> list[Member]:
     asked = members.reachable
     if not asked:
         raise no_replica()
-    answers = await ask_all(asked, GetSlotAge("", slot), _LOOK_SECONDS)
-    for answer in answers.values():
-        if isinstance(answer, SRBError) and not isinstance(answer, _GONE):
-            raise answer
-    ages = {name: age for name, age in answers.items() if age is not None and not isinstance(age, SRBError)}
-    return sorted((each for each in asked if each.name in ages), key=lambda each: ages[each.name]) or asked[:1]
+    answers = await ask_all(asked, GetSlotTime("", slot), _LOOK_SECONDS)
+    if silence := silence_of(answers):
+        raise silence
+    times = {name: since for name, since in answers.items() if since is not None and not isinstance(since, SRBError)}
+    having = [each for each in asked if each.name in times]
+    return sorted(having, key=lambda each: times[each.name], reverse=True) or asked[:1]
 
 
 async def _restore(members: Members, command: StateAction) -> Any:
     """Restore a state where requests that name it go, or else where it can be: not all replicas have all states."""
-    first = choose(members.affinity, command)
+    first = choose(members.affinity, command, members.avoided(set()))
     refusal: SRBError = no_replica()
     for member in sorted(members.ready, key=lambda each: each.name != first):
         try:

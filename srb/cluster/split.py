@@ -7,7 +7,7 @@ together. Pure: no I/O and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from srb.protocol import (
     ChangeBranch,
     Delta,
     Done,
+    EndReasoning,
     Event,
     Failed,
     FinishReason,
@@ -73,7 +74,7 @@ def divide(command: Generate, capacities: Mapping[str, int]) -> dict[str, Genera
     parts = {}
     for name, own in places.items():
         branches = tuple(replace(command.branches[place], place=place) for place in own)
-        part = replace(command, branches=branches, base=base)
+        part = replace(command, branches=branches, base=base, num_places=len(command.branches), num_parts=len(places))
         if name != lead:
             part = replace(part, report_progress=False, prompt_logprobs=False, state="", id_slot=-1)
         parts[name] = part
@@ -323,14 +324,23 @@ def is_part(value: Description) -> bool:
     return any("place" in branch for branch in value["branches"])
 
 
-def unite(values: Sequence[Description], total: int = 0) -> Description:
+def lacks_parts(values: Collection[Description]) -> bool:
+    """Whether a request has more parts than those whose descriptions are given, which are not empty."""
+    first = next(iter(values))
+    return is_part(first) and len(values) < first["num_parts"]
+
+
+def unite(values: Sequence[Description], total: int = 0, all_have_said: bool = True) -> Description:
     """Return the description of a request from those of its parts, which are not empty.
 
-    A branch whose replica is lost, of `total` or with a place before one that is known, has ended with an error.
+    If a part is missing, its branches, of `total` or of those that the others know of, have ended with an error. Nothing
+    is said of a branch that is missing though all parts are there, since it is just being added, nor of one whose replica
+    may not have answered.
     """
-    first = values[0]
+    first = {name: each for name, each in values[0].items() if name not in ("num_places", "num_parts")}
+    is_lost = all_have_said and lacks_parts(values)
     branches = {_place(branch): _as_of_whole(branch, value) for value in values for branch in value["branches"]}
-    for place in set(range(max([total, *(known + 1 for known in branches)]))) - branches.keys():
+    for place in set(range(num_places(values, total) if is_lost else 0)) - branches.keys():
         branches[place] = _lost(first, place)
     states = {value["state"] for value in values}
     return {
@@ -341,12 +351,18 @@ def unite(values: Sequence[Description], total: int = 0) -> Description:
     }
 
 
-def unite_listed(values: Iterable[Description]) -> list[Description]:
-    """Return the requests of a list in which divided ones have several entries, without a description of lost parts."""
+def num_places(values: Iterable[Description], total: int = 0) -> int:
+    """Return the number of a request's branches, also of those that are lost: `total`, or more that a part knows of."""
+    known: list[int] = [value["num_places"] for value in values]
+    return max(total, *known)
+
+
+def unite_listed(values: Iterable[Description], all_have_said: bool = True) -> list[Description]:
+    """Return the requests of a list in which divided ones have several entries, unless a replica has not answered."""
     by_id: dict[str, list[Description]] = {}
     for value in values:
         by_id.setdefault(value["id"], []).append(value)
-    return [unite(parts) if is_part(parts[0]) else parts[0] for parts in by_id.values()]
+    return [unite(parts, 0, all_have_said) if is_part(parts[0]) else parts[0] for parts in by_id.values()]
 
 
 def _place(branch: Mapping[str, Any]) -> int:
@@ -370,10 +386,11 @@ def _lost(value: Description, place: int) -> dict[str, Any]:
     ended = BranchEnded(value["id"], place, FinishReason.ERROR, 0, code=EngineRestarted.code, message=message)
     seed = (known["seed"] + place - _place(known)) % _SEEDS
     said = {"index": place, "seed": seed, "state": "ended", "length": 0, "max_tokens": known["max_tokens"]}
-    return {**said, "ended": asdict(ended), "text": "", "tokens": []}
+    texts = {"text": "", "tokens": []} if "text" in known else {}  # a list has none
+    return {**said, "ended": asdict(ended), **texts}
 
 
-Targeted = StopBranches | ChangeBranch | AddBranches
+Targeted = StopBranches | EndReasoning | ChangeBranch | AddBranches
 
 
 def for_part(command: Targeted, described: Mapping[str, Description], total: int = 0) -> tuple[str, Targeted]:
@@ -384,7 +401,7 @@ def for_part(command: Targeted, described: Mapping[str, Description], total: int
     """
     if isinstance(command, AddBranches):
         name, own = _part_for_new(command, described)
-        first = max(total, *(_place(branch) + 1 for value in described.values() for branch in value["branches"]))
+        first = num_places(described.values(), total)
         entries = tuple(
             (seed, append, (*changes, ("place", first + number)), sampling)
             for number, (seed, append, changes, sampling) in enumerate(command.branches)
@@ -396,11 +413,17 @@ def for_part(command: Targeted, described: Mapping[str, Description], total: int
     return name, _within_limits(moved, name, described) if isinstance(moved, ChangeBranch) else moved
 
 
+def places_of(command: AddBranches) -> list[int]:
+    """Return the places that a control of `for_part` adds."""
+    return [dict(changes)["place"] for _, _, changes, _ in command.branches]
+
+
 def of_whole(command: Targeted, answer: Any, described: Description) -> Any:
     """Return a part's answer to a control of `for_part` as one of the whole; `described` is the part before it."""
     if isinstance(command, AddBranches):
-        places = [dict(changes)["place"] for _, _, changes, _ in command.branches]
-        return {**answer, "indices": places}
+        return {**answer, "indices": places_of(command)}
+    if isinstance(command, EndReasoning):
+        return answer  # an engine tells places
     return _as_of_whole(answer, described)
 
 

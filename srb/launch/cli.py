@@ -21,6 +21,7 @@ from srb.exit_codes import EXIT_CONFIG
 from srb.launch import bench, cluster, doctor, hub, stories
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
+from srb.launch.presets import read_presets
 from srb.settings import CONFIG_VARIABLE, ENV_PREFIX, HEADINGS, Settings, setting_text
 
 _HELP_BEFORE_START = {
@@ -31,8 +32,12 @@ _HELP_BEFORE_START = {
     "model_url": "download the model from this URL",
     "mmproj_url": "download the model's multimodal projector from this URL",
     "mmproj_auto": "download the projector beside the model from Hugging Face, unless --no-mmproj forbids it",
+    "models_preset": "llama-server's file of presets, an INI file: several models with options of their own",
     "offline": "download nothing, use only files that were downloaded before",
 }
+
+_SOURCES = {"hf_repo", "model_url"}  # options that name a model to be downloaded
+_FOR_ALL = ("hf_token", "offline", "mmproj_auto")  # options of the command line that are for all downloads
 
 _WITH_SETTINGS = {
     "doctor": doctor,
@@ -141,26 +146,48 @@ def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) ->
     """Return the settings that were given; `model` is the path of the downloaded file if one was asked for."""
     values = variables.values | flags.values
     settings = {name: value for name, value in values.items() if name in Settings.model_fields}
+    if "models_preset" in values:
+        settings |= _presets(values, settings, environ)
     asked = flags if {"model", "hf_repo", "model_url"} & flags.values.keys() else variables
     sources = {"model", "hf_repo", "model_url"} & asked.values.keys()
     if len(sources) > 1:
         raise ConfigError(" and ".join(asked.sources[name] for name in sorted(sources)) + " exclude each other")
     if asked is variables and ENV_PREFIX + "MODEL" in environ:
         return settings
-    offline = values.get("offline") == "true"
-    if "hf_repo" in sources:
-        path = hub.fetch_from_hub(values["hf_repo"], values.get("hf_file", ""), values.get("hf_token", ""), offline)
-        settings["model"] = str(path)
-        if "mmproj" not in settings and "mmproj_url" not in values and values.get("mmproj_auto") != "false":
-            projector = hub.fetch_projector(values["hf_repo"], values.get("hf_token", ""), offline)
-            settings |= {"mmproj": str(projector)} if projector else {}
-    elif "model_url" in sources:
-        settings["model"] = str(hub.fetch_from_url(values["model_url"], offline))
-    elif "hf_file" in flags.values:
+    if "hf_file" in flags.values and not sources & _SOURCES:
         raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
-    if "mmproj_url" in values and "mmproj" not in settings:
-        settings["mmproj"] = str(hub.fetch_from_url(values["mmproj_url"], offline, "--mmproj-url"))
-    return settings
+    return settings | _downloaded({name: value for name, value in values.items() if name not in _SOURCES - sources})
+
+
+def _presets(values: Mapping[str, str], settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a file of presets adds to those that were given."""
+    listed = settings.get("models", environ.get(ENV_PREFIX + "MODELS", ""))
+
+    def download(options: Mapping[str, str]) -> dict[str, str]:
+        return _downloaded({**{name: values[name] for name in _FOR_ALL if name in values}, **options})
+
+    presets = read_presets(values["models_preset"], listed, settings, download)
+    _warn(presets.without_effect)
+    found = {name: value for name, value in presets.settings.items() if ENV_PREFIX + name.upper() not in environ}
+    if presets.first and not {"model", "hf_repo", "model_url"} & values.keys() and ENV_PREFIX + "MODEL" not in environ:
+        found["model"] = presets.first
+    return {**found, "models": presets.models}
+
+
+def _downloaded(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for the files that options such as --hf-repo name, which are downloaded; {} without any."""
+    offline, found = values.get("offline") == "true", {}
+    if "hf_repo" in values:
+        token = values.get("hf_token", "")
+        found["model"] = str(hub.fetch_from_hub(values["hf_repo"], values.get("hf_file", ""), token, offline))
+        if "mmproj" not in values and "mmproj_url" not in values and values.get("mmproj_auto") != "false":
+            projector = hub.fetch_projector(values["hf_repo"], token, offline)
+            found |= {"mmproj": str(projector)} if projector else {}
+    elif "model_url" in values:
+        found["model"] = str(hub.fetch_from_url(values["model_url"], offline))
+    if "mmproj_url" in values and "mmproj" not in values:
+        found["mmproj"] = str(hub.fetch_from_url(values["mmproj_url"], offline, "--mmproj-url"))
+    return found
 
 
 def _with_sources(message: str, *given: Options) -> str:

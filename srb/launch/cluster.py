@@ -63,7 +63,9 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
     try:
         match asked.action:
             case "deploy":
-                operate.deploy(address, _arguments(asked, settings))
+                operate.deploy(
+                    address, _arguments(asked, settings), lambda word: print(word, file=sys.stderr, flush=True)
+                )
                 _print_table(*operate.look(address))
             case "status":
                 _print_table(*operate.look(address))
@@ -71,10 +73,12 @@ def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str
                     time.sleep(_WATCH_SECONDS)
                     _print_table(*operate.look(address))
             case "stop":
-                operate.stop(address)
+                print("stopped" if operate.stop(address) else "not deployed")
     except (ConnectionError, RuntimeError) as error:
         print(f"srb: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:  # of --watch, or of who waits no longer for the replicas: Serve goes on
+        sys.exit(130)
     sys.exit(0)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import orjson
 
-from srb.doctor.checkup import examine
+from srb.doctor.checkup import Neighbour, examine, largest_models
 from srb.doctor.findings import Level, findings
 from srb.doctor.report import as_json, as_text
 from srb.errors import ConfigError, ModelLoadFailed
@@ -29,9 +30,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> NoReturn:
     """Print the report; the exit status is 1 if something would stop the server."""
     try:
+        largest: tuple[Neighbour, ...] = ()
         if (listed := first_model(settings)) is not None:  # of several models, the one that is loaded first
+            largest = largest_models(settings, environ)
             settings, environ = listed.settings(settings), {**environ, **listed.environ(settings)}
-        checkup = examine(settings, environ)
+        checkup = replace(examine(settings, environ), largest=largest)
     except (ModelLoadFailed, ConfigError) as error:
         print(f"srb: {error.message}", file=sys.stderr)
         sys.exit(EXIT_PROBLEM)

@@ -19,7 +19,7 @@ from srb.sampling_params import PARAMETERS
 TRUE, FALSE = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
 ON_OFF_AUTO = (*TRUE, *FALSE, "auto", "-1")
 # No settings: the download of the model and its projector.
-BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "mmproj_url", "mmproj_auto", "offline")
+BEFORE_START = ("hf_repo", "hf_file", "hf_token", "model_url", "mmproj_url", "mmproj_auto", "offline", "models_preset")
 NOT_YET = "not supported yet"
 
 _NO_LIMIT_MIB = 2**30
@@ -207,6 +207,7 @@ _WITH_EFFECT = (
     Flag("-hff --hf-file", "hf_file", "LLAMA_ARG_HF_FILE"),
     Flag("-hft --hf-token", "hf_token", "HF_TOKEN"),
     Flag("--models-dir", "models", "LLAMA_ARG_MODELS_DIR"),
+    Flag("--models-preset", "models_preset", "LLAMA_ARG_MODELS_PRESET"),
     Flag("--models-max", "max_engines", "LLAMA_ARG_MODELS_MAX", convert=_engines),
     Flag("--models-autoload", "models_autoload", "LLAMA_ARG_MODELS_AUTOLOAD", off="--no-models-autoload", switch=True),
     Flag("-mm --mmproj", "mmproj", "LLAMA_ARG_MMPROJ"),
@@ -283,6 +284,20 @@ _WITH_EFFECT = (
     Flag("--reasoning-effort", "reasoning_effort", "LLAMA_ARG_REASONING_EFFORT"),
     Flag("--reasoning-budget", "reasoning_budget", "LLAMA_ARG_THINK_BUDGET"),
     Flag("--reasoning-budget-message", "reasoning_budget_message", "LLAMA_ARG_THINK_BUDGET_MESSAGE"),
+    Flag(
+        "--reasoning-preserve",
+        "reasoning_preserve",
+        "LLAMA_ARG_REASONING_PRESERVE",
+        off="--no-reasoning-preserve",
+        switch=True,
+    ),
+    Flag(
+        "--skip-chat-parsing",
+        "skip_chat_parsing",
+        "LLAMA_ARG_SKIP_CHAT_PARSING",
+        off="--no-skip-chat-parsing",
+        switch=True,
+    ),
     Flag("--tags", "tags", "LLAMA_ARG_TAGS", adds=True),
     # options of older servers
     Flag("-spf --system-prompt-file", "system_prompt_file"),
@@ -361,8 +376,6 @@ _WITHOUT_EFFECT = {
         --video-fps LLAMA_ARG_VIDEO_FPS
         --video-timestamp-interval LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL
         --video-ffmpeg-dir LLAMA_ARG_VIDEO_FFMPEG_DIR""",
-    "all models have the same settings": """
-        --models-preset LLAMA_ARG_MODELS_PRESET""",
     "a model stays loaded until another needs its place, or POST /models/unload": """
         --sleep-idle-seconds""",
     "the page has no settings and no tools": """
@@ -419,8 +432,6 @@ _WITHOUT_EFFECT = {
         --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
         --spec-draft-backend-sampling --no-spec-draft-backend-sampling =0 LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING""",
     NOT_YET: """
-        --reasoning-preserve --no-reasoning-preserve =0 LLAMA_ARG_REASONING_PRESERVE
-        --skip-chat-parsing --no-skip-chat-parsing =0 LLAMA_ARG_SKIP_CHAT_PARSING
         --lora-init-without-apply =0""",
 }
 

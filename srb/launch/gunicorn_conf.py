@@ -29,7 +29,7 @@ from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
 from srb.gguf import check_adapter_files, check_model_file
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
-from srb.model_list import first_model
+from srb.model_list import default_model, list_models
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
@@ -37,6 +37,7 @@ from srb.welcome import first_screen
 _EXIT_PORT = 1
 _SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
 _GRACE_SECONDS = 3  # gunicorn's workers check only once a second whether they should end, and whether they can
+_SHOWN_MODELS = 8  # names in the line that systemd shows
 
 
 class Logger(GunicornLogger):  # type: ignore[misc]
@@ -62,6 +63,7 @@ def _fail(status: int, message: str) -> None:
 
 def _load() -> Settings:
     """Return the settings, after checks of whatever would fail later and less clearly."""
+    own_templates = False
     try:
         settings = Settings.load()
         logs.make_handler(settings).close()
@@ -69,11 +71,13 @@ def _load() -> Settings:
         if settings.cluster:
             _check_ray()
         elif settings.engine_managed:
-            listed = first_model(settings)
-            first = settings if listed is None else listed.settings(settings)
+            models = list_models(settings) if settings.models else {}
+            first = models[default_model(settings, models)].settings(settings) if models else settings
             check_model_file(first)
             check_adapter_files(first)
-        if settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
+            _model_names[:] = models
+            own_templates = any({"chat_template", "chat_template_file"} & each.own.keys() for each in models.values())
+        if own_templates or settings.chat_template or settings.chat_template_file or settings.system_prompt_file:
             _check_workers()
     except ConfigError as error:
         _fail(EXIT_CONFIG, error.message)
@@ -114,6 +118,7 @@ def _check_access(settings: Settings) -> None:
             raise ConfigError(f"ssl_cert_file and ssl_key_file: {error.strerror or error}") from None
 
 
+_model_names: list[str] = []  # of several models
 _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
@@ -193,7 +198,7 @@ def when_ready(server: Any) -> None:
     server.handle_hup = partial(_reload, server)
     addresses = _addresses(server)
     url = _public_url(addresses[0])
-    notify(f"STATUS=listening on {url}")
+    notify(f"STATUS={_status(url)}")
     if not _settings.engine_managed:
         os.environ.pop(SERVER_ID_VARIABLE, None)
         print(first_screen(url, _settings), flush=True)
@@ -203,6 +208,14 @@ def when_ready(server: Any) -> None:
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
     signal.signal(signal.SIGCHLD, lambda signum, frame: _on_child(server, signum, frame))
+
+
+def _status(url: str) -> str:
+    """Return the line that systemd shows: the address and, with several models, their names."""
+    if not _model_names:
+        return f"listening on {url}"
+    shown, more = _model_names[:_SHOWN_MODELS], len(_model_names) - _SHOWN_MODELS
+    return f"listening on {url}; models: {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
 
 
 def _reload(server: Any) -> None:

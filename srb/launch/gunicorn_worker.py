@@ -65,6 +65,7 @@ log = logging.getLogger("srb.web")
 
 _MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read and discarded after the answer
 _READ_SIZE = 65536
+_BUILD_SECONDS = 2.0  # from the start of a worker; its engine is loading, and the first clients ask how far it is
 _PIECE = 16384  # bytes of an answer in one write
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
@@ -100,7 +101,18 @@ class Worker(GeventWorker):  # type: ignore[misc]
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
-        Response.write_timeout = self.wsgi.extensions["srb"].settings.write_timeout
+        Response.write_timeout = self.wsgi.extensions["srb"].server.write_timeout
+        gc.collect()
+        gc.freeze()
+
+    def run(self) -> None:
+        gevent.spawn_later(_BUILD_SECONDS, self._build_bodies)
+        super().run()
+
+    def _build_bodies(self) -> None:
+        """Build what the first request of each kind would build; collections do not visit it."""
+        self.wsgi.build_bodies()
+        log.debug("the checks of all bodies are built")
         gc.collect()
         gc.freeze()
 

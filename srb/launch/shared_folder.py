@@ -1,4 +1,4 @@
-"""The shared folder of a server's workers: counts for metrics and limits, and the shared system prompt.
+"""The shared folder of a server's workers: counts for metrics and limits, the shared system prompt, and kept streams.
 
 It is in the system's temporary folder, beside other users' and programs' folders. A killed server leaves its folder behind,
 and the next server removes it: only folders that a server made, and in them only files that a server writes.
@@ -11,7 +11,8 @@ import os
 import re
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _PREFIX = "srb-web-"
 _NAME = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}")  # tempfile.mkdtemp's names
@@ -21,6 +22,9 @@ _OUR_FILE = re.compile(
     r"|system_prompt\.(json|\d+\.partial)"  # srb/web/system_prompt.py
     r"|(counter|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
 )
+_STREAMS = "streams"  # srb/web/calls/kept_streams.py: a folder with a folder for each stream
+_OUR_STREAM = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]+")
+_OUR_STREAM_FILE = re.compile(r"about|done|\d+")
 
 
 def make_shared_folder() -> str:
@@ -69,9 +73,34 @@ def _remove(folder: str, fd: int) -> None:
     for name in os.listdir(fd):
         if _OUR_FILE.fullmatch(name) and _is_own_file(fd, name):
             os.unlink(name, dir_fd=fd)
+    _remove_streams(fd)
     if _is_own_file(fd, _MARKER):
         os.unlink(_MARKER, dir_fd=fd)
     os.rmdir(folder)
+
+
+def _remove_streams(fd: int) -> None:
+    """Remove the kept streams from the shared folder that is open as `fd`; what has other files remains."""
+    with suppress(OSError), _opened(_STREAMS, fd) as streams:
+        for name in filter(_OUR_STREAM.fullmatch, os.listdir(streams)):
+            with suppress(OSError), _opened(name, streams) as stream:
+                for file in filter(_OUR_STREAM_FILE.fullmatch, os.listdir(stream)):
+                    if _is_own_file(stream, file):
+                        os.unlink(file, dir_fd=stream)
+                os.rmdir(name, dir_fd=streams)
+        os.rmdir(_STREAMS, dir_fd=fd)
+
+
+@contextmanager
+def _opened(name: str, parent: int) -> Iterator[int]:
+    """Open a folder of this user in the folder `parent`; raise OSError for anything else, also for a link."""
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        if os.fstat(fd).st_uid != os.getuid():
+            raise PermissionError(f"{name} is another user's")
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _is_own_file(fd: int, name: str) -> bool:

@@ -18,7 +18,7 @@ from srb.exit_codes import EXIT_CONFIG
 from srb.settings import Settings
 from srb.stories import audit
 from srb.stories.files import read_file
-from srb.stories.limits import MAX_STORY
+from srb.stories.limits import MAX_FILE
 from srb.stories.store import Store
 
 EXIT_FAILED = 1
@@ -125,7 +125,7 @@ def _import(store: Store, asked: argparse.Namespace) -> int:
     for path in asked.files:
         for name, read in _stories_in(path):
             try:
-                done = store.bring_in(read_file(read()))
+                done = store.bring_in(read_file(read(), is_limited=False), is_limited=False)
             except (SRBError, OSError) as error:
                 reason = error.message if isinstance(error, SRBError) else error.strerror
                 print(f"srb: {name}: {reason}; nothing of it was imported", file=sys.stderr)
@@ -139,7 +139,7 @@ def _import(store: Store, asked: argparse.Namespace) -> int:
 def _stories_in(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yield the name of each story of a file, which may be a backup or a damaged file of stories, and how to read it."""
     if not _is_database(path):
-        yield str(path), lambda: _read_small(path)
+        yield str(path), lambda: _read_bytes(path)
         return
     with closing(Store(path, checks=False)) as found:
         for story in (*found.ids(), *found.ids(binned=True)):
@@ -154,9 +154,9 @@ def _is_database(path: Path) -> bool:
         return False  # reading it will tell why
 
 
-def _read_small(path: Path) -> bytes:
-    if path.stat().st_size > MAX_STORY:
-        raise InvalidRequest(f"is larger than {MAX_STORY} bytes, the limit of a story")
+def _read_bytes(path: Path) -> bytes:
+    if path.stat().st_size > MAX_FILE:
+        raise InvalidRequest(f"is larger than {MAX_FILE} bytes, the most that one file may have")
     return path.read_bytes()
 
 

@@ -37,26 +37,28 @@ class Cluster:
     """A head of Ray and further nodes, all on this machine. Leave its `with` block and no process of it is left."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._exits = ExitStack()
         self._ray_folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' paths have to be short
         self.address = f"127.0.0.1:{free_port_for_ray()}"
         own = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
         own |= {"RAY_worker_niceness": "0"}  # else 15: on busy cores replicas would hardly run
+        own |= {"RAY_TMPDIR": self._ray_folder}  # where `auto` looks for this machine's Ray
         self.environ = clean_environ() | own | {"HOME": str(folder), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
-    def start(self) -> Cluster:
+    def start(self, *options: str, dashboard_port: int = 0) -> Cluster:
+        """Start the head, with options of `ray start`; with a port the dashboard too, which takes `serve deploy`."""
         port = self.address.partition(":")[2]
-        self.head = self._node(
-            "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._ray_folder}"
-        )
+        dashboard = f"--include-dashboard={'true' if dashboard_port else 'false'}"
+        own = (dashboard, f"--dashboard-port={dashboard_port}") if dashboard_port else (dashboard,)
+        self.head = self._node("--head", f"--port={port}", *own, *options)
         assert _has_started(self.head), self.head.logs
         return self
 
     @property
     def replica_logs(self) -> str:
         """The logs of all replicas and their engines."""
-        logs = Path(self._ray_folder, "session_latest", "logs").rglob("*")
+        logs = Path(self._ray_folder, "ray", "session_latest", "logs").rglob("*")
         return "".join(
             path.read_text(errors="replace") for path in logs if path.is_file() and path.suffix in (".err", ".log")
         )
@@ -69,27 +71,33 @@ class Cluster:
         raise AssertionError(node.logs)
 
     def kill_node(self, node: Process) -> None:
-        """End a node and all that runs on it, as a machine does that loses its power."""
-        for pid in [node.pid, *descendants(node.pid)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        node.wait()
+        """End a node and all that runs on it, as a machine does that loses its power; one that has ended is left."""
+        if node.popen.poll() is None:  # else its pid may be another process's
+            for pid in [node.pid, *descendants(node.pid)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            node.wait()
 
     def _node(self, *options: str) -> Process:
         command = (*RAY, "start", "--block", "--num-cpus=4", "--object-store-memory=80000000", *options)
-        log = self._folder / f"ray-{len(list(self._folder.glob('ray-*.log')))}.log"
+        log = self.folder / f"ray-{len(list(self.folder.glob('ray-*.log')))}.log"
         node = self._exits.enter_context(Process(command, self.environ, log))
         self._exits.callback(self.kill_node, node)  # at SIGTERM it would take half a minute
         return node
 
     def run(self, *words: str) -> str:
         """Run `srb cluster` and return its output."""
-        command = [PYTHON, "-m", "srb.launch.cli", "cluster", *words, "--cluster", self.address]
-        done = subprocess.run(
-            command, env=self.environ, cwd=ROOT, capture_output=True, text=True, timeout=2 * START_SECONDS, check=False
-        )
+        done = self.try_to_run(*words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def try_to_run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `srb cluster`, with this cluster's address unless the words have another."""
+        address = () if "--cluster" in words else ("--cluster", self.address)
+        command = [PYTHON, "-m", "srb.launch.cli", "cluster", *words, *address]
+        return subprocess.run(
+            command, env=self.environ, cwd=ROOT, capture_output=True, text=True, timeout=2 * START_SECONDS, check=False
+        )
 
     def deploy(self, replicas: int, *options: str, **given: object) -> str:
         """Run `srb cluster deploy` with options, and with settings in place of those that all tests have."""
@@ -99,7 +107,7 @@ class Cluster:
 
     def server(self, folder: Path, **settings: object) -> Server:
         """Return a web server, not yet started, that uses this cluster."""
-        server = Server(folder, cluster=self.address, **settings)
+        server = Server(folder, **{"cluster": self.address, **settings})
         server.environ |= {name: value for name, value in self.environ.items() if not name.startswith("SRB_")}
         return self._exits.enter_context(server)
 
@@ -144,8 +152,7 @@ def web(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Server:
 
 
 def replicas(server: Server) -> int:
-    """Return the number of replicas that GET /health counts; 0 if nobody answers."""
-    if server.health() != 200:
-        return 0
-    count: int = server.get("/health").json()["replicas"]
+    """Return the number of replicas that GET /health counts; 0 if it is not ok, or does not know them in time."""
+    answer = server.get("/health") if server.health() == 200 else None
+    count: int = 0 if answer is None else answer.json().get("replicas", 0)
     return count

@@ -30,7 +30,8 @@ def test_replicas_follow_the_open_branches_and_no_stream_is_cut(tmp_path_factory
         ]
         wait_for(lambda: replicas(web) == 2, "a second one is ready", START_SECONDS)
         late = [Stream(web, f"{number} streams that came late, and flow for a long time. " * 3) for number in range(6)]
-        wait_for(lambda: all(stream.has_text for stream in early + late), "all have text")
+        for stream in early + late:
+            stream.wait_for_text()
         kept = [early[0], late[0], late[1]]
         for stream in early[1:] + late[2:]:
             stream.close()

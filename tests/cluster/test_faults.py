@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pytest
 import requests
 
 from tests.cluster.conftest import Cluster, replicas
-from tests.processes import DEADLINE, children, command_line, wait_for
+from tests.processes import DEADLINE, children, command_line, descendants, wait_for
 from tests.servers import Server
 
 ENDLESS = {"n": 1, "max_tokens": 30_000, "ignore_eos": True}
@@ -23,12 +27,13 @@ class Stream:
     """A stream that is read in a thread."""
 
     def __init__(self, server: Server, prompt: str) -> None:
+        self.prompt = prompt
         self.events: list[dict[str, Any]] = []
         self._closing = False
         self._answer = requests.post(
             f"{server.url}/v1/srb/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
         )
-        self.status = self._answer.status_code
+        assert self._answer.status_code == 200, self._answer.text
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -50,29 +55,67 @@ class Stream:
         """The message of the error that ended it, "" while it runs."""
         return next((str(event) for event in list(self.events) if event["event"] in ("error", "cut")), "")
 
+    def wait_for_text(self) -> None:
+        """Wait until it has text; an end before that is shown."""
+        wait_for(lambda: self.has_text or self.error, "it has text, or an error")
+        assert not self.error, self.error
+
     def close(self) -> None:
         self._closing = True
         self._answer.close()
         self._thread.join(DEADLINE)
 
 
-@pytest.fixture
-def streams(web: Server) -> Iterator[list[Stream]]:
-    """Streams on every replica."""
-    started = [
-        Stream(web, f"{number} streams that flow for a long time through one country. " * 3) for number in range(9)
-    ]
-    wait_for(lambda: all(stream.has_text for stream in started), "all have text")
-    yield started
-    for stream in started:
+def running(server: Server) -> dict[str, int]:
+    """Return how many requests run on each replica that is ready, from GET /metrics."""
+    lines = server.get("/metrics").text.splitlines()
+    found = [re.match(r'srb:replica_requests_processing\{.*replica="(\w+)"\} (\S+)', line) for line in lines]
+    return {match[1]: int(float(match[2])) for match in found if match}
+
+
+def streams_on_each(server: Server, name: str, fewest: int = 6) -> list[Stream]:
+    """Begin streams, until each replica has one: of texts that no replica knows, and not so many that one is full."""
+    started: list[Stream] = []
+    try:
+        for _ in range(100):
+            started.append(Stream(server, f"{name} {uuid4().hex} flows for a long time through one country. " * 3))
+            started[-1].wait_for_text()
+            wait_for(lambda: sum(running(server).values()) >= len(started), "the replicas tell of all streams")
+            if len(started) >= fewest and all(running(server).values()):
+                return started
+            if len(started) > fewest:
+                started.pop().close()
+                wait_for(lambda: sum(running(server).values()) <= len(started), "the replicas tell of its end")
+        raise AssertionError(f"a replica gets no stream: {running(server)}")
+    except BaseException:
+        close_all(started)
+        raise
+
+
+def close_all(streams: list[Stream]) -> None:
+    for stream in streams:
         stream.close()
 
 
+@pytest.fixture
+def streams(web: Server) -> Iterator[list[Stream]]:
+    """Streams on each of three replicas."""
+    wait_for(lambda: replicas(web) == 3, "all replicas are there", 2 * DEADLINE)
+    started = streams_on_each(web, "A river")
+    yield started
+    close_all(started)
+
+
+def answers(server: Server, prompt: str) -> None:
+    """Check that a request is answered."""
+    answer = server.post("/v1/srb/completions", {"prompt": prompt, "n": 1, "max_tokens": 3, "stream": False})
+    assert answer.status_code == 200, answer.text
+
+
 def serves(server: Server, number: int = 5) -> None:
-    """Check that new requests are answered, at once."""
+    """Check that new requests are answered."""
     for each in range(number):
-        answer = server.post("/v1/srb/completions", {"prompt": f"New {each}", "n": 1, "max_tokens": 3, "stream": False})
-        assert answer.status_code == 200, answer.text
+        answers(server, f"New {each}")
 
 
 def actors(head: int) -> list[int]:
@@ -83,20 +126,71 @@ def actors(head: int) -> list[int]:
     return found
 
 
+def supervisor_of(actor: int) -> int:
+    """Return the pid of an engine's supervisor, which any thread of the replica's actor has started."""
+    lists = [path.read_text().split() for path in Path(f"/proc/{actor}/task").glob("*/children")]
+    [supervisor] = [int(pid) for pids in lists for pid in pids]
+    return supervisor
+
+
+def engine_of(actor: int) -> int:
+    """Return the pid of a replica's engine."""
+    [engine] = children(supervisor_of(actor))
+    return engine
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+        assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it is still stopped"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def controller(cluster: Cluster) -> int:
+    """Return the pid of the actor of Serve's that starts replicas."""
+    [pid] = [pid for pid in descendants(cluster.head.pid) if "ServeController" in command_line(pid)]
+    return pid
+
+
+@pytest.mark.parametrize("part", ["actor", "engine"])
 def test_a_killed_replica_ends_its_own_streams_and_no_new_request(
-    cluster: Cluster, web: Server, streams: list[Stream]
+    cluster: Cluster, web: Server, streams: list[Stream], part: str
 ) -> None:
     wait_for(lambda: replicas(web) == 3, "all replicas are there")
-    os.kill(actors(cluster.head.pid)[0], signal.SIGKILL)
-    serves(web, 20)
-    ended = wait_for(lambda: [stream for stream in streams if stream.error], "streams of the killed replica end")
+    actor = actors(cluster.head.pid)[0]
+    starts_it, killed = (controller(cluster), actor) if part == "actor" else (supervisor_of(actor), engine_of(actor))
+    with stopped(starts_it):  # so nothing comes in its place
+        os.kill(killed, signal.SIGKILL)
+        serves(web, 20)
+        ended = wait_for(lambda: [stream for stream in streams if stream.error], "streams of the killed replica end")
+        for stream in ended:  # its replica had their texts
+            answers(web, stream.prompt)
+        assert replicas(web) == 2, "the others have answered"
     assert all("engine_restarted" in stream.error or "was lost" in stream.error for stream in ended)
     assert len(ended) < len(streams)
     alive = [stream for stream in streams if not stream.error]
     counts = [len(stream.events) for stream in alive]
     wait_for(lambda: all(len(s.events) > count for s, count in zip(alive, counts, strict=True)), "the others go on")
-    wait_for(lambda: replicas(web) == 3, "Serve has started another one", 2 * DEADLINE)
+    wait_for(lambda: replicas(web) == 3, "another one has been started", 2 * DEADLINE)
     assert not any(stream.error for stream in alive)
+
+
+@pytest.mark.parametrize(("part", "state"), [("engine", "hung"), ("actor", "silent")])
+def test_a_replica_that_hangs_gets_no_new_requests(cluster: Cluster, web: Server, part: str, state: str) -> None:
+    wait_for(lambda: replicas(web) == 3, "all replicas are there", 2 * DEADLINE)
+    stories = [f"Story {number} of the {part} went on and on, as long as the nights were. " * 2 for number in range(12)]
+    for story in stories:  # some on each replica
+        answers(web, story)
+    actor = actors(cluster.head.pid)[0]
+    with stopped(actor if part == "actor" else engine_of(actor)):
+        wait_for(lambda: f" {state} " in cluster.run("status"), "it is known to hang")
+        for story in stories:
+            answers(web, story + "And then")
+    wait_for(lambda: cluster.run("status").count(" running ") == 3, "it goes on")
 
 
 def test_a_killed_bridge_ends_every_stream_and_comes_back(web: Server, streams: list[Stream]) -> None:
@@ -106,8 +200,9 @@ def test_a_killed_bridge_ends_every_stream_and_comes_back(web: Server, streams: 
     serves(web)
 
 
+@pytest.mark.parametrize("changed", [{"model": "fake:190"}, {"max_queue": 99}], ids=["model", "setting"])
 def test_an_update_refuses_nothing_and_lets_streams_finish(
-    cluster: Cluster, web: Server, streams: list[Stream]
+    cluster: Cluster, web: Server, streams: list[Stream], changed: dict[str, object]
 ) -> None:
     wait_for(lambda: replicas(web) == 3, "all replicas are there")
     before = set(actors(cluster.head.pid))
@@ -123,7 +218,7 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
     asking = threading.Thread(target=keep_asking)
     asking.start()
     try:
-        deploying = threading.Thread(target=cluster.deploy, args=(3, "--max-queue", "99"))
+        deploying = threading.Thread(target=cluster.deploy, args=(3,), kwargs=changed)
         deploying.start()
         wait_for(lambda: set(actors(cluster.head.pid)) - before, "a new replica is there", 2 * DEADLINE)
         listed = web.get("/v1/srb/completions").json()["completions"]
@@ -147,9 +242,14 @@ def test_twenty_killed_replicas_and_bridges_leave_no_stream_without_an_end(clust
     for number in range(20):
         wait_for(lambda: replicas(web) == 3, "all replicas are there", 4 * DEADLINE)
         streams = [Stream(web, f"{number} {place} streams of a long night that has no end. " * 3) for place in range(6)]
-        wait_for(lambda streams=streams: all(stream.has_text for stream in streams), "all have text")
-        os.kill(actors(cluster.head.pid)[number % 3], signal.SIGKILL)
-        serves(web, 10)
+        for stream in streams:
+            stream.wait_for_text()
+        with stopped(controller(cluster)):
+            os.kill(actors(cluster.head.pid)[number % 3], signal.SIGKILL)
+            serves(web, 10)
+            for stream in streams:  # one of them, or more, was on the killed replica
+                answers(web, stream.prompt)
+            assert replicas(web) == 2, "the others have answered"
         os.kill(web.engine, signal.SIGKILL)
         wait_for(lambda streams=streams: all(stream.error for stream in streams), "every stream has an end")
         for stream in streams:
@@ -168,7 +268,7 @@ def test_a_full_queue_is_answered_429(tmp_path_factory: pytest.TempPathFactory) 
 def _fill_its_queue(web: Server) -> None:
     body = {"prompt": "One more", "n": 1, "max_tokens": 3, "stream": False}
     running = Stream(web, "The first one")
-    wait_for(lambda: running.has_text, "one runs")
+    running.wait_for_text()
     queued = threading.Thread(target=web.post, args=("/v1/srb/completions", body))
     queued.start()
     wait_for(lambda: web.metric("llamacpp:requests_deferred") == 1, "one waits")
@@ -181,7 +281,7 @@ def _fill_its_queue(web: Server) -> None:
 
 def test_without_the_head_what_runs_goes_on(cluster: Cluster, web: Server) -> None:
     running = Stream(web, "A stream that goes on")
-    wait_for(lambda: running.has_text, "it runs")
+    running.wait_for_text()
     [gcs] = [pid for pid in children(cluster.head.pid) if "gcs_server" in command_line(pid)]
     os.kill(gcs, signal.SIGSTOP)
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.conftest import Cluster, replicas
+from tests.cluster.test_faults import running
 from tests.processes import DEADLINE, children, command_line, wait_for
 from tests.servers import Server
 
@@ -41,17 +43,19 @@ def told(server: Server, text: str) -> dict[str, Any]:
     return usage
 
 
-def kill_home(cluster: Cluster, name: str) -> None:
+def kill_home(cluster: Cluster, web: Server, name: str) -> None:
     """Kill the one replica that has written a state."""
     [home] = wait_for(lambda: [pid for pid in actors(cluster.head.pid) if has_state(pid, name)], "it is written")
-    wait_for(lambda: f"{name}.srbstate saved" in cluster.replica_logs, "it is shared")
+    line = rf" INFO (\w+) srb\.\S+ .*{name}\.srbstate saved"
+    saved = wait_for(lambda: re.search(line, cluster.replica_logs), "it is shared")
+    assert saved[1] in running(web), "the engine's log names its replica"
     os.kill(home, signal.SIGKILL)
 
 
 def test_a_story_goes_on_at_another_replica_when_its_own_is_killed(cluster: Cluster, web: Server) -> None:
     wait_for(lambda: replicas(web) == 3, "all replicas are there", 2 * DEADLINE)
     known = told(web, STORY)["prompt_tokens"] - 1
-    kill_home(cluster, "story")
+    kill_home(cluster, web, "story")
     usage = told(web, STORY + "She had a letter, and no name.")
     assert usage["prompt_tokens_details"]["cached_tokens"] >= known
 
@@ -63,12 +67,13 @@ def test_a_slot_is_restored_at_another_replica_when_its_own_is_killed(cluster: C
     text += web.post("/completion", body).json()["content"]
     saved = web.post("/slots/4?action=save", {"filename": "lamp"})
     assert saved.status_code == 200, saved.text
-    kill_home(cluster, "lamp")
+    kill_home(cluster, web, "lamp")
     restored = web.post("/slots/4?action=restore", {"filename": "lamp"})
     assert restored.status_code == 200, restored.text
     assert restored.json()["n_restored"] == saved.json()["n_saved"]
     answer = web.post("/completion", {**body, "prompt": text + " A girl came up the stairs."}).json()
-    assert answer["timings"]["cache_n"] >= restored.json()["n_restored"]
+    joined = 4  # of the last tokens some may become others beside the text that follows
+    assert answer["timings"]["cache_n"] >= restored.json()["n_restored"] - joined
     assert web.post("/slots/4?action=erase", {}).json()["n_erased"] > 0
     for action in ("save", "restore"):
         refused = web.post(f"/slots/4?action={action}", {"filename": "nothing"})

@@ -1,0 +1,76 @@
+"""Machines are lost: one with a replica, or the head. The other replicas' streams go on, and no new request fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.cluster.conftest import START_SECONDS, Cluster, replicas
+from tests.cluster.test_faults import Stream, running, serves, streams_on_each
+from tests.processes import DEADLINE, children, command_line, wait_for
+
+EACH_ITS_MACHINE = ("--cpus", "3")  # of four on each machine
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_twenty_lost_machines_end_their_own_streams_and_no_new_request(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Cluster(tmp_path_factory.mktemp("lost")) as own:
+        own.start().deploy(1, *EACH_ITS_MACHINE)
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(
+            lambda: replicas(web) == 1, "one replica is ready", START_SECONDS
+        )  # so its bridge is on the head's machine
+        node = own.add_node()
+        own.deploy(2, *EACH_ITS_MACHINE)
+        for number in range(20):
+            wait_for(lambda: replicas(web) == 2, "two replicas are ready", START_SECONDS)
+            streams = streams_on_each(web, f"Night {number},")
+            before = running(web)
+            own.kill_node(node)
+            serves(web, 5)
+            [lost] = wait_for(lambda before=before: before.keys() - running(web).keys(), "its replica is lost")
+            ended = before[lost]
+            wait_for(lambda streams=streams, ended=ended: _num_ended(streams) == ended, "its streams have an end")
+            alive = [stream for stream in streams if not stream.error]
+            counts = [len(stream.events) for stream in alive]
+            wait_for(
+                lambda alive=alive, counts=counts: all(
+                    len(stream.events) > count for stream, count in zip(alive, counts, strict=True)
+                ),
+                "the others go on",
+            )
+            for stream in streams:
+                stream.close()
+            node = own.add_node()
+
+
+def _num_ended(streams: list[Stream]) -> int:
+    return sum(bool(stream.error) for stream in streams)
+
+
+@pytest.mark.long
+def test_after_the_heads_death_what_runs_goes_on_and_new_requests_are_served(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Cluster(tmp_path_factory.mktemp("headless")) as own:
+        own.start().deploy(2)
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 2, "two replicas are ready", START_SECONDS)
+        streams = streams_on_each(web, "Without a head")
+        [gcs] = [pid for pid in children(own.head.pid) if "gcs_server" in command_line(pid)]
+        own.head.send(signal.SIGSTOP)  # `ray start` would end the whole machine, and with it the replicas
+        os.kill(gcs, signal.SIGKILL)
+        wait_for(lambda: "head" in web.get("/health").json().get("degraded", ""), "GET /health says so", DEADLINE / 2)
+        serves(web)
+        counts = [len(stream.events) for stream in streams]
+        wait_for(
+            lambda: all(len(stream.events) > count for stream, count in zip(streams, counts, strict=True)),
+            "the streams go on",
+        )
+        for stream in streams:
+            stream.close()

@@ -30,7 +30,7 @@ def problems(store: Store) -> Iterator[str]:
                 yield f"story {story}: {problem}"
     for story in (*store.ids(), *store.ids(binned=True)):
         try:
-            read_file(store.export(story))
+            read_file(store.export(story), is_limited=False)
         except SRBError as error:
             yield f"story {story}: its export could not be imported: {error.message}"
 

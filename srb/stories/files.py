@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from srb.errors import bad_field
+from srb.errors import StoryTooLarge, bad_field
 from srb.stories.json_body import read_object, shown
-from srb.stories.limits import MAX_KEY, MAX_NUMBER
+from srb.stories.limits import MAX_KEY, MAX_NODES, MAX_NUMBER
 from srb.stories.media import Medium, media_of
 from srb.stories.merge import Entry
 from srb.stories.nodes import canonical
@@ -51,14 +51,20 @@ class StoredStory:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read_file(data: bytes) -> StoryFile:
-    """Return the story of a file, checked as a whole; raise InvalidRequest, which names the first field at fault."""
+def read_file(data: bytes, *, is_limited: bool = True) -> StoryFile:
+    """Return the story of a file, checked as a whole; raise InvalidRequest, which names the first field at fault.
+
+    Raise StoryTooLarge for more nodes than a story may have, if it `is_limited`.
+    """
     given = read_object(data)
     if given.get("format") != "srb-story":
         raise bad_field("format", "should be 'srb-story': this is no story in SRB's format")
     if isinstance(given.get("version"), int) and given["version"] > 1:
         raise bad_field("version", f"is {given['version']}, and this server knows 1: it was written by a newer SRB")
     shape = validated(FileShape, given)
+    if is_limited and len(shape.nodes) > MAX_NODES:
+        message = f"The file has {len(shape.nodes)} nodes; a story may have {MAX_NODES}"
+        raise StoryTooLarge(message, param="nodes")
     check_marks(shape.changes.marks)
     runs, media = runs_of(given.get("runs", {})), media_of(shape.media)
     part = Part(_meta(given, shape), nodes_of(given["nodes"]), runs, _marks(shape), media)

@@ -2,6 +2,7 @@
 
 MAX_POST = 1024 * 1024  # bytes of the body of one post
 MAX_STORY = 64 * 1024 * 1024  # bytes of one story, as a file and in the database
+MAX_FILE = 1024 * 1024 * 1024  # bytes of a file that `srb stories import` reads; its nodes are not limited
 MAX_NODES = 100_000  # of one story
 NEARLY_FULL = 90  # percent of a story's bytes or nodes, from which on answers tell the room that is left
 MAX_TEXT = 1024 * 1024  # UTF-16 units of one node's text

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from srb.errors import bad_field
 from srb.stories.json_body import shown
-from srb.stories.limits import MAX_NODES, MAX_TEXT, MAX_TITLE, MAX_VALUE
+from srb.stories.limits import MAX_TEXT, MAX_TITLE, MAX_VALUE
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
 from srb.stories.nodes import Node, canonical, units
@@ -79,8 +79,6 @@ def runs_of(given: Mapping[str, Any]) -> dict[str, Entry]:
 
 def nodes_of(given: Mapping[str, Any]) -> dict[str, Node]:
     """Return the nodes, parents before children. Raise InvalidRequest for one that is too large, and for circles."""
-    if len(given) > MAX_NODES:
-        raise bad_field("nodes", f"has {len(given)} nodes; a story may have {MAX_NODES}")
     nodes = {}
     for name, raw in given.items():
         if (size := units(raw["text"])) > MAX_TEXT:

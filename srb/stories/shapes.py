@@ -18,7 +18,7 @@ NOT_MARK = "changed"
 
 
 class Shape(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
 class EntryShape(Shape):

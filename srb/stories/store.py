@@ -165,20 +165,23 @@ class Store:
             if row.touched:
                 row.save(connection, self._now())
 
-    def bring_in(self, file: StoryFile) -> Imported:
+    def bring_in(self, file: StoryFile, *, is_limited: bool = True) -> Imported:
         """Merge a file into the story of its id: all of it or, after an error, nothing.
 
         If that story has other texts for the same nodes, the file becomes a story of its own with a new id. Raise
-        InvalidRequest for a file whose nodes do not fit together, and StoryTooLarge.
+        InvalidRequest for a file whose nodes do not fit together, and StoryTooLarge if it `is_limited`, as a story is that
+        grows by posts.
         """
         with self._database.writing() as connection:
             connection.execute("SAVEPOINT whole")
             row = find_or_make(connection, file.id, self._now())
+            row.is_limited = is_limited
             merge(connection, row, file.part)
             copied = not row.is_new and any(each.reason != FULL for each in row.refused)
             if copied:
                 connection.execute("ROLLBACK TO whole")
                 row = find_or_make(connection, secrets.token_hex(16), self._now())
+                row.is_limited = is_limited
                 merge(connection, row, file.part)
             if any(each.reason == FULL for each in row.refused):
                 raise StoryTooLarge(f"With this file the story would have more than {MAX_NODES} nodes", param="nodes")

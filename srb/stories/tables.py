@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from sqlite3 import Connection
@@ -55,7 +56,9 @@ class StoryRow:
     has_pairs: bool
     deleted: int | None
     is_new: bool = False
+    is_limited: bool = True  # an import by the command may exceed the limits of a story
     touched: bool = False
+    grown: int = 0  # bytes since it was read
     refused: list[Refused] = field(default_factory=list)
     # Names of what is stored otherwise than it was posted.
     nodes_differ: list[str] = field(default_factory=list)
@@ -75,7 +78,7 @@ class StoryRow:
             head["deleted"] = self.deleted
         used = max(100 * self.nodes // MAX_NODES, 100 * self.bytes // MAX_STORY)
         if used >= NEARLY_FULL:
-            left = {"nodes": MAX_NODES - self.nodes, "bytes": MAX_STORY - self.bytes}
+            left = {"nodes": max(0, MAX_NODES - self.nodes), "bytes": max(0, MAX_STORY - self.bytes)}
             head["room"] = {"used": used, **left}
         return head
 
@@ -83,10 +86,14 @@ class StoryRow:
         """Note a change that makes the story `grown` bytes larger."""
         self.touched = True
         self.bytes += grown
+        self.grown += grown
 
     def save(self, connection: Connection, changed: int) -> None:
-        """Write the row with its next sequence number, after all that has that number. Raise StoryTooLarge."""
-        if self.bytes > MAX_STORY:
+        """Write the row with its next sequence number, after all that has that number.
+
+        Raise StoryTooLarge if it has grown beyond the limit. One that the command has brought in may be beyond it.
+        """
+        if self.is_limited and self.grown > 0 and self.bytes > MAX_STORY:
             message = f"The story would take {self.bytes} bytes; a story may take {MAX_STORY}"
             raise StoryTooLarge(message, param="nodes")
         self.seq, self.changed = self.next_seq, changed
@@ -152,10 +159,11 @@ def find_or_make(connection: Connection, story: str, now: int) -> StoryRow:
 def merge(connection: Connection, row: StoryRow, part: Part) -> None:
     """Store a part of a story. Nodes that cannot be stored are `refused`: also those that a full story has no room for."""
     shelf = _StoredNodes(connection, row)
+    most = MAX_NODES if row.is_limited else sys.maxsize
     beyond: set[str] = set()  # nodes for which there is no room, and those that stand on them
     for name, node in part.nodes.items():
         decided = decide(name, node, shelf)
-        is_new = row.nodes >= MAX_NODES and isinstance(decided, Write) and shelf.place(name) is None
+        is_new = row.nodes >= most and isinstance(decided, Write) and shelf.place(name) is None
         if is_new or node.parent in beyond:
             beyond.add(name)
             decided = Refusal(
@@ -224,7 +232,7 @@ def put_medium(connection: Connection, row: StoryRow, medium: Medium) -> None:
     if not made.rowcount:
         return
     (total,) = connection.execute("SELECT sum(bytes) FROM medium WHERE story = ?", (row.number,)).fetchone()
-    if total > MAX_MEDIA:
+    if row.is_limited and total > MAX_MEDIA:
         message = f"The story's pictures and sounds would take {total} bytes as base64; they may take {MAX_MEDIA}"
         raise StoryTooLarge(message, param="media")
     row.note(size + _ROW_BYTES)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import gevent
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
@@ -26,6 +27,7 @@ from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.model_choice import ModelChoice
+from srb.web.openapi import body_models
 from srb.web.replies import error_reply
 from srb.web.request_log import BEGAN, log_response
 
@@ -45,6 +47,12 @@ class Application(Flask):
 
     access: Access
     metrics: Metrics
+
+    def build_bodies(self) -> None:
+        """Build the checks of all bodies, 10 to 20 ms of CPU time for each; let calls go first in between."""
+        for model in body_models(self):
+            model.model_rebuild()
+            gevent.sleep(0)
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         environ[BEGAN] = time.monotonic()
@@ -109,7 +117,7 @@ def _http_error_reply(error: HTTPException) -> Any:
     if error.response is not None or error.code is None or error.code < 400:
         return error
     if error.code == 413:
-        limit = web().settings.max_body_bytes
+        limit = web().server.max_body_bytes
         return _error_reply(BodyTooLarge(f"The body is larger than {limit} bytes"))
     response = _error_reply(_BY_STATUS.get(error.code) or InvalidRequest(error.description or error.name))
     if error.code == 405 and (allowed := getattr(error, "valid_methods", None)):

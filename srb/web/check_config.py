@@ -5,17 +5,31 @@ from __future__ import annotations
 import sys
 
 from srb.errors import ConfigError
+from srb.model_list import list_models
+from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.chat.template import check_configured
 
 
 def main() -> int:
     """Create the application with the current settings; return the exit status."""
     try:
         create_app()
+        _check_models(Settings.load())
     except ConfigError as error:
         print(f"srb: {error.message}", file=sys.stderr)
         return 2
     return 0
+
+
+def _check_models(settings: Settings) -> None:
+    """Raise ConfigError, with the model's name, for a chat template that one of several models has for itself."""
+    for listed in list_models(settings).values() if settings.models else ():
+        if {"chat_template", "chat_template_file"} & listed.own.keys():
+            try:
+                check_configured(listed.settings(settings))
+            except ConfigError as error:
+                raise ConfigError(f"models: {listed.name}: {error.message}") from None
 
 
 if __name__ == "__main__":

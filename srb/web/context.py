@@ -13,6 +13,7 @@ from srb.protocol import MAX_BRANCHES
 from srb.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
+from srb.web.calls.kept_streams import KeptStreams
 from srb.web.metrics import SHARED_FOLDER, Metrics
 from srb.web.model_choice import ModelChoice
 from srb.web.stories.desk import Desk
@@ -23,11 +24,12 @@ from srb.web.system_prompt import SystemPromptStore
 class Web:
     """The shared objects of one worker: settings, engine client, open calls, and the folder it shares with other workers."""
 
-    settings: Settings
+    server: Settings  # of the server; those of a request's model may differ
     engine: EngineClient | ModelChoice  # with several models, the choice among their engines
     folder: Path | None = field(init=False)
     calls: Calls = field(init=False)
     system_prompt: SystemPromptStore = field(init=False)
+    streams: KeptStreams = field(init=False)
     stories: Desk = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
@@ -35,9 +37,10 @@ class Web:
     def __post_init__(self) -> None:
         shared = os.environ.get(SHARED_FOLDER)
         self.folder = Path(shared) if shared else None
-        self.calls = Calls(lambda: self.client, self.settings, self.metrics.open_calls, self.folder)
-        self.system_prompt = SystemPromptStore(self.settings, self.folder)
-        self.stories = Desk(self.settings.stories_path)
+        self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder)
+        self.system_prompt = SystemPromptStore(self.server, self.folder)
+        self.streams = KeptStreams(self.folder)
+        self.stories = Desk(self.server.stories_path)
 
     @property
     def client(self) -> EngineClient:
@@ -55,19 +58,24 @@ class Web:
         return self.engine if isinstance(self.engine, ModelChoice) else None
 
     @property
+    def settings(self) -> Settings:
+        """The settings of the present request: the server's; with several models, those of the model that it is about."""
+        return self.server if isinstance(self.engine, EngineClient) else self.engine.settings()
+
+    @property
     def request_settings(self) -> Settings:
         """The settings with the limits that requests have now: each replica of a cluster adds its branches to max_n.
 
         Until the number of replicas is known, all branches are allowed; requests are checked again when it is.
         """
         model = self.engine.model if isinstance(self.engine, EngineClient) else None  # a cluster has one model
-        unknown = MAX_BRANCHES if self.settings.cluster else 1
+        unknown = MAX_BRANCHES if self.server.cluster else 1
         replicas = model.replicas if model is not None else unknown
         if replicas <= 1:
             return self.settings
         if replicas not in self._scaled:
-            most = min(MAX_BRANCHES, replicas * self.settings.max_n)
-            self._scaled[replicas] = self.settings.model_copy(update={"max_n": most})
+            most = min(MAX_BRANCHES, replicas * self.server.max_n)
+            self._scaled[replicas] = self.server.model_copy(update={"max_n": most})
         return self._scaled[replicas]
 
     def start(self) -> None:

@@ -76,10 +76,12 @@ class Metrics:
         restarts: int = 0,
         cluster: ClusterStats | None = None,
         models: Sequence[ModelState] = (),
+        knows_models: bool | None = None,
     ) -> bytes:
         """Return the text of all workers' counters, the engine's state and `stats`, its numbers ({}: unknown).
 
-        With a cluster, the numbers of each replica follow; with several models, their states and numbers of calls.
+        With a cluster, the numbers of each replica follow; with several models, their states and numbers of calls, and
+        whether these are the present ones (`knows_models`).
         """
         values: dict[str, float] = {}
         if stats:
@@ -87,7 +89,7 @@ class Metrics:
             values = {**stats, **averages}
         values |= {"engine_restarts_total": restarts}
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
-        several = generate_latest(_ModelNumbers(models)) if models else b""
+        several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
         return generate_latest(self._workers()) + generate_latest(_EngineNumbers(values, state)) + replicas + several
 
     def _workers(self) -> CollectorRegistry:
@@ -163,10 +165,16 @@ class _ReplicaNumbers(Collector):
 class _ModelNumbers(Collector):
     """The numbers of several models, with the label model: the state, and the calls that hold it and wait for it."""
 
-    def __init__(self, models: Sequence[ModelState]) -> None:
+    def __init__(self, models: Sequence[ModelState], knows_models: bool) -> None:
         self._models = models
+        self._knows_models = knows_models
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "srb:models_supervisor_up",
+            "1 if the supervisor of several models answers; 0: their states are the last that were known.",
+            value=float(self._knows_models),
+        )
         states = GaugeMetricFamily("srb:model_state", "1 for each model's current state.", labels=["model", "state"])
         running = GaugeMetricFamily("srb:model_calls_running", "Calls that use a model.", labels=["model"])
         waiting = GaugeMetricFamily("srb:model_calls_waiting", "Calls that wait for a model.", labels=["model"])

@@ -23,7 +23,8 @@ from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.models_client import Hold, ModelsClient
 from srb.web.request_log import MODEL
 
-_ENGINE, _HOLD = "srb_engine", "srb_hold"  # names in flask.g
+_ENGINE, _HOLD, _SETTINGS = "srb_engine", "srb_hold", "srb_settings"  # names in flask.g
+_METRICS_SECONDS = 1.0  # that numbers wait for the supervisor
 _NAMED = ("ollama", "ollama_server")  # blueprints whose bodies may have `name` in the place of `model`
 
 
@@ -46,6 +47,32 @@ class ModelChoice:
             setattr(g, _ENGINE, chosen)
         client: EngineClient = chosen
         return client
+
+    def settings(self) -> Settings:
+        """Return the settings of the present request: the server's, with those that its model has for itself.
+
+        Nothing is loaded for it. A control of a running request gets the server's, and so does one that reads (GET) while
+        the models are not known. Raise ModelNotFound.
+        """
+        if not self._settings.models.lstrip().startswith("["):
+            return self._settings  # no model has any that matters here
+        if (known := g.get(_SETTINGS)) is None:
+            known = self._settings_of_request()
+            setattr(g, _SETTINGS, known)
+        found: Settings = known
+        return found
+
+    def _settings_of_request(self) -> Settings:
+        if (request.view_args or {}).get("request_id") is not None:
+            return self._settings
+        if request.method not in ("GET", "HEAD"):
+            return self.models.settings(self.models.resolve(self.given()))
+        if not self.models.states:
+            return self._settings
+        if request.args.get("model") and request.path not in PUBLIC:
+            return self.models.settings(self.models.resolve(self.given()))
+        names = self.models.loaded()
+        return self.models.settings(names[0] if names else self.models.default)
 
     def _choose(self, calls: Calls) -> EngineClient:
         if (request_id := (request.view_args or {}).get("request_id")) is not None:
@@ -89,7 +116,7 @@ class ModelChoice:
         if failed and not any(each.state == "loading" for each in self.models.states.values()):
             default = self.models.states[self.models.default]
             if default in failed:
-                raise ModelLoadFailed(default.reason, engine="failed")
+                raise ModelLoadFailed(default.reason, engine="failed", models=list(self.models.states))
         client = self.models.client(self.models.default)
         if self.models.states[self.models.default].state == "loading":
             client.check_ready()
@@ -106,6 +133,27 @@ class ModelChoice:
         """Return the states of all models, after a look at their folder."""
         self.models.look()
         return list(self.models.states.values())
+
+    def seen(self) -> tuple[list[ModelState], bool]:
+        """Return the states of all models as far as they are known, and whether the supervisor answers."""
+        try:
+            self.models.look(_METRICS_SECONDS)
+        except Unavailable:
+            return list(self.models.states.values()), False
+        return list(self.models.states.values()), True
+
+    def described(self) -> tuple[ModelState, ModelInfo | None]:
+        """Return the state of the model that the query names, else of the default, and its facts, None if they are unknown.
+
+        Nothing is loaded for it. Raise ModelNotFound, EngineLoading while it is loading, or why it cannot be loaded.
+        """
+        state = self.models.states[self.models.resolve(self.given())]
+        client = self.models.client(state.name)
+        if state.state == "failed":
+            raise ModelLoadFailed(state.reason, engine="failed", models=list(self.models.states))
+        if state.state == "loading" or (state.state in ("loaded", "draining") and not client.is_connected):
+            client.check_ready()
+        return state, client.model
 
     def facts(self, name: str) -> ModelInfo | None:
         """Return what this worker knows of a model; None if it was not loaded since the worker started."""

@@ -7,10 +7,10 @@ from srb.web.dialects.kobold import routes as kobold
 from srb.web.dialects.kobold import server as kobold_server
 from srb.web.dialects.legacy import routes as legacy
 from srb.web.dialects.llamacpp import completions as llamacpp
-from srb.web.dialects.llamacpp import embeddings, server, tokens
+from srb.web.dialects.llamacpp import embeddings, server, streams, tokens
 from srb.web.dialects.ollama import routes as ollama
 from srb.web.dialects.ollama import server as ollama_server
-from srb.web.dialects.openai import chat
+from srb.web.dialects.openai import chat, chat_control
 from srb.web.dialects.openai import completions as openai
 from srb.web.dialects.responses import routes as responses
 from srb.web.dialects.srb import controls as srb_controls
@@ -27,6 +27,7 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     srb_server.routes,
     openai.routes,
     chat.routes,
+    chat_control.routes,
     responses.routes,
     anthropic.routes,
     llamacpp.routes,
@@ -34,6 +35,7 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     tokens.routes,
     embeddings.routes,
     server.routes,
+    streams.routes,
     ollama.routes,
     ollama_server.routes,
     kobold.routes,

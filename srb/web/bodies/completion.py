@@ -7,7 +7,7 @@ Sampling defaults come from the settings; a field with the value None is absent 
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
 
@@ -131,6 +131,14 @@ NOT_WITH_EXPLORE = (
 )
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A body's command without its prompt, and the settings by which it was checked."""
+
+    settings: Settings
+    command: Generate
+
+
 class CompletionBody(SamplingBody):
     """The fields that the bodies of all dialects share: prompt, number and length of branches, and their sampling."""
 
@@ -203,56 +211,60 @@ class CompletionBody(SamplingBody):
         changed._media, changed._media_field = media, field
         return changed
 
-    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
-        """Return one Generate per prompt; `n` and `max_tokens` (-1: no limit) are the dialect's defaults.
+    def draft(self, settings: Settings, n: int, max_tokens: int) -> Draft:
+        """Return a command for another prompt; `n` and `max_tokens` (-1: no limit) are the dialect's defaults.
 
-        Raise InvalidRequest for values beyond the settings' limits, NotSupported for features that are not implemented.
+        It needs no model, so that a bad body loads none; `commands` takes it. Raise InvalidRequest for values beyond the
+        settings' limits, NotSupported for features that are not implemented.
         """
         self._check_explore()
         n = self._check_count(1 if self.explore else n if self.n is None else self.n, settings.max_n)
-        if len(self.prompt) > settings.max_queue:  # more could never be queued together
-            raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are allowed")
-        if self.state and (len(self.prompt) > 1 or self.cache_prompt is False):
+        if self.state and self.cache_prompt is False:
             raise bad_field("state", "needs a single prompt and cache_prompt true")
         explore = self._explore(settings.max_n)
         if explore is not None:
             max_tokens = -1  # a default; the depth is the limit
         shifts = settings.context_shift and explore is None
-        commands = [
-            Generate(
-                request_id=uuid4().hex,
-                prompt=prompt,
-                media=media,
-                media_field=self._media_field,
-                branches=tuple(branches),
-                cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
-                state=self.state,
-                session=self.session or "",
-                lora=self.lora,
-                report_progress=self.return_progress and bool(self.stream),
-                id_slot=self.id_slot,
-                linger=self._linger(settings),
-                base=base if self.branches is not None else None,
-                distinct_first=self.distinct_first,
-                distinct_words=self.distinct_words,
-                sibling_penalty=self.sibling_penalty,
-                shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
-                explore=explore,
-            )
-            for prompt, media in (
-                own_media(prompt, self._media) if self._media else (prompt, ()) for prompt in self.prompt
-            )
-            for base, *branches in [self._specs(settings, n, max_tokens)]
-        ]
-        return [_limited(command) for command in commands]
+        base, *branches = self._specs(settings, n, max_tokens)
+        command = Generate(
+            request_id="",
+            prompt=(),
+            branches=tuple(branches),
+            cache_prompt=settings.cache_prompt if self.cache_prompt is None else self.cache_prompt,
+            state=self.state,
+            session=self.session or "",
+            lora=self.lora,
+            report_progress=self.return_progress and bool(self.stream),
+            id_slot=self.id_slot,
+            linger=self._linger(settings),
+            base=base if self.branches is not None else None,
+            distinct_first=self.distinct_first,
+            distinct_words=self.distinct_words,
+            sibling_penalty=self.sibling_penalty,
+            shift=ContextShift(self.kept(settings), self.n_discard) if shifts else None,
+            explore=explore,
+        )
+        return Draft(settings, _limited(command))
 
-    def check(self, settings: Settings) -> list[Generate]:
-        """Raise what `commands` raises, for a body whose prompt needs the model: so that a bad body loads none.
+    def commands(self, settings: Settings, n: int, max_tokens: int, draft: Draft | None = None) -> list[Generate]:
+        """Return one Generate per prompt, the first made from `draft` unless the settings have changed since then.
 
-        Return the commands for another prompt.
+        Raise what `draft` raises.
         """
-        filled = self.model_copy(update={"prompt": [("-",)], "json_schema": None})
-        return filled.commands(settings, n=1, max_tokens=-1)
+        if len(self.prompt) > settings.max_queue:  # more could never be queued together
+            raise bad_field("prompt", f"has {len(self.prompt)} prompts; at most {settings.max_queue} are allowed")
+        if self.state and len(self.prompt) > 1:
+            raise bad_field("state", "needs a single prompt and cache_prompt true")
+        if self.explore is not None and len(self.prompt) > 1:
+            raise bad_field("prompt", f"has {len(self.prompt)} prompts; explore takes one")
+        first = draft if draft is not None and draft.settings is settings else None
+        commands = []
+        for prompt in self.prompt:
+            made, first = first or self.draft(settings, n, max_tokens), None  # each prompt has its own random seeds
+            parts, media = own_media(prompt, self._media) if self._media else (prompt, ())
+            given = replace(made.command, request_id=uuid4().hex, prompt=parts, media=media)
+            commands.append(replace(given, media_field=self._media_field))
+        return commands
 
     def _check_explore(self) -> None:
         """Raise InvalidRequest, which names the field, if `explore` is used with one that it does not go with."""
@@ -265,8 +277,6 @@ class CompletionBody(SamplingBody):
             raise bad_field(
                 "n", f"is {self.n}; with explore it is 1 or left out, and explore.max_branches is the limit"
             )
-        if len(self.prompt) > 1:
-            raise bad_field("prompt", f"has {len(self.prompt)} prompts; explore takes one")
 
     def _explore(self, most: int) -> Explore | None:
         if self.explore is None:

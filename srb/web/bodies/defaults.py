@@ -15,14 +15,14 @@ from srb.settings import Settings, strings_of
 from srb.web.bodies.fields import schema_text
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def default_sampling(settings: Settings) -> SamplingParams:
     given = {name: getattr(settings, name) for name, parameter in PARAMETERS.items() if parameter.is_setting}
     parsed = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
     return with_penalties(SamplingParams(**parsed))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def default_stop(settings: Settings) -> tuple[str, ...]:
     return tuple(strings_of(settings.stop))
 

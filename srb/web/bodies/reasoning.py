@@ -19,6 +19,7 @@ class ReasoningFields(BaseModel):
     effort: str | None = None
     max_tokens: Tokens | None = None
     enabled: bool | None = None
+    exclude: bool = False  # OpenRouter's: the model thinks, but the answer lacks its thoughts
     summary: Literal["auto", "concise", "detailed"] | None = None  # without effect: reasoning is sent as it is
 
     @property

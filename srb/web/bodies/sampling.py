@@ -35,7 +35,18 @@ ProbCount = Annotated[Integer, between(0, MAX_N_PROBS)]
 
 
 class FieldsBody(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
+    """The base of bodies that have sampling parameters. Its checks are built when they are first used, or by a worker
+    that has started (`Application.build_bodies`), and those of base classes never: a sixth of the application's import.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        defer_build=True,
+    )
 
 
 if TYPE_CHECKING:

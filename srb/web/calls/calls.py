@@ -66,6 +66,7 @@ class Call:
             self._line = CallLine(environ, self.commands, prompts=registry.log_prompts)
         self._taken_over = False
         self._client_left = False
+        self._outlives_client = False
         self._abandoned_for: SRBError | None = None
         self._closed = False
         environ[CALL] = self
@@ -117,11 +118,22 @@ class Call:
         self._client.leave(done.request_id, self.mailbox)
         self.mailbox.put(done)
 
+    def outlive_client(self) -> None:
+        """Let the call go on when its client leaves; its connection is shut down then, so that no write waits for it."""
+        self._outlives_client = True
+
+    def let_client_go(self) -> None:
+        """Watch the client no more: its connection ends before the call, and the descriptor may become another's."""
+        self._registry.unwatch(self)
+        self._socket = None
+
     def lose_client(self) -> None:
         """Cancel the call of a disconnected client; if called again, shut its connection down, since a write may block."""
-        if self._client_left:
+        if self._client_left or self._outlives_client:
             _shut(self._socket, socket.SHUT_RDWR)
         self._client_left = True
+        if self._outlives_client:
+            return
         self.abandon(Cancelled("The client has disconnected"))
 
     def write_timed_out(self, since: float) -> bool:
@@ -298,6 +310,9 @@ class Calls:
     @property
     def write_timeout(self) -> int:
         return self._settings.write_timeout
+
+    def unwatch(self, call: Call) -> None:
+        self._clients.remove(call)
 
     def forget(self, call: Call) -> None:
         self._open.discard(call)

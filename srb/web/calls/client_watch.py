@@ -61,7 +61,7 @@ class ClientWatch(Generic[T]):
     def remove(self, owner: T) -> None:
         """Stop watching the socket of `owner`, if it has one."""
         fd = self._descriptors.pop(owner, None)
-        if fd is not None and self._watched[fd][1] is owner:
+        if fd is not None and fd in self._watched and self._watched[fd][1] is owner:  # else it is another's by now
             del self._watched[fd]
             self._waiting.pop(fd, None)
             self._poll.unregister(fd)

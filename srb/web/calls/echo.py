@@ -34,8 +34,13 @@ def read_back(client: EngineClient, prompt: Prompt, with_pieces: bool) -> Echo:
     prompt = shown(prompt)
     if prompt == EMPTY_PROMPT:
         return Echo("", ("",))  # one piece for the BOS, which the tokenizer may not add by itself
-    if not with_pieces and all(isinstance(part, str) for part in prompt):
-        return Echo("".join(map(str, prompt)))
+    if not with_pieces:
+        tokens = [part for part in prompt if isinstance(part, int)]
+        if not tokens:
+            return Echo("".join(map(str, prompt)))
+        # An id outside the vocabulary goes on to `tokenize`, whose error names it and the prompt's field.
+        if len(tokens) == len(prompt) and max(tokens) < client.check_ready().n_vocab:
+            return Echo(b"".join(client.detokenize(tokens)).decode("utf-8", "replace"))
     parts = _align(prompt, client.detokenize(client.tokenize(prompt, add_special=True)))
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces = [decoder.decode(part) for part in parts]

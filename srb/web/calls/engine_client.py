@@ -123,6 +123,7 @@ class EngineClient:
         self._is_foreign = False  # the engine in the runtime folder is another server's
         self._max_unread = settings.max_unread_bytes
         self._runtime_path = settings.runtime_path
+        self._name = settings.model_alias
         self._connection: _Connection | None = None  # set while the engine is ready for requests
         self._mailboxes: dict[str, list[Mailbox]] = {}  # of each request's readers here
         self._attaching: Counter[str] = (
@@ -341,7 +342,7 @@ class EngineClient:
         status = self._status()
         if status["state"] == "failed":
             return ModelLoadFailed(status["message"], engine="failed")
-        return _hung_error(status) or _loading_error(status)
+        return _hung_error(status) or _loading_error(status, self._name)
 
     def _status(self) -> dict[str, Any]:
         return read_status(self._runtime_path, is_connected=self._connection is not None)
@@ -465,17 +466,18 @@ class EngineClient:
             self._connection.send(encode([command]))
 
 
-def _loading_error(status: dict[str, Any]) -> EngineLoading:
-    """Return the error while no engine is ready, with the percentage of the model that is loaded, once that is known.
+def _loading_error(status: dict[str, Any], name: str) -> EngineLoading:
+    """Return the error while the model `name` has no engine that is ready, with the percentage of it that is loaded.
 
-    Before that, with the reason why it cannot be loaded yet, if there is one.
+    Before that is known, with the reason why it cannot be loaded yet, if there is one.
     """
     state = "restarting" if status["state"] == "restarting" or status["restarts"] else "loading"
     percent = status["percent"]
     if status["state"] != "starting" or percent is None:
         waits = status["state"] == "starting" and status["message"] not in ("", LOADING)
-        return EngineLoading(f"Loading model: {status['message']}" if waits else "Loading model", engine=state)
-    return EngineLoading(f"Loading model, {percent} %", engine=state, percent=percent)
+        text = f"Loading model: {status['message']}" if waits else "Loading model"
+        return EngineLoading(text, engine=state, model=name)
+    return EngineLoading(f"Loading model, {percent} %", engine=state, model=name, percent=percent)
 
 
 def _hung_error(status: dict[str, Any]) -> EngineHung | None:

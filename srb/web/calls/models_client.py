@@ -76,7 +76,7 @@ class Hold:
         try:
             answer = self._answer.get(timeout=seconds)
         except gevent.Timeout:
-            answer = EngineLoading(f"Loading model {self.name}", engine="loading")
+            answer = EngineLoading(f"Loading model {self.name}", engine="loading", model=self.name)
         if isinstance(answer, SRBError):
             self.release()
             raise answer
@@ -107,6 +107,9 @@ class ModelsClient:
         self._server_id = server_id
         self._path = settings.runtime_path / CONTROL_SOCKET
         self._clients: dict[str, EngineClient] = {}
+        self._own: dict[
+            str, tuple[tuple[str, dict[str, Any]], Settings]
+        ] = {}  # of each model, and what they are made of
         self._holds: dict[str, Hold] = {}
         self._answers: dict[str, Any] = {}  # AsyncResults of Load, Unload and Look
         self._outbox: Any = None  # of the present connection
@@ -151,10 +154,17 @@ class ModelsClient:
     def client(self, name: str) -> EngineClient:
         """Return the client of a model's engine, which may not run."""
         if name not in self._clients:
-            state = self.states[name]
-            own = ListedModel(name, state.model, state.mmproj).settings(self._settings)
-            self._clients[name] = EngineClient(own, self._server_id)
+            self._clients[name] = EngineClient(self.settings(name), self._server_id)
         return self._clients[name]
+
+    def settings(self, name: str) -> Settings:
+        """Return the settings of a model: the server's, with those that the model has for itself."""
+        state = self.states[name]
+        known = self._own.get(name)
+        if known is None or known[0] != (state.model, state.own):
+            listed = ListedModel(name, state.model, state.own)
+            known = self._own[name] = (state.model, state.own), listed.settings(self._settings)
+        return known[1]
 
     def hold(self, name: str) -> Hold:
         """Wish for a model, and hold it when it is loaded until the hold is released; wait for it with `Hold.wait`."""
@@ -175,9 +185,9 @@ class ModelsClient:
         if self._holds.pop(hold.id, None) is not None:
             self._send(Leave(hold.id))
 
-    def look(self) -> None:
-        """Have the folder of models read again, and the numbers of calls renewed."""
-        self._ask(Look(uuid4().hex))
+    def look(self, seconds: float = _ANSWER_SECONDS) -> None:
+        """Have the folder of models read again, and the numbers of calls renewed; wait at most `seconds` for the answer."""
+        self._ask(Look(uuid4().hex), seconds)
 
     def load(self, name: str) -> None:
         """Have a model loaded in its turn. Raise InvalidRequest if it is already."""
@@ -198,12 +208,12 @@ class ModelsClient:
                 )
             raise EngineLoading("The models' supervisor is starting", engine="loading")
 
-    def _ask(self, command: Load | Unload | Look) -> None:
+    def _ask(self, command: Load | Unload | Look, seconds: float = _ANSWER_SECONDS) -> None:
         self._check_known()
         result = self._answers[command.id] = gevent.event.AsyncResult()
         try:
             self._send(command)
-            answer = result.get(timeout=_ANSWER_SECONDS)
+            answer = result.get(timeout=seconds)
         except gevent.Timeout:
             raise Unavailable("The models' supervisor does not answer") from None
         finally:

@@ -24,6 +24,7 @@ from srb.protocol import (
     Detokenize,
     Done,
     Embed,
+    EndReasoning,
     Event,
     Failed,
     Generate,
@@ -117,6 +118,8 @@ def answer_simply(command: Ask | Attach, values: dict[str, float]) -> Any:
             return {"indices": [1 + i for i in range(len(branches))], "seeds": [8 + i for i in range(len(branches))]}
         case ChangeBranch(index=0) | StopBranches(index=0):
             return BRANCH
+        case EndReasoning(index=index):
+            return {"branches": [0 if index is None else index]}
         case StopBranches(target=target, index=None):
             return {"id": target, "state": "ended"}
         case ChangeBranch(index=index) | StopBranches(index=index):

@@ -90,7 +90,8 @@ class Blocks:
 
     def reasoning_tokens(self, of: int) -> int:
         """Return how many of the reply's `of` tokens are reasoning, estimated by its part of the characters."""
-        reasoning = sum(block.length for block in self.all if block.kind == "reasoning")
+        shown = sum(block.length for block in self.all if block.kind == "reasoning")
+        reasoning = shown + self._parser.num_hidden
         return round(of * reasoning / self._length) if reasoning else 0
 
     def _steps(self, pieces: Iterable[Piece]) -> list[Step]:

@@ -36,6 +36,7 @@ class Form:
     """The markers around a section of calls, and around each call; "" for none.
 
     `at_start`: calls are only found at the beginning of the content, without a marker, and of tools that exist.
+    `apart`: models write a section for each call.
     """
 
     opening: str = ""
@@ -43,6 +44,7 @@ class Form:
     call: str = ""
     call_end: str = ""
     at_start: bool = False
+    apart: bool = False
 
     def takes_name(self, name: str) -> bool:
         """Whether a tool of this name can be called."""
@@ -110,6 +112,9 @@ class Form:
         """Return the expression of a section, with its rules added."""
         one = rules.add("call", f"{quoted(self.call)} ( {self._calls(tools, rules)} ) {quoted(self.call_end)}")
         more = f" ( {self._separator} {one} )*" if parallel else ""
+        if self.apart and parallel:
+            one = rules.add("section", f"{quoted(self.opening)} {one} {quoted(self.closing)}")
+            return f"{one} ( {self._separator} {one} )*"
         line = "[\\n]?" if self.opening and self.call else ""
         return f"{quoted(self.opening)} {line} {one}{more} {line} {quoted(self.closing)}"
 

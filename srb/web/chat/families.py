@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 
 from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
+from srb.web.chat.glimmer import CALLS as GLIMMER_CALLS
+from srb.web.chat.glimmer import GLIMMER
 from srb.web.chat.grammar import Rules
-from srb.web.chat.harmony import HarmonyCalls
+from srb.web.chat.harmony import HARMONY, HarmonyCalls
+from srb.web.chat.messages import ASSISTANT, Messages
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.python_calls import PythonCalls
 from srb.web.chat.tool_schemas import Tool
@@ -34,7 +37,7 @@ class Family:
     forms: tuple[Form, ...]
     reasoning: tuple[str, str] = (THINK, END_THINK)
     wrappers: tuple[str, ...] = ()
-    is_harmony: bool = False
+    messages: Messages | None = None  # the form of replies that are several messages
     content_begin: str = ""  # before content, where a reply is continued
     before_answer: str = BLANK
     before_call: str = BLANK
@@ -87,7 +90,7 @@ _PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters")
 _HERMES = JsonCalls(call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], newlines=True)
 _QWEN_CODER = TaggedCalls(
     *_TOOL_CALL, name_begin="<function=", name_end=">", key="<parameter=", key_end=">", value_end="</parameter>",
-    end="</function>", newlines=True,
+    end="</function>", newlines=True, apart=True,
 )  # fmt: skip
 _GLM = TaggedCalls(
     call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], key="<arg_key>", key_end="</arg_key>", value="<arg_value>",
@@ -120,13 +123,19 @@ def _invoked(prefix: str, section: str, types: tuple[str, ...] = ()) -> TaggedCa
 
 HERMES = Family("hermes", (), (_HERMES, _PYTHON_TAG, _LLAMA))
 LLAMA_3 = Family("llama-3", (), (_LLAMA, _PYTHON_TAG, _HERMES))
+PLAIN = Family("plain", (), ())  # without reasoning and calls: all text is content
 
 FAMILIES = (
     Family(
         "gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), (HarmonyCalls(),),
-        ("<|channel|>analysis<|message|>", "<|end|>"), is_harmony=True, content_begin="<|channel|>final<|message|>",
+        ("<|channel|>analysis<|message|>", "<|end|>"), messages=HARMONY, content_begin="<|channel|>final<|message|>",
         before_answer='"<|start|>assistant"? "<|channel|>final" ( " "? "<|constrain|>" [A-Za-z]{1,8} )? "<|message|>"',
         before_call='"<|start|>assistant"?', hides_tags=True,
+    ),
+    Family(
+        "muse-glimmer", ("<atem:function_calls>", "<|eom|>"), (GLIMMER_CALLS,), (" to=self<|message|>", "<|eom|>"),
+        messages=GLIMMER, content_begin=" to=user<|message|>",
+        before_answer=f'"{ASSISTANT}"? " to=user"? "<|message|>"', before_call=f'"{ASSISTANT}"?',
     ),
     Family(
         "gemma-4", ("<|tool_call>call:",), (GemmaCalls(call="<|tool_call>", call_end="<tool_call|>"),),

@@ -12,7 +12,6 @@ from typing import Any
 
 from srb.web.chat.call_forms import Form
 from srb.web.chat.families import HERMES, Family
-from srb.web.chat.harmony import read_harmony
 from srb.web.chat.pieces import (
     AnyPiece,
     CallArguments,
@@ -36,7 +35,8 @@ class ReplyParser:
 
     `tools` are the names of the tools that may be called, or their parameters' JSON schemas by name; without any, tool
     calls are not recognized. With `reasoning`, a block of reasoning at the beginning is recognized; with `thinking`, the
-    reply begins inside such a block. `has_begun` means that the prompt ends with the reply's beginning.
+    reply begins inside such a block. `has_begun` means that the prompt ends with the reply's beginning. With
+    `hides_reasoning` reasoning is recognized, but no part of the reply.
 
     A call is one ToolCall when it is complete, and content if it never is. With `in_parts` it is a CallBegan,
     CallArguments as they come, and a CallEnded; then a call that breaks off has the arguments that came, and the text
@@ -51,18 +51,20 @@ class ReplyParser:
         has_begun: bool = False,
         family: Family = HERMES,
         in_parts: bool = False,
+        hides_reasoning: bool = False,
     ) -> None:
         self._reader = Reader(tools)
         self._reasoning, self._thinking, self._has_begun = reasoning, thinking, has_begun
         self._family = family
         self._forms = family.forms if tools else ()
-        self._in_parts = in_parts
+        self._in_parts, self._hides_reasoning = in_parts, hides_reasoning
+        self.num_hidden = 0  # characters of reasoning that is hidden
         self._waiting: list[str] = []  # text that has not been read, while much is held back
         self._num_waiting = 0
         self._open: list[tuple[AnyPiece, str]] = []  # the pieces of a call that is not complete
         self._is_plain = False
         self._is_thinking = False  # whether the text so far ends inside reasoning
-        self._steps = self._harmony() if family.is_harmony else self._reply()
+        self._steps = self._messages() if family.messages else self._reply()
 
     def __repr__(self) -> str:
         reader = self._reader
@@ -108,8 +110,10 @@ class ReplyParser:
 
     def _taken(self) -> list[tuple[AnyPiece, str]]:
         pieces, self._reader.pieces = self._reader.pieces, []
-        if pieces and self._family.is_harmony:
+        if pieces and self._family.messages:
             self._is_thinking = isinstance(pieces[-1][0], Reasoning)
+        if self._hides_reasoning:
+            pieces = [self._without_reasoning(*piece) for piece in pieces]
         if self._in_parts:
             return pieces
         whole: list[tuple[AnyPiece, str]] = []
@@ -123,19 +127,26 @@ class ReplyParser:
                 whole.append((piece, text))
         return whole
 
+    def _without_reasoning(self, piece: AnyPiece, text: str) -> tuple[AnyPiece, str]:
+        if not isinstance(piece, Reasoning):
+            return piece, text
+        self.num_hidden += len(piece.text)
+        return Markup(), text
+
     # The states of a reply: each reads as far as it reaches -----------------------------------------------------------
 
     def _further(self) -> Steps:
         """Read the text of a branch that goes on after its end."""
-        if self._family.is_harmony:
-            yield from read_harmony(self._reader, self._reasoning, self._is_thinking, has_begun=True)
+        if messages := self._family.messages:
+            yield from messages.read(self._reader, self._reasoning, self._is_thinking, has_begun=True)
             return
         if self._is_thinking:
             yield from self._in_reasoning()
         yield from self._in_content()
 
-    def _harmony(self) -> Steps:
-        yield from read_harmony(self._reader, self._reasoning, self._thinking, self._has_begun)
+    def _messages(self) -> Steps:
+        assert self._family.messages is not None
+        yield from self._family.messages.read(self._reader, self._reasoning, self._thinking, self._has_begun)
 
     def _reply(self) -> Steps:
         reader = self._reader

@@ -22,7 +22,9 @@ from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.chat.families import END_THINK as END_THINK
 from srb.web.chat.families import HERMES, THINK, Family, family_of
+from srb.web.chat.harmony import HARMONY
 from srb.web.chat.media import MEDIA_PART
+from srb.web.chat.messages import ASSISTANT
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
 
@@ -106,7 +108,7 @@ class ChatTemplate:
         self.knows_tools = not names.isdisjoint(("tools", "functions"))
         self.family = family_of(source, self.knows_tools)
         self.can_think = self.family.can_think(source)
-        self._has_thinking_field = self.family.is_harmony
+        self._has_thinking_field = self.family.messages is HARMONY
         self._has_thinking_parts = "'thinking'" in source and self.family.reasoning[0] == "[THINK]"
         self._knows_efforts = not names.isdisjoint(("reasoning_effort", "reasoning_strength", "thinking_effort"))
         self._knows_no_effort = "'no_think'" in source  # Hunyuan's: low, high or no_think
@@ -159,7 +161,9 @@ class ChatTemplate:
         if part == "reasoning_content":
             begun = f"{opening}{line}{reasoning}"
         elif reasoning:
-            begun = f"{opening}{line}{reasoning}{line}{closing}{line * 2}{self.family.content_begin}{content}"
+            header = ASSISTANT if self.family.messages else ""
+            thought = f"{opening}{line}{reasoning}{line}{closing}{line * 2}"
+            begun = f"{thought}{header}{self.family.content_begin}{content}"
         else:
             begun = self.family.content_begin + content if content else ""
         if begun:

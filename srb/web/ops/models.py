@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from srb.errors import ModelNotFound, NotFound, NotSupported
 from srb.model_control import ModelState
 from srb.protocol import ModelInfo
+from srb.settings import Settings
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.sampling import explain
@@ -44,9 +45,7 @@ def models() -> Response:
         data = [_with_status(choice, state) for state in states]
         return json_reply({"object": "list", "data": data, "models": [_brief_of(choice, state) for state in states]})
     model = web().client.check_ready()
-    return json_reply(
-        {"object": "list", "data": [_listed(model, web().settings.model_aliases)], "models": [_brief(model)]}
-    )
+    return json_reply({"object": "list", "data": [_listed(model, web().server)], "models": [_brief(model)]})
 
 
 @routes.get("/models/<path:name>")
@@ -58,9 +57,9 @@ def one_model(name: str) -> Response:
         known = choice.models.resolve(name)
         return json_reply(_with_status(choice, choice.models.states[known]))
     model = web().client.check_ready()
-    if name not in (model.alias, *web().settings.model_aliases):
+    if name not in (model.alias, *web().server.model_aliases):
         raise NotFound(f"The model '{name}' does not exist; this server has '{model.alias}'")
-    return json_reply(_listed(model, web().settings.model_aliases))
+    return json_reply(_listed(model, web().server))
 
 
 @routes.post("/models/load")
@@ -94,14 +93,14 @@ def _named() -> tuple[ModelChoice, str]:
     return choice, choice.models.resolve(given)
 
 
-def _listed(model: ModelInfo, aliases: list[str]) -> dict[str, Any]:
+def _listed(model: ModelInfo, settings: Settings) -> dict[str, Any]:
     meta: dict[str, Any] = {
         name: getattr(model, name) for name in ("vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size")
     }
     return {
         "id": model.alias,
-        "aliases": aliases,
-        "tags": web().settings.model_tags,
+        "aliases": settings.model_aliases,
+        "tags": settings.model_tags,
         "object": "model",
         "created": STARTED,
         "owned_by": "llamacpp",
@@ -111,17 +110,17 @@ def _listed(model: ModelInfo, aliases: list[str]) -> dict[str, Any]:
 
 def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
     """Return the entry of one of several models; its facts are known once it was loaded."""
-    model = choice.facts(state.name)
+    model, settings = choice.facts(state.name), choice.models.settings(state.name)
     entry: dict[str, Any] = {
         "id": state.name,
-        "aliases": [state.name],
-        "tags": [],
+        "aliases": settings.model_aliases,
+        "tags": settings.model_tags,
         "object": "model",
         "created": STARTED,
     }
     entry |= {"owned_by": "llamacpp", "meta": None}
     if model is not None:
-        entry = _listed(model, [state.name])
+        entry = _listed(model, settings)
     status: dict[str, Any] = {"value": word(state)}
     if state.state in ("draining", "ending"):
         status["draining"] = True

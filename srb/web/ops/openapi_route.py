@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import orjson
 from flask import Blueprint, Response, current_app
 
 from srb.web.answers import JSONObject
 from srb.web.openapi import describe, operation
-from srb.web.replies import json_reply
+
+_DOCUMENT = "srb_openapi"  # name in the application's extensions: the document, made at its first request
 
 routes = Blueprint("openapi", __name__)
 
@@ -15,4 +17,7 @@ routes = Blueprint("openapi", __name__)
 @operation(answer=JSONObject)
 def document() -> Response:
     """Describe every route with the types of its body and its answer."""
-    return json_reply(describe(current_app))
+    kept = current_app.extensions
+    if _DOCUMENT not in kept:
+        kept[_DOCUMENT] = orjson.dumps(describe(current_app))
+    return Response(kept[_DOCUMENT], mimetype="application/json")

@@ -42,6 +42,7 @@ POLICY = (
     "style-src 'self'",
     "connect-src 'self'",
     "img-src 'self' data: blob:",
+    "media-src blob:",
     "font-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
@@ -85,7 +86,7 @@ class Content:
 def front_door() -> Response:
     """Show the page for writing; without JavaScript it is a command to try."""
     _check_enabled()
-    settings = web().settings
+    settings = web().server
     host = request.host or f"localhost:{settings.port}"  # empty without a valid Host header
     target = shlex.quote(f"{request.scheme}://{host}{settings.api_prefix}/v1/completions")
     document = (FOLDER / DOCUMENT).read_text(encoding="utf-8").replace(EXAMPLE_TARGET, str(escape(target)))
@@ -104,7 +105,7 @@ def page_file(name: str) -> Response:
 
 
 def _check_enabled() -> None:
-    if not web().settings.ui:
+    if not web().server.ui:
         raise NotFound("File Not Found")
 
 

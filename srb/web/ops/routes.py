@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from flask import Blueprint, Response, request, send_from_directory
 
@@ -55,7 +57,7 @@ def health() -> Response:
         body["replicas"] = len(cluster["replicas"])
         if cluster["trouble"]:
             body["degraded"] = cluster["trouble"]
-    settings = web().settings
+    settings = web().server
     has_keys = bool(settings.api_key or settings.api_key_file)  # /health needs no key, but slots show texts' settings
     if "include_slots" in request.args and settings.slots and not has_keys:
         body["slots"] = shown_slots()
@@ -118,18 +120,21 @@ def tabby_model() -> Response:
 def prometheus() -> Response:
     """Show counters and gauges of the engine and the web workers, as Prometheus text.
 
-    The engine's numbers are missing while it is unreachable or too busy to answer; its state is always present.
+    The engine's numbers are missing while it is unreachable or too busy to answer; its state is always present. So are
+    those of models while their supervisor is: srb:models_supervisor_up is 0 then, and their states are the last known.
     """
-    if not web().settings.metrics:
+    if not web().server.metrics:
         raise NotSupported("This server does not support metrics endpoint. Start it with `--metrics`")
     choice = web().choice
-    states = choice.look() if choice is not None else []
-    client = web().client if choice is None else choice.shown()
-    try:
+    states, knows_models = choice.seen() if choice is not None else ([], None)
+    status: dict[str, Any] = {"state": "loading", "restarts": 0}
+    stats: dict[str, float] = {}
+    cluster = None
+    with suppress(Unavailable):
+        client = web().client if choice is None else choice.shown()
+        status = client.engine_status()
         stats, cluster = client.cluster_stats()
-    except Unavailable:
-        stats, cluster = {}, None
-    text = web().metrics.render(stats, **client.engine_status(), cluster=cluster, models=states)
+    text = web().metrics.render(stats, **status, cluster=cluster, models=states, knows_models=knows_models)
     response = Response(text, content_type=CONTENT_TYPE)
     response.headers["Process-Start-Time-Unix"] = str(STARTED)
     return response
@@ -139,6 +144,6 @@ def prometheus() -> Response:
 @operation(media_type="text/javascript")
 def script() -> Response:
     """Serve a JavaScript module for pages, with the functions of llama-server's module."""
-    if not web().settings.ui:
+    if not web().server.ui:
         raise NotFound("File Not Found")
     return send_from_directory(STATIC, "completion.js", mimetype="text/javascript")

@@ -58,8 +58,12 @@ def overview() -> Response:
 @operation(FileShape, StoryImported)
 def bring_in() -> Response:
     """Import a story from a file: into the story of its id, or as a new one."""
-    data = _body(MAX_STORY, "the file of a story")
-    return _json(orjson.dumps(web().stories.use(lambda store: store.bring_in(read_file(data)))))
+    try:
+        data = _body(MAX_STORY, "the file of a story")
+        return _json(orjson.dumps(web().stories.use(lambda store: store.bring_in(read_file(data)))))
+    except BodyTooLarge as error:
+        message = f"{error.message}; the command `srb stories import` takes larger ones"
+        raise type(error)(message, **error.extra) from None
 
 
 @routes.get(ONE)

@@ -7,14 +7,16 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from srb.errors import bad_field
-from srb.protocol import Generate, ModelInfo
+from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.bodies.completion import Draft
 from srb.web.bodies.fields import Prompt
 from srb.web.bodies.reasoning import ThinkingFields
 from srb.web.bodies.renaming import renamed
 from srb.web.chat.template import ChatPrompt
 from srb.web.dialects.anthropic.conversation import chat_messages, chat_tool_choice, chat_tools, system_messages
-from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest, parse_messages, parse_response_format, parse_tools
+from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
+from srb.web.dialects.openai.chat_fields import parse_messages, parse_response_format, parse_tools
 
 MAX_TOKENS = 4096  # of a body without max_tokens, which Anthropic's API refuses; as in llama-server
 
@@ -132,7 +134,7 @@ class MessagesBody(ChatBody):
             update["parallel_tool_calls"] = False
         return update
 
-    def check(self, settings: Settings) -> list[Generate]:
+    def check(self, settings: Settings) -> Draft:
         with renamed(_NAMES):
             return super().check(settings)
 
@@ -144,6 +146,6 @@ class MessagesBody(ChatBody):
         with renamed(_NAMES):
             return super().prompt_and_media(settings, model)
 
-    def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
+    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
         with renamed(_NAMES):
-            return super().request(settings, model)
+            return super().request(settings, model, draft)

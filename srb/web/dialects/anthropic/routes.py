@@ -24,9 +24,10 @@ routes = Blueprint("anthropic", __name__)
 def messages() -> Response:
     """Reply to a conversation in the form of Anthropic's API."""
     body = MessagesBody.parse(read_body(request))
-    body.check(web().settings)
-    settings, model = web().settings, web().client.check_ready()
-    asked = body.request(settings, model)
+    settings = web().settings
+    draft = body.check(settings)
+    model = web().client.check_ready()
+    asked = body.request(settings, model, draft)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         frame = MessageFrame(asked, body, call, model)
         if not body.stream:

@@ -15,7 +15,7 @@ import orjson
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotFound
-from srb.protocol import Generate, GetRequest, ListRequests, StopBranches
+from srb.protocol import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
 from srb.web.bodies.completion import read_body, read_bytes, without_nulls
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.engine_client import EngineClient
@@ -64,14 +64,23 @@ def generate_stream() -> Response:
 
 def _command(asked: KoboldBody) -> Generate:
     settings = web().request_settings
-    asked.check(settings)
+    draft = asked.draft(settings, n=1, max_tokens=settings.default_max_tokens)
     model = web().client.check_ready()
     n_ctx = min(asked.max_context_length or model.n_ctx_seq, model.n_ctx_seq)
     limit = settings.default_max_tokens if asked.n_predict is None else asked.n_predict
     prompt, limit = fitted(web().client, model, asked.memory, asked.text, n_ctx, limit)
-    asked = asked.with_prompt(prompt, model).model_copy(update={"n_predict": limit})
-    [command] = asked.commands(settings, n=1, max_tokens=limit)
-    return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey))
+    filled = asked.with_prompt(prompt, model).model_copy(update={"n_predict": limit})
+    [command] = filled.commands(web().request_settings, n=1, max_tokens=limit, draft=draft)
+    branches = tuple(_at_most(limit, branch) for branch in command.branches)
+    base = command.base and _at_most(limit, command.base)
+    return replace(command, request_id=uuid4().hex[:_HALF] + _mark(asked.genkey), branches=branches, base=base)
+
+
+def _at_most(limit: int, branch: BranchSpec) -> BranchSpec:
+    """Return a branch that is no longer than there is room for; `limit` -1: any length."""
+    if limit < 0:
+        return branch
+    return replace(branch, max_tokens=limit if branch.max_tokens < 0 else min(limit, branch.max_tokens))
 
 
 def _mark(genkey: str) -> str:

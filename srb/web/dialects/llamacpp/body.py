@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from srb.errors import InvalidRequest, NotSupported, bad_field
-from srb.protocol import Generate, SamplingParams
+from srb.protocol import SamplingParams
 from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.completion import CompletionBody, Draft
 from srb.web.bodies.fields import (
     INT32_MAX,
     PROMPT_SCHEMA,
@@ -155,6 +155,7 @@ class LlamaCompletionBody(CompletionBody):
         "reasoning_budget_end_tags", "reasoning_budget_end_tag"
     )
     reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] = ""
+    reasoning_control: bool = False
 
     # Without effect: llama.cpp has removed these samplers.
     tfs_z: Real | None = None
@@ -173,6 +174,8 @@ class LlamaCompletionBody(CompletionBody):
             raise bad_field("grammar_lazy", "Error: no triggers set for lazy grammar!")
         if (parsed.reasoning_budget_tokens or 0) > 0 and parsed.explore is not None:
             raise bad_field("reasoning_budget_tokens", "cannot be used together with explore")
+        if parsed.reasoning_control and parsed.explore is not None:
+            raise bad_field("reasoning_control", "cannot be used together with explore")
         return parsed
 
     def sampling(self, settings: Settings) -> SamplingParams:
@@ -188,17 +191,19 @@ class LlamaCompletionBody(CompletionBody):
             reasoning_tags=(self.reasoning_budget_start_tag, end_tag),
             reasoning_budget_tokens=-1 if given is None or self.explore is not None else given,
             reasoning_budget_message=self.reasoning_budget_message,
+            reasoning_control=self.reasoning_control,
         )
 
-    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
-        preserved = tuple(self.preserved_tokens)
-        return [replace(each, preserved_tokens=preserved) for each in super().commands(settings, n, max_tokens)]
+    def draft(self, settings: Settings, n: int, max_tokens: int) -> Draft:
+        draft = super().draft(settings, n, max_tokens)
+        command = replace(draft.command, preserved_tokens=tuple(self.preserved_tokens))
+        return replace(draft, command=command)
 
 
 class Body(BaseModel):
     """The base of bodies that generate no text."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request
 
 from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
-from srb.web.bodies.completion import read_body
+from srb.web.bodies.completion import Draft, read_body
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.echo import read_back
 from srb.web.calls.outcome import gather, ranking
@@ -43,12 +43,13 @@ def infill() -> Response:
     """Fill the gap between a prefix and a suffix, as a stream unless `stream` is false."""
     body = read_body(request)
     asked, around = LlamaCompletionBody.parse({**body, "prompt": "-"}), InfillBody.parse(body)
-    asked.check(web().request_settings)
+    asked = asked.model_copy(update={"stream": asked.stream is not False})
+    draft = _draft(asked)
     model = web().client.check_ready()
     check_infill(model)
     max_tokens = web().settings.n_predict if asked.n_predict is None else asked.n_predict
     prompt = infill_prompt(web().client, model, web().settings, around, max_tokens)
-    return _answer(asked.model_copy(update={"prompt": [prompt], "stream": asked.stream is not False}))
+    return _answer(asked.model_copy(update={"prompt": [prompt]}), draft)
 
 
 def answer(body: dict[str, Any]) -> Response:
@@ -66,25 +67,31 @@ def answer(body: dict[str, Any]) -> Response:
 
 
 def _answer_system_prompt(asked: LlamaCompletionBody) -> Response:
-    assert asked.system_prompt is not None  # an object, and no bad one
-    asked.check(web().request_settings)
+    system_prompt, asked = asked.system_prompt, asked.model_copy(update={"n_predict": 0})
+    assert system_prompt is not None  # an object, and no bad one
+    draft = _draft(asked)
     model = web().client.check_ready()
-    if not asked.system_prompt.prompt and model.bos_id < 0:
+    if not system_prompt.prompt and model.bos_id < 0:
         raise bad_field(
             "prompt", "is required with an empty system_prompt: this model's texts do not begin with a token"
         )
-    prompt = asked.system_prompt.prompt or model.bos_id
-    asked = asked.model_copy(update={"prompt": [(prompt,)], "n_predict": 0})
-    return _answer(asked, new_system_prompt=asked.system_prompt)
+    prompt = system_prompt.prompt or model.bos_id
+    return _answer(asked.model_copy(update={"prompt": [(prompt,)]}), draft, system_prompt)
 
 
-def _answer(asked: LlamaCompletionBody, new_system_prompt: SystemPrompt | None = None) -> Response:
+def _draft(asked: LlamaCompletionBody) -> Draft:
+    return asked.draft(web().request_settings, n=1, max_tokens=web().settings.n_predict)
+
+
+def _answer(
+    asked: LlamaCompletionBody, draft: Draft | None = None, new_system_prompt: SystemPrompt | None = None
+) -> Response:
     """Answer a body with complete prompts; once the engine accepts it, set `new_system_prompt` for all clients."""
     settings = web().settings
     if asked.reasoning_format is None:  # llama-server tells its default
         default = "deepseek" if settings.reasoning_format == "auto" else settings.reasoning_format
         asked = asked.model_copy(update={"reasoning_format": default})
-    commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict)
+    commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict, draft=draft)
     model = web().client.check_ready()
     texts = prompt_texts(commands, model)
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -11,8 +11,8 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJ
 from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import Integer, between, schema_text, short_json
+from srb.web.bodies.completion import CompletionBody, Draft
+from srb.web.bodies.fields import Integer, Prompt, between, schema_text, short_json
 from srb.web.bodies.media import (
     BASE64_SCHEMA,
     IMAGE_MARK,
@@ -84,6 +84,35 @@ class Asked:
     context: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Text:
+    """A completion that was checked."""
+
+    body: CompletionBody
+    draft: Draft
+
+    def asked(self, prompts: list[Prompt], settings: Settings, media: Sequence[str] = ()) -> Asked:
+        """Return what it asks for with these prompts, and files that `images` has named."""
+        body = self.body.model_copy(update={"prompt": prompts})
+        if media:
+            body = body.with_media(prompts, list(media), "images")
+        commands = body.commands(settings, n=1, max_tokens=settings.n_predict, draft=self.draft)
+        return Asked(commands, lambda: ReplyParser(reasoning=False))
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat that was checked."""
+
+    body: ChatBody
+    draft: Draft
+    stream: bool
+
+    def asked(self, settings: Settings, model: ModelInfo) -> Asked:
+        asked = self.body.request(settings, model, self.draft)
+        return Asked(asked.commands, lambda: asked.parser(stream=self.stream))
+
+
 class ModelBody(Body):
     """A body that names the model."""
 
@@ -135,14 +164,15 @@ class _Generating(ModelBody):
             case effort:
                 return {"reasoning_effort": effort}
 
-    def check(self, settings: Settings) -> None:
-        """Raise InvalidRequest or NotSupported for what is wrong whatever the model is."""
-        CompletionBody.parse({**self.fields(), "prompt": "-"}).check(settings)
+    def text(self, settings: Settings) -> Text:
+        """Return the completion that the fields ask for, of another prompt. Raise InvalidRequest or NotSupported."""
+        body = CompletionBody.parse({**self.fields(), "prompt": "-"})
+        return Text(body, body.draft(settings, n=1, max_tokens=settings.n_predict))
 
-    def chat(self, fields: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
+    def chat(self, fields: dict[str, Any], settings: Settings) -> Chat:
+        """Return the chat that these fields and the body's own ask for. Raise InvalidRequest or NotSupported."""
         body = ChatBody.parse({**self.fields(), **self.reasoning(), **fields})
-        asked = body.request(settings, model)
-        return Asked(asked.commands, lambda: asked.parser(stream=self.stream))
+        return Chat(body, body.check(settings), self.stream)
 
 
 class OllamaGenerateBody(_Generating):
@@ -156,7 +186,8 @@ class OllamaGenerateBody(_Generating):
     context: Tokens | None = None
     images: Base64Files = Field(default_factory=list)
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: Settings) -> Text | Chat:
+        """Return what `request` needs no model for. Raise InvalidRequest or NotSupported."""
         if self.images and self.suffix:
             raise bad_field("images", "cannot be used together with suffix")
         if self.raw and (self.template or self.system or self.context):
@@ -167,20 +198,32 @@ class OllamaGenerateBody(_Generating):
                 "chat_template",
                 param="template",
             )
-        super().check(settings)
+        if self.is_plain:
+            return self.text(settings)
+        messages = [{"role": "system", "content": self.system}] if self.system else []
+        content = _with_images(self.prompt, self.images)
+        with renamed(self._names):
+            return self.chat({"messages": [*messages, {"role": "user", "content": content}]}, settings)
 
-    def request(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
+    @property
+    def is_plain(self) -> bool:
+        """Whether the prompt is sent as it is, or nothing is to be said."""
+        return self.raw or bool(self.suffix) or not (self.prompt or self.images)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return {"messages": "images" if self.images else "prompt"}
+
+    def request(self, checked: Text | Chat, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
         """Return the commands and parsers of a body that was checked; raise InvalidRequest or NotSupported."""
         if self.images:
             check_reads_media(model, "images")
-        if self.suffix:
-            return self._infill(client, settings, model)
-        if self.raw:
-            return self._seen(settings) if self.images else self._plain((self.prompt,), settings)
-        messages = [{"role": "system", "content": self.system}] if self.system else []
-        content = _with_images(self.prompt, self.images)
-        with renamed({"messages": "images" if self.images else "prompt"}):
-            asked = self.chat({"messages": [*messages, {"role": "user", "content": content}]}, settings, model)
+        if isinstance(checked, Text):
+            if self.suffix:
+                return self._infill(checked, client, settings, model)
+            return self._seen(checked, settings) if self.images else checked.asked([(self.prompt,)], settings)
+        with renamed(self._names):
+            asked = checked.asked(settings, model)
         [command] = asked.commands
         if self.images:  # no token stands for a picture, so the answer has no context
             prompt = (*(self.context or ()), *command.prompt)
@@ -190,18 +233,15 @@ class OllamaGenerateBody(_Generating):
         context = (*(self.context or ()), *tokens)
         return replace(asked, commands=[replace(command, prompt=context)], context=context)
 
-    def _infill(self, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
+    def _infill(self, checked: Text, client: EngineClient, settings: Settings, model: ModelInfo) -> Asked:
         if missing_infill(model):
             raise InvalidRequest(f'"{self.model}" does not support insert', param="suffix")
-        limit = CompletionBody.parse({**self.fields(), "prompt": "-"}).n_predict
+        limit = checked.body.n_predict
         around = InfillBody.parse({"input_prefix": self.prompt, "input_suffix": self.suffix})
         max_tokens = settings.n_predict if limit is None else limit
-        return self._plain(infill_prompt(client, model, settings, around, max_tokens), settings)
+        return checked.asked([infill_prompt(client, model, settings, around, max_tokens)], settings)
 
-    def _plain(self, prompt: tuple[str | int, ...], settings: Settings) -> Asked:
-        return _unparsed(CompletionBody.parse({**self.fields(), "prompt": list(prompt)}), settings)
-
-    def _seen(self, settings: Settings) -> Asked:
+    def _seen(self, checked: Text, settings: Settings) -> Asked:
         """Return what a raw prompt with pictures asks for: they stand at its `[img-0]`, or before a prompt without one."""
         marks = "" if IMAGE_MARK.search(self.prompt) else "".join(f"[img-{place}]" for place in range(len(self.images)))
         data = [{"id": place, "data": image} for place, image in enumerate(self.images)]
@@ -209,13 +249,7 @@ class OllamaGenerateBody(_Generating):
             prompts, media = image_prompts([(marks + self.prompt,)], data)
         except ValueError as error:
             raise bad_field("images", str(error)) from None
-        body = CompletionBody.parse({**self.fields(), "prompt": ""})
-        return _unparsed(body.with_media(prompts, media, "images"), settings)
-
-
-def _unparsed(body: CompletionBody, settings: Settings) -> Asked:
-    commands = body.commands(settings, n=1, max_tokens=settings.n_predict)
-    return Asked(commands, lambda: ReplyParser(reasoning=False))
+        return checked.asked(prompts, settings, media)
 
 
 def _with_images(content: Any, images: Any) -> Any:
@@ -256,14 +290,13 @@ class OllamaChatBody(_Generating):
     )
     tools: list[Any] = Field(default_factory=list)
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: Settings) -> Text | Chat:
+        """Return what the answer needs no model for; a Text without messages. Raise InvalidRequest or NotSupported."""
         if self.format and self.tools:
             raise bad_field("format", "cannot be used together with tools")
-        super().check(settings)
-
-    def request(self, settings: Settings, model: ModelInfo) -> Asked:
-        """Return the commands and parsers of a body that was checked; raise InvalidRequest or NotSupported."""
-        return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings, model)
+        if not self.messages:
+            return self.text(settings)
+        return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings)
 
 
 def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from srb.web.dialects.ollama.body import (
     OllamaEmbedBody,
     OllamaEmbeddingsBody,
     OllamaGenerateBody,
+    Text,
 )
 from srb.web.dialects.ollama.names import check_name
 from srb.web.dialects.ollama.render import Answers, ChatForm, Form, GenerateForm, OllamaRenderer, whole
@@ -35,12 +36,12 @@ def generate() -> Response:
     body = OllamaGenerateBody.parse(read_body(request))
     if not (body.prompt or body.suffix or body.images) and _unload(body):
         return _loaded(body, GenerateForm())
-    body.check(web().request_settings)
+    checked = body.check(web().request_settings)
     model = web().client.check_ready()
     check_name(body.model, web().settings, model)
     if not (body.prompt or body.suffix or body.images):
         return _loaded(body, GenerateForm())
-    return _answer(body, GenerateForm(), body.request(web().client, web().request_settings, model))
+    return _answer(body, GenerateForm(), body.request(checked, web().client, web().request_settings, model))
 
 
 @routes.post("/api/chat")
@@ -50,12 +51,12 @@ def chat() -> Response:
     body = OllamaChatBody.parse(read_body(request))
     if not body.messages and _unload(body):
         return _loaded(body, ChatForm())
-    body.check(web().request_settings)
+    checked = body.check(web().request_settings)
     model = web().client.check_ready()
     check_name(body.model, web().settings, model)
-    if not body.messages:
+    if isinstance(checked, Text):
         return _loaded(body, ChatForm())
-    return _answer(body, ChatForm(), body.request(web().request_settings, model))
+    return _answer(body, ChatForm(), checked.asked(web().request_settings, model))
 
 
 def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:

@@ -7,8 +7,8 @@ from flask import Blueprint, Response, request
 from srb.web.bodies.completion import read_body
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
-from srb.web.calls.streaming import stream_response
 from srb.web.context import web
+from srb.web.dialects.llamacpp.streams import stream_of_conversation
 from srb.web.dialects.openai.chat_answers import AppliedTemplate, ChatCompletion, ChatCompletionChunk, InputTokens
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.chat_render import ChatRenderer, chat_completion
@@ -26,9 +26,9 @@ def chat_completions() -> Response:
     """Reply to a conversation, with one or several branches."""
     given = read_body(request)
     body, verbose = ChatBody.parse(given), VerboseBody(given)
-    body.check(web().request_settings)
+    draft = body.check(web().request_settings)
     settings, model = web().settings, web().client.check_ready()
-    asked = body.request(web().request_settings, model)
+    asked = body.request(web().request_settings, model, draft)
     with web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         if not body.stream:
             outcome = gather(call)
@@ -40,7 +40,7 @@ def chat_completions() -> Response:
             lambda: ChatRenderer(asked, call, model, include_usage, return_tokens, verbose.answers(call, model)),
             body.rank,
         )
-        return stream_response(call, renderer, body.ping_interval(settings))
+        return stream_of_conversation(call, renderer, body.ping_interval(settings))
 
 
 @routes.post("/apply-template")

@@ -120,3 +120,12 @@ class AppliedTemplate(TypedDict):
 class InputTokens(TypedDict):
     input_tokens: int
     object: Literal["response.input_tokens"]
+
+
+@shape
+class Controlled(TypedDict):
+    """Whether a control was possible: the branches whose reasoning was not over, else the reason."""
+
+    success: bool
+    branches: NotRequired[list[int]]
+    message: NotRequired[str]

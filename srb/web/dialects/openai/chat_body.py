@@ -10,17 +10,16 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from srb.errors import NotSupported, bad_field
-from srb.protocol import BranchSpec, Generate, ModelInfo, SamplingParams
+from srb.errors import bad_field
+from srb.protocol import Generate, ModelInfo, SamplingParams
 from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody
-from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, schema_text, short_json
+from srb.web.bodies.completion import CompletionBody, Draft
+from srb.web.bodies.fields import NaturalOrMinusOne, Prompt, field_alias, short_json
 from srb.web.bodies.media import MAX_FILES, check_reads_media
 from srb.web.bodies.reasoning import ReasoningFields, Thinking
 from srb.web.bodies.sampling import ProbCount, explain
-from srb.web.chat.families import HERMES, Family
-from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
-from srb.web.chat.media import MarkedMessages, media_part
+from srb.web.chat.families import HERMES, PLAIN, Family
+from srb.web.chat.media import MarkedMessages
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.chat.template import (
     ChatPrompt,
@@ -30,192 +29,22 @@ from srb.web.chat.template import (
     history_variables,
     template_for,
 )
+from srb.web.dialects.openai.chat_fields import (
+    CHOICE_SCHEMA,
+    FORMAT_SCHEMA,
+    MESSAGES_SCHEMA,
+    allowed_tools,
+    parse_messages,
+    parse_response_format,
+    parse_tool_choice,
+    parse_tools,
+)
+from srb.web.dialects.openai.chat_shape import Shape, calls_of
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
 
-MAX_TOOLS = 256
-MAX_NAME = 256  # characters of a tool's name
 MAX_BUDGET_MESSAGE = 4096  # characters
 TOP_LOGPROBS = 20  # for a body with logprobs but without top_logprobs
-
-# Schemas in /openapi.json of the fields with several forms.
-MESSAGES_SCHEMA = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {
-            "role": {"type": "string", "minLength": 1},
-            "content": {
-                "anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object"}}]
-            },
-            "reasoning_content": {"type": "string"},
-            "tool_calls": {"type": "array", "items": {"type": "object"}},
-        },
-        "required": ["role"],
-    },
-}
-CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]}
-FORMAT_SCHEMA = {
-    "type": "object",
-    "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": {"type": "object"}},
-    "required": ["type"],
-}
-
-
-def parse_messages(value: Any) -> list[dict[str, Any]]:
-    """Return a body's messages without their null fields.
-
-    Raise ValueError for malformed messages, NotSupported for parts that are not text.
-    """
-    if not isinstance(value, list) or not value:
-        raise ValueError("must be a non-empty list of messages")
-    return [_message(place, message) for place, message in enumerate(value)]
-
-
-def _message(place: int, message: Any) -> dict[str, Any]:
-    where = f"message {place}"
-    if not isinstance(message, dict):
-        raise ValueError(f"{where} must be an object, but got {short_json(message)}")
-    kept = {name: part for name, part in message.items() if part is not None}
-    if not isinstance(kept.get("role"), str) or not kept["role"]:
-        raise ValueError(f"{where}: 'role' must be a string")
-    if not isinstance(kept.get("reasoning_content", ""), str):
-        raise ValueError(f"{where}: 'reasoning_content' must be a string")
-    if "tool_calls" in kept:
-        kept["tool_calls"] = [_tool_call(where, call) for call in _list_field(where, kept, "tool_calls")]
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [_text_part(where, part) for part in kept["content"]]
-    elif not isinstance(kept.get("content", ""), str):
-        raise ValueError(f"{where}: 'content' must be a string, null or a list of parts")
-    if "content" not in kept and kept["role"] != "assistant":
-        raise ValueError(f"{where}: 'content' is required")
-    return kept
-
-
-def _text_part(where: str, part: Any) -> dict[str, str]:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
-        return {"type": "text", "text": part["text"]}
-    if kind in NO_MEDIA:
-        raise NotSupported(
-            f"Field 'messages': {where} has a part of type {short_json(kind)}; text, pictures and sounds are supported",
-            param="messages",
-        )
-    try:
-        medium = media_part(part) if isinstance(part, dict) else None
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    if medium is None:
-        raise ValueError(
-            f'{where}: a part of its content must be {{"type": "text", "text": "…"}}, a picture or a sound'
-        )
-    return medium
-
-
-def _tool_call(where: str, call: Any) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise ValueError(f"{where}: a tool call must have a 'function' with a 'name'")
-    if not isinstance(function.get("arguments", ""), (str, dict)):
-        raise ValueError(f"{where}: the arguments of a tool call must be JSON text or an object")
-    return {**call, "type": "function"}
-
-
-def _list_field(where: str, message: Mapping[str, Any], name: str) -> list[Any]:
-    value = message[name]
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: '{name}' must be a list")
-    return value
-
-
-def parse_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError."""
-    if not isinstance(value, list):
-        raise ValueError("must be a list of tools")
-    if len(value) > MAX_TOOLS:
-        raise ValueError(f"has {len(value)} entries; at most {MAX_TOOLS} are allowed")
-    for place, tool in enumerate(value):
-        if not isinstance(tool, dict) or tool.get("type", "function") != "function":
-            raise ValueError(f'tool {place} must be an object of "type": "function"')
-        function = tool.get("function")
-        if not isinstance(function, dict):
-            raise ValueError(f"tool {place} must have a 'function'")
-        if not isinstance(function.get("name"), str) or not 0 < len(function["name"]) <= MAX_NAME:
-            raise ValueError(f"tool {place} must have a 'name' of at most {MAX_NAME} characters")
-        if not isinstance(function.get("parameters") or {}, dict):
-            raise ValueError(f"tool {place}: 'parameters' must be a JSON schema")
-        try:
-            orjson.dumps(tool)
-        except orjson.JSONEncodeError:
-            raise ValueError(f"tool {place} is nested too deeply") from None
-    return [{**tool, "type": "function"} for tool in value]
-
-
-def parse_tool_choice(value: Any) -> str:
-    """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
-    if isinstance(value, str) and value in ("auto", "none", "required"):
-        return value
-    if allowed_tools(value) is not None:
-        return str(_allowed(value)["mode"])
-    function = value.get("function") if isinstance(value, dict) else None
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
-        return f"={function['name']}"
-    raise ValueError(
-        'must be "auto", "none", "required", {"type": "function", "function": {"name": "…"}} or {"type": "allowed_tools", …}'
-    )
-
-
-def allowed_tools(value: Any) -> list[str] | None:
-    """Return the names of the tools that a tool_choice of the type allowed_tools allows, None for other types.
-
-    Raise ValueError.
-    """
-    if not isinstance(value, dict) or value.get("type") != "allowed_tools":
-        return None
-    given = _allowed(value)
-    tools = given.get("tools")
-    if given.get("mode") not in ("auto", "required") or not isinstance(tools, list):
-        raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
-    names = [_tool_name(tool) for tool in tools if not isinstance(tool, dict) or tool.get("type") in (None, "function")]
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError('each of the allowed "tools" must have the name of a function')
-    return names
-
-
-def _allowed(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with `mode` and `tools`: chats have it inside of another, responses have not."""
-    inner = value.get("allowed_tools")
-    return inner if isinstance(inner, dict) else value
-
-
-def _tool_name(tool: Any) -> Any:
-    function = tool.get("function", tool) if isinstance(tool, dict) else None
-    return function.get("name") if isinstance(function, dict) else None
-
-
-def parse_response_format(value: Any) -> str:
-    """Return the JSON schema that constrains the reply, as text; "" for any text. Raise ValueError."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    if kind == "text":
-        return ""
-    if kind == "json_object":
-        return schema_text(value.get("schema") or {})
-    if kind == "json_schema":
-        described = value.get("json_schema")
-        schema = described.get("schema") if isinstance(described, dict) else value.get("schema")
-        if schema is None:
-            raise ValueError("json_schema needs a 'schema'")
-        return schema_text(schema)
-    raise ValueError('its type must be one of "text", "json_object" and "json_schema"')
-
-
-@dataclass(frozen=True)
-class Awaited:
-    """The tags of the reasoning that a grammar waits for, () for none, and the trigger with which it begins after them."""
-
-    tags: tuple[str, ...]
-    triggers: tuple[tuple[str, str | int], ...]
 
 
 @dataclass(frozen=True)
@@ -227,15 +56,23 @@ class ChatRequest:
     tools: Mapping[str, Any]  # the JSON schema of each tool's parameters, by its name
     reasoning_format: str
     family: Family = HERMES
+    hides_reasoning: bool = False
 
     def parser(self, stream: bool, in_parts: bool = False) -> ReplyParser:
         """Return the parser of one branch's reply; in a stream, deepseek-legacy keeps reasoning in the content.
 
         With `in_parts` a call's arguments come as they are written.
         """
-        reasoning = self.reasoning_format not in ("none", "deepseek-legacy" if stream else "none")
-        prompt = self.prompt
-        return ReplyParser(self.tools, reasoning, prompt.thinking, prompt.has_begun, self.family, in_parts)
+        shown = self.reasoning_format not in ("none", "deepseek-legacy" if stream else "none")
+        return ReplyParser(
+            self.tools,
+            reasoning=shown or self.hides_reasoning,
+            thinking=self.prompt.thinking,
+            has_begun=self.prompt.has_begun,
+            family=self.family,
+            in_parts=in_parts,
+            hides_reasoning=self.hides_reasoning,
+        )
 
 
 def _without_prompt(schema: dict[str, Any]) -> None:
@@ -261,11 +98,15 @@ class ChatBody(CompletionBody):
     add_generation_prompt: bool = True
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
     reasoning_effort: str | None = None
-    reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias("reasoning_budget_tokens", "thinking_budget_tokens")
+    reasoning_budget_tokens: NaturalOrMinusOne | None = field_alias(
+        "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_budget", "thinking_token_budget"
+    )
     reasoning_budget_message: Annotated[str, Field(max_length=MAX_BUDGET_MESSAGE)] | None = None
+    reasoning_control: bool = False
     reasoning: ReasoningFields = ReasoningFields()
     thinking: Thinking | None = None
     enable_thinking: bool | None = None
+    include_reasoning: bool = True
 
     # `model` was read before: ModelChoice picks by it, and a server with one model takes any name. `user` has no effect.
     model: str | None = None
@@ -322,28 +163,46 @@ class ChatBody(CompletionBody):
         prompt = self._prompt(template_for(settings, model, bool(self.offered_tools)), marked, settings, model)
         return replace(prompt, text=marked.shown(prompt.text))
 
-    def check(self, settings: Settings) -> list[Generate]:
-        return cap_max_tokens(super().check(settings), settings.max_request_tokens)
+    def check(self, settings: Settings) -> Draft:
+        """Return what `request` needs no model for, so that a bad body loads none; raise what it raises."""
+        draft = self._with_schema().draft(settings, n=1, max_tokens=settings.n_predict)
+        cap_max_tokens([draft.command], settings.max_request_tokens)
+        return draft
 
-    def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
-        """Return the commands and the parser of the replies; raise InvalidRequest or NotSupported."""
+    def _with_schema(self) -> Self:
+        """Return the body with the schema that its replies follow as a whole; calls that are forced have their own."""
+        schema = None if self._must_call else self.response_format or self.json_schema
+        return self.model_copy(update={"json_schema": schema})
+
+    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
+        """Return the commands and the parser of the replies of a body that was checked.
+
+        Raise InvalidRequest or NotSupported.
+        """
         template = template_for(settings, model, bool(self.offered_tools))
         marked = MarkedMessages.of(self.messages)
         prompt = self._prompt(template, marked, settings, model)
-        schema = None if self._must_call else self.response_format or self.json_schema
-        filled = self.model_copy(update={"prompt": [(prompt.text,)], "json_schema": schema})
+        filled = self._with_schema().model_copy(update={"prompt": [(prompt.text,)]})
         if marked.sources:
             parts, media = self._with_media(prompt.text, marked, settings, model)
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
-        commands = filled.commands(settings, n=1, max_tokens=settings.n_predict)
-        shape, awaited = self._shape(template, settings), self._awaited(template, prompt, settings)
-        opening, closing = template.family.reasoning
-        tags = ("" if prompt.thinking else opening, closing)
-        commands = [_shaped(command, template, shape, tags, awaited) for command in commands]
-        tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
-        reasoning_format = self.reasoning_format or settings.reasoning_format
-        return ChatRequest(commands, prompt, tools, reasoning_format, template.family)
+        commands = filled.commands(settings, n=1, max_tokens=settings.n_predict, draft=draft)
+        family, calls, tools = template.family, {}, {}
+        if settings.skip_chat_parsing:
+            family = PLAIN
+        elif self.offered_tools:
+            calls = calls_of(family, self.offered_tools, self.tool_choice, self.parallel_tool_calls)
+            tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
+        shape = Shape.of(template, prompt, calls, self._thoughts(settings), self._may_think(settings))
+        return ChatRequest(
+            [shape.command(command) for command in commands],
+            prompt,
+            tools,
+            "none" if settings.skip_chat_parsing else self.reasoning_format or settings.reasoning_format,
+            family,
+            not settings.skip_chat_parsing and (self.reasoning.exclude or not self.include_reasoning),
+        )
 
     def prompt_and_media(self, settings: Settings, model: ModelInfo) -> tuple[Prompt, list[str]]:
         """Return the rendered conversation as a prompt, and its media as base64. Raise InvalidRequest or NotSupported."""
@@ -428,7 +287,7 @@ class ChatBody(CompletionBody):
             "datetime": f"{today:%b %d %Y}",
             "date_string": f"{today:%d %b %Y}",
             "enable_thinking": not forbidden if self._asks_for_reasoning else settings.reasoning != "off",
-            **history_variables(given.get("preserve_reasoning", True)),
+            **history_variables(given.get("preserve_reasoning", settings.reasoning_preserve)),
             **given,
         }
 
@@ -467,48 +326,17 @@ class ChatBody(CompletionBody):
     def _must_call(self) -> bool:
         return self.tool_choice == "required" or self.tool_choice.startswith("=")
 
-    def _shape(self, template: ChatTemplate, settings: Settings) -> dict[str, Any]:
-        """Return the sampling parameters that shape a reply: the grammar of its calls, and the budget of its reasoning."""
-        family = template.family
-        shape: dict[str, Any] = {}
-        if self.offered_tools:
-            self._check_names(family)
-            called = self.tool_choice.removeprefix("=") if self.tool_choice.startswith("=") else None
-            functions = [tool["function"] for tool in self.tools if called in (None, tool["function"]["name"])]
-            grammar = family.grammar(functions, self.parallel_tool_calls and not self._must_call, not self._must_call)
-            shape |= {
-                "grammar": grammar.text,
-                "json_schema": "",
-                "grammar_schemas": grammar.schemas,
-                "grammar_triggers": grammar.triggers,
-            }
+    def _thoughts(self, settings: Settings) -> dict[str, Any]:
+        """Return the parameters that end reasoning, as SamplingParams has them."""
         budget = self._budget(settings)
-        if budget >= 0:
-            message = self.reasoning_budget_message
-            shape["reasoning_budget_tokens"] = budget
-            shape["reasoning_budget_message"] = settings.reasoning_budget_message if message is None else message
-        return shape
-
-    def _check_names(self, family: Family) -> None:
-        """Raise InvalidRequest for a tool whose name has no place in the family's calls."""
-        for place, tool in enumerate(self.offered_tools):
-            name = tool["function"]["name"]
-            if not family.forms[0].takes_name(name):
-                raise bad_field(
-                    "tools", f"tool {place}: calls of this model ({family.name}) have no place for the name "
-                    f"{short_json(name)}; letters, digits and _ . : / - are taken",
-                )  # fmt: skip
-
-    def _awaited(self, template: ChatTemplate, prompt: ChatPrompt, settings: Settings) -> Awaited:
-        """Return how a grammar waits for the answer. Without reasoning it begins at the first token."""
-        family = template.family
-        opening, closing = family.reasoning
-        is_over = prompt.has_begun or family.has_thought(prompt.text) or not template.can_think
-        thinks = prompt.thinking or (not is_over and self._may_think(settings))
-        tags = ("" if prompt.thinking else opening, closing) if thinks else ()
-        before = family.before_call if self._must_call else family.before_answer
-        has_header = family.is_harmony and not prompt.has_begun
-        return Awaited(tags, (("answer", before),) if thinks or has_header else ())
+        if budget < 0 and not self.reasoning_control:
+            return {}
+        message = self.reasoning_budget_message
+        return {
+            "reasoning_budget_tokens": budget,
+            "reasoning_budget_message": settings.reasoning_budget_message if message is None else message,
+            "reasoning_control": self.reasoning_control,
+        }
 
     def _check_together(self) -> None:
         """Raise InvalidRequest for fields that contradict each other."""
@@ -522,6 +350,8 @@ class ChatBody(CompletionBody):
             )
         if self.explore is not None and (self.reasoning_budget_tokens or 0) > 0:
             raise bad_field("reasoning_budget_tokens", "cannot be used together with explore")
+        if self.explore is not None and self.reasoning_control:
+            raise bad_field("reasoning_control", "cannot be used together with explore")
         if self.top_logprobs and not self.logprobs:
             raise bad_field("top_logprobs", "needs logprobs to be true")
         if self.logprobs and self.offered_tools and self.stream:
@@ -536,32 +366,3 @@ class ChatBody(CompletionBody):
         names = [tool["function"]["name"] for tool in self.tools]
         if self.tool_choice.startswith("=") and self.tool_choice[1:] not in names:
             raise bad_field("tool_choice", f"names a tool that 'tools' lacks: {short_json(self.tool_choice[1:])}")
-
-
-def _shaped(
-    command: Generate, template: ChatTemplate, shape: dict[str, Any], tags: tuple[str, ...], awaited: Awaited
-) -> Generate:
-    """Return a command whose branches end at the template's stop strings, and are shaped alike.
-
-    A branch with a grammar of its own keeps it, if calls are not forced. A grammar that is not lazy waits for the answer.
-    """
-
-    def shaped(branch: BranchSpec) -> BranchSpec:
-        is_forced = "grammar" in shape and not shape["grammar_triggers"]
-        is_whole = is_forced or bool(branch.sampling.grammar or branch.sampling.json_schema)
-        given = shape
-        if is_whole and not is_forced:
-            given = {name: value for name, value in shape.items() if "grammar" not in name and name != "json_schema"}
-        if is_whole:
-            given = given | {"grammar_triggers": awaited.triggers, "reasoning_tags": awaited.tags}
-        elif given:
-            given = given | {"reasoning_tags": tags}
-        sampling = replace(branch.sampling, **given) if given else branch.sampling
-        return replace(branch, stop=(*branch.stop, *template.stops), sampling=sampling)
-
-    family = template.family
-    has_calls = "grammar_schemas" in shape or family.is_harmony
-    preserved = family.markers if has_calls else (*family.reasoning, *family.wrappers)
-    base = shaped(command.base) if command.base is not None else None
-    branches = tuple(map(shaped, command.branches))
-    return replace(command, branches=branches, base=base, preserved_tokens=preserved)

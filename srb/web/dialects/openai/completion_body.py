@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema
 from srb.errors import bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
-from srb.web.bodies.completion import CompletionBody
+from srb.web.bodies.completion import CompletionBody, Draft
 from srb.web.bodies.fields import Integer, check_between
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.calls.echo import Echo, read_back
@@ -33,14 +33,14 @@ class TextCompletionBody(CompletionBody):
     user: str | None = None
     format: Any = None  # chose the dialect, before the body was parsed
 
-    def commands(self, settings: Settings, n: int, max_tokens: int) -> list[Generate]:
+    def commands(self, settings: Settings, n: int, max_tokens: int, draft: Draft | None = None) -> list[Generate]:
         n = self.count(n)
         if self.best_of is not None and self.branches is not None:
             raise bad_field("best_of", "cannot be used together with 'branches'")
         if self.select is not None and self.best_of is None:
             raise bad_field("select", "needs best_of, the number of branches to choose from")
         if self.best_of is None:
-            commands = super().commands(settings, n, max_tokens)
+            commands = super().commands(settings, n, max_tokens, draft)
         else:
             try:
                 check_between(self.best_of, max(n, 1), settings.max_n)

@@ -7,20 +7,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from srb.errors import NotSupported, bad_field
-from srb.protocol import Generate, ModelInfo
+from srb.protocol import ModelInfo
 from srb.settings import Settings
+from srb.web.bodies.completion import Draft
 from srb.web.bodies.fields import NaturalOrMinusOne, field_alias
 from srb.web.bodies.renaming import renamed
 from srb.web.bodies.sampling import explain
 from srb.web.chat.template import ChatPrompt
-from srb.web.dialects.openai.chat_body import (
-    CHOICE_SCHEMA,
-    ChatBody,
-    ChatRequest,
-    parse_messages,
-    parse_response_format,
-    parse_tools,
-)
+from srb.web.dialects.openai.chat_body import ChatBody, ChatRequest
+from srb.web.dialects.openai.chat_fields import CHOICE_SCHEMA, parse_messages, parse_response_format, parse_tools
 from srb.web.dialects.responses.items import chat_messages, chat_tool_choice, chat_tools
 
 LOGPROBS = "message.output_text.logprobs"  # the value of `include` that asks for log-probabilities
@@ -159,7 +154,7 @@ class ResponsesBody(ChatBody):
             update["top_logprobs"] = self.top_logprobs or 0
         return update
 
-    def check(self, settings: Settings) -> list[Generate]:
+    def check(self, settings: Settings) -> Draft:
         with renamed(NAMES):
             return super().check(settings)
 
@@ -167,9 +162,9 @@ class ResponsesBody(ChatBody):
         with renamed(NAMES):
             return super().render(settings, model)
 
-    def request(self, settings: Settings, model: ModelInfo) -> ChatRequest:
+    def request(self, settings: Settings, model: ModelInfo, draft: Draft) -> ChatRequest:
         with renamed(NAMES):
-            return super().request(settings, model)
+            return super().request(settings, model, draft)
 
 
 def parse_messages_of(value: Any, instructions: str | None) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from srb.errors import NotSupported
 from srb.web.bodies.fields import short_json
-from srb.web.dialects.openai.chat_body import parse_tool_choice
+from srb.web.dialects.openai.chat_fields import parse_tool_choice
 
 Message = dict[str, Any]
 Item = Mapping[str, Any]

@@ -30,9 +30,9 @@ def responses() -> Response:
     given = read_body(request)
     body = ResponsesBody.parse(given)
     settings = web().request_settings
-    body.check(settings)
+    draft = body.check(settings)
     model = web().client.check_ready()
-    asked = body.request(settings, model)
+    asked = body.request(web().request_settings, model, draft)
     with renamed(NAMES), web().calls.open(asked.commands, request.environ, streamed=bool(body.stream)) as call:
         frame = ResponseFrame(asked, body, given, call, model)
         if not body.stream:

@@ -188,14 +188,22 @@ class Senses(TypedDict):
 
 
 @shape
-class ServerDescription(TypedDict):
+class SeveralModels(TypedDict):
+    """The keys that a server with several models adds: their names, and the state of the described one."""
+
+    models: NotRequired[list[str]]
+    status: NotRequired[str]  # as GET /v1/models tells it: unloaded, loading or loaded
+
+
+@shape
+class ServerDescription(SeveralModels):
     """The model, its longest context in tokens, limits of requests, and the defaults of their fields."""
 
     version: str
     model: str
-    n_ctx: int
-    modalities: Senses
-    chat_template: bool
+    n_ctx: int  # 0 while it is not known
+    modalities: Senses | None
+    chat_template: bool | None
     max_n: int
     max_linger: int
     max_body_bytes: int

@@ -7,10 +7,12 @@ from dataclasses import asdict
 from flask import Blueprint, Response
 
 from srb import __version__
+from srb.protocol import ModelInfo
 from srb.web.bodies.defaults import default_sampling
 from srb.web.chat.template import template_source
 from srb.web.context import web
-from srb.web.dialects.srb.answers import ServerDescription
+from srb.web.dialects.srb.answers import ServerDescription, SeveralModels
+from srb.web.model_choice import word
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -18,16 +20,29 @@ routes = Blueprint("srb_server", __name__)
 
 
 @routes.get("/v1/srb/server")
-@operation(answer=ServerDescription)
+@operation(answer=ServerDescription, query=("model",))
 def describe_server() -> Response:
-    """Describe the server: its model, the limits of requests, and the defaults of their fields."""
-    model, settings = web().client.check_ready(), web().request_settings
+    """Describe the server: its model, the limits of requests, and the defaults of their fields.
+
+    With several models it is the one that `?model=` names, else the default, and none is loaded for it. Facts that only a
+    loaded model tells are null, or 0, until then.
+    """
+    settings, choice = web().request_settings, web().choice
+    if choice is None:
+        model: ModelInfo | None = web().client.check_ready()
+        several: SeveralModels = {}
+        name = model.alias if model is not None else ""
+    else:
+        state, model = choice.described()
+        several = {"models": list(choice.models.states), "status": word(state)}
+        name, settings = state.name, choice.models.settings(state.name)
     said: ServerDescription = {
         "version": __version__,
-        "model": model.alias,
-        "n_ctx": model.n_ctx_seq,
-        "modalities": {"vision": model.sees, "audio": model.hears},
-        "chat_template": bool(template_source(settings, model)),
+        "model": name,
+        "n_ctx": model.n_ctx_seq if model is not None else 0,
+        "modalities": {"vision": model.sees, "audio": model.hears} if model is not None else None,
+        "chat_template": bool(template_source(settings, model)) if model is not None else None,
+        **several,
         "max_n": settings.max_n,
         "max_linger": settings.max_linger,
         "max_body_bytes": settings.max_body_bytes,

@@ -1,0 +1,187 @@
+"""The fields of a chat that have several forms: messages, tools, the choice among them, and the form of the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from srb.errors import NotSupported
+from srb.web.bodies.fields import schema_text, short_json
+from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
+from srb.web.chat.media import media_part
+
+MAX_TOOLS = 256
+MAX_NAME = 256  # characters of a tool's name
+
+# Schemas in /openapi.json of the fields with several forms.
+MESSAGES_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "properties": {
+            "role": {"type": "string", "minLength": 1},
+            "content": {
+                "anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object"}}]
+            },
+            "reasoning_content": {"type": "string"},
+            "tool_calls": {"type": "array", "items": {"type": "object"}},
+        },
+        "required": ["role"],
+    },
+}
+CHOICE_SCHEMA = {"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]}
+FORMAT_SCHEMA = {
+    "type": "object",
+    "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": {"type": "object"}},
+    "required": ["type"],
+}
+
+
+def parse_messages(value: Any) -> list[dict[str, Any]]:
+    """Return a body's messages without their null fields.
+
+    Raise ValueError for malformed messages, NotSupported for parts that are not text.
+    """
+    if not isinstance(value, list) or not value:
+        raise ValueError("must be a non-empty list of messages")
+    return [_message(place, message) for place, message in enumerate(value)]
+
+
+def _message(place: int, message: Any) -> dict[str, Any]:
+    where = f"message {place}"
+    if not isinstance(message, dict):
+        raise ValueError(f"{where} must be an object, but got {short_json(message)}")
+    kept = {name: part for name, part in message.items() if part is not None}
+    if not isinstance(kept.get("role"), str) or not kept["role"]:
+        raise ValueError(f"{where}: 'role' must be a string")
+    if not isinstance(kept.get("reasoning_content", ""), str):
+        raise ValueError(f"{where}: 'reasoning_content' must be a string")
+    if "tool_calls" in kept:
+        kept["tool_calls"] = [_tool_call(where, call) for call in _list_field(where, kept, "tool_calls")]
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [_text_part(where, part) for part in kept["content"]]
+    elif not isinstance(kept.get("content", ""), str):
+        raise ValueError(f"{where}: 'content' must be a string, null or a list of parts")
+    if "content" not in kept and kept["role"] != "assistant":
+        raise ValueError(f"{where}: 'content' is required")
+    return kept
+
+
+def _text_part(where: str, part: Any) -> dict[str, str]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("text", "input_text", "output_text") and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind in NO_MEDIA:
+        raise NotSupported(
+            f"Field 'messages': {where} has a part of type {short_json(kind)}; text, pictures and sounds are supported",
+            param="messages",
+        )
+    try:
+        medium = media_part(part) if isinstance(part, dict) else None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if medium is None:
+        raise ValueError(
+            f'{where}: a part of its content must be {{"type": "text", "text": "…"}}, a picture or a sound'
+        )
+    return medium
+
+
+def _tool_call(where: str, call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise ValueError(f"{where}: a tool call must have a 'function' with a 'name'")
+    if not isinstance(function.get("arguments", ""), (str, dict)):
+        raise ValueError(f"{where}: the arguments of a tool call must be JSON text or an object")
+    return {**call, "type": "function"}
+
+
+def _list_field(where: str, message: Mapping[str, Any], name: str) -> list[Any]:
+    value = message[name]
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: '{name}' must be a list")
+    return value
+
+
+def parse_tools(value: Any) -> list[dict[str, Any]]:
+    """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError."""
+    if not isinstance(value, list):
+        raise ValueError("must be a list of tools")
+    if len(value) > MAX_TOOLS:
+        raise ValueError(f"has {len(value)} entries; at most {MAX_TOOLS} are allowed")
+    for place, tool in enumerate(value):
+        if not isinstance(tool, dict) or tool.get("type", "function") != "function":
+            raise ValueError(f'tool {place} must be an object of "type": "function"')
+        function = tool.get("function")
+        if not isinstance(function, dict):
+            raise ValueError(f"tool {place} must have a 'function'")
+        if not isinstance(function.get("name"), str) or not 0 < len(function["name"]) <= MAX_NAME:
+            raise ValueError(f"tool {place} must have a 'name' of at most {MAX_NAME} characters")
+        if not isinstance(function.get("parameters") or {}, dict):
+            raise ValueError(f"tool {place}: 'parameters' must be a JSON schema")
+        try:
+            orjson.dumps(tool)
+        except orjson.JSONEncodeError:
+            raise ValueError(f"tool {place} is nested too deeply") from None
+    return [{**tool, "type": "function"} for tool in value]
+
+
+def parse_tool_choice(value: Any) -> str:
+    """Return auto, none, required, or `=name` for a named tool that must be called; raise ValueError."""
+    if isinstance(value, str) and value in ("auto", "none", "required"):
+        return value
+    if allowed_tools(value) is not None:
+        return str(_allowed(value)["mode"])
+    function = value.get("function") if isinstance(value, dict) else None
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        return f"={function['name']}"
+    raise ValueError(
+        'must be "auto", "none", "required", {"type": "function", "function": {"name": "…"}} or {"type": "allowed_tools", …}'
+    )
+
+
+def allowed_tools(value: Any) -> list[str] | None:
+    """Return the names of the tools that a tool_choice of the type allowed_tools allows, None for other types.
+
+    Raise ValueError.
+    """
+    if not isinstance(value, dict) or value.get("type") != "allowed_tools":
+        return None
+    given = _allowed(value)
+    tools = given.get("tools")
+    if given.get("mode") not in ("auto", "required") or not isinstance(tools, list):
+        raise ValueError('allowed_tools must have "mode" auto or required, and a list of "tools"')
+    names = [_tool_name(tool) for tool in tools if not isinstance(tool, dict) or tool.get("type") in (None, "function")]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError('each of the allowed "tools" must have the name of a function')
+    return names
+
+
+def _allowed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with `mode` and `tools`: chats have it inside of another, responses have not."""
+    inner = value.get("allowed_tools")
+    return inner if isinstance(inner, dict) else value
+
+
+def _tool_name(tool: Any) -> Any:
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def parse_response_format(value: Any) -> str:
+    """Return the JSON schema that constrains the reply, as text; "" for any text. Raise ValueError."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind == "text":
+        return ""
+    if kind == "json_object":
+        return schema_text(value.get("schema") or {})
+    if kind == "json_schema":
+        described = value.get("json_schema")
+        schema = described.get("schema") if isinstance(described, dict) else value.get("schema")
+        if schema is None:
+            raise ValueError("json_schema needs a 'schema'")
+        return schema_text(schema)
+    raise ValueError('its type must be one of "text", "json_object" and "json_schema"')

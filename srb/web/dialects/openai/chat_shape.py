@@ -1,0 +1,96 @@
+"""The shape of a chat's replies: the grammar of their calls, the limits of their reasoning, and where a grammar begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from srb.errors import bad_field
+from srb.protocol import BranchSpec, Generate
+from srb.web.bodies.fields import short_json
+from srb.web.chat.families import Family
+from srb.web.chat.template import ChatPrompt, ChatTemplate
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The parameters that shape the branches of a chat: of `calls` and of `thoughts`, as SamplingParams has them.
+
+    `tags` are those of reasoning. A grammar that is not lazy waits for the answer: after `awaited_tags`, () for none, it
+    begins with `awaited`.
+    """
+
+    family: Family
+    stops: tuple[str, ...]
+    tags: tuple[str, ...]
+    awaited_tags: tuple[str, ...] = ()
+    awaited: tuple[tuple[str, str | int], ...] = ()
+    calls: Mapping[str, Any] = field(default_factory=dict)
+    thoughts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        template: ChatTemplate,
+        prompt: ChatPrompt,
+        calls: Mapping[str, Any],
+        thoughts: Mapping[str, Any],
+        may_think: bool,
+    ) -> Shape:
+        """Return the shape of the replies to a prompt; a reply `may_think` as far as request and settings say."""
+        family = template.family
+        opening, closing = family.reasoning
+        tags = ("" if prompt.thinking else opening, closing)
+        is_over = prompt.has_begun or family.has_thought(prompt.text) or not template.can_think
+        thinks = prompt.thinking or (not is_over and may_think)
+        must_call = bool(calls) and not calls["grammar_triggers"]
+        before = family.before_call if must_call else family.before_answer
+        has_header = family.messages is not None and not prompt.has_begun
+        awaited: tuple[tuple[str, str | int], ...] = (("answer", before),) if thinks or has_header else ()
+        return cls(family, template.stops, tags, tags if thinks else (), awaited, calls, thoughts)
+
+    def command(self, command: Generate) -> Generate:
+        """Return a command whose branches end at the template's stop strings, and have this shape."""
+        preserved = (*self.family.reasoning, *self.family.wrappers)
+        if self.calls or self.family.messages is not None:
+            preserved = self.family.markers
+        base = self._branch(command.base) if command.base is not None else None
+        branches = tuple(map(self._branch, command.branches))
+        return replace(command, branches=branches, base=base, preserved_tokens=preserved)
+
+    def _branch(self, branch: BranchSpec) -> BranchSpec:
+        """Return a branch in this shape; one with a grammar of its own keeps it, if calls are not forced."""
+        is_forced = bool(self.calls) and not self.calls["grammar_triggers"]
+        is_whole = is_forced or bool(branch.sampling.grammar or branch.sampling.json_schema)
+        given = {**self.thoughts, **(self.calls if is_forced or not is_whole else {})}
+        if is_whole:
+            given |= {"grammar_triggers": self.awaited, "reasoning_tags": self.awaited_tags}
+        elif given:
+            given["reasoning_tags"] = self.tags
+        sampling = replace(branch.sampling, **given) if given else branch.sampling
+        return replace(branch, stop=(*branch.stop, *self.stops), sampling=sampling)
+
+
+def calls_of(family: Family, tools: Sequence[Mapping[str, Any]], choice: str, parallel: bool) -> dict[str, Any]:
+    """Return the parameters of the calls of these tools; `choice` is auto, required, or `=name` of a tool.
+
+    Raise InvalidRequest for a tool whose name has no place in the family's calls.
+    """
+    for place, tool in enumerate(tools):
+        name = tool["function"]["name"]
+        if not family.forms[0].takes_name(name):
+            raise bad_field(
+                "tools", f"tool {place}: calls of this model ({family.name}) have no place for the name "
+                f"{short_json(name)}; letters, digits and _ . : / - are taken",
+            )  # fmt: skip
+    called = choice.removeprefix("=") if choice.startswith("=") else None
+    functions = [tool["function"] for tool in tools if called in (None, tool["function"]["name"])]
+    is_forced = choice != "auto"
+    grammar = family.grammar(functions, parallel and not is_forced, not is_forced)
+    return {
+        "grammar": grammar.text,
+        "json_schema": "",
+        "grammar_schemas": grammar.schemas,
+        "grammar_triggers": grammar.triggers,
+    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.page.conftest import MakePage
+from tests.page.conftest import MakePage, Troubles
+from tests.page.wire import wire_to
 from tests.page.writer import START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
@@ -31,7 +32,7 @@ def expect_saved(server: Server, writer: Writer, texts: list[str]) -> None:
 def test_a_running_round_is_shown_again_and_goes_on(
     writer: Writer, slow: Server, make_page: MakePage, where: str
 ) -> None:
-    writer.write(START).go()
+    first = writer.write(START).go()
     texts = [slot["text"] for slot in writer.slots()]
     expect_saved(slow, writer, texts)
     story, round_id = writer.story()["id"], writer.page.evaluate("desk.round.id")
@@ -51,6 +52,7 @@ def test_a_running_round_is_shown_again_and_goes_on(
     wait_for(lambda: all(text.strip() for text in writer.shown()), "the cards show the texts")
     writer.to_cards().press("Shift+Digit3").wait("!desk.isRunning")
     assert writer.text.startswith(START + texts[2])
+    first.wait("!desk.isRunning")
 
 
 def test_a_branch_that_was_pruned_stays_pruned_after_a_reload(writer: Writer, slow: Server) -> None:
@@ -82,3 +84,33 @@ def test_another_tabs_words_are_in_the_outline_and_not_in_the_text(make_page: Ma
     one.page.get_by_role("button", name="Outline").click()
     one.page.get_by_role("treeitem").filter(has_text="nobody saw it").first.wait_for()
     assert one.text == "Once it ran home."
+
+
+def test_a_phone_whose_screen_goes_off_misses_no_word_of_its_round(
+    make_page: MakePage, slow: Server, troubles: Troubles
+) -> None:
+    """The page stands still and its connections end; the branches go on, and the page reads them when it is looked at."""
+    troubles.allow("net::ERR")
+    with wire_to(slow.port) as wire:
+        page = make_page(viewport={"width": 412, "height": 839}, has_touch=True, is_mobile=True)
+        writer = Writer(page, wire.url).set(max_tokens=400, stop_at="").write(START).go()
+        before, asked = [slot["text"] for slot in writer.slots()], list[str]()
+        page.on("request", lambda request: asked.append(f"{request.method} {request.url.removeprefix(wire.url)}"))
+        cdp = page.context.new_cdp_session(page)
+        cdp.send("Page.setWebLifecycleState", {"state": "frozen"})
+        wire.cut()
+        written = slow.metric("tokens_predicted_total")
+        wait_for(
+            lambda: slow.metric("tokens_predicted_total") > written + 8 * 40, "the branches go on without a reader"
+        )
+        assert slow.metric("branches_running") == 8
+        wire.mend()
+        cdp.send("Page.setWebLifecycleState", {"state": "active"})
+        writer.wait("desk.round.slots.every((slot, i) => slot.text.length > argument[i].length + 150)", before)
+        assert all(slot["text"].startswith(text) for slot, text in zip(writer.slots(), before, strict=True))
+        assert any(each.startswith("GET /v1/srb/completions/") for each in asked), "the round is read again"
+        assert page.evaluate("desk.round.slots.every((slot) => slot.state === 'running')")
+        page.evaluate("desk.stop()")
+        writer.wait("!desk.isRunning")
+        wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+        writer.wait_until_saved()

@@ -67,10 +67,10 @@ def test_a_model_that_is_being_loaded_shows_how_much_of_it_is_there(
     page: Page, slow: Server, troubles: Troubles
 ) -> None:
     troubles.allow("status of 503")
-    refuse(page, 503, message="Loading model, 42 %", engine="loading", percent=42)
+    refuse(page, 503, message="Loading model, 42 %", engine="loading", model="a <b>tale</b>", percent=42)
     Writer(page, slow.url)
     alert = page.get_by_role("alert")
-    expect(alert).to_contain_text("The model is being loaded.")
+    expect(alert).to_contain_text("The model a <b>tale</b> is being loaded.")
     expect(alert.get_by_role("progressbar")).to_have_js_property("value", 42)
     page.unroute(SERVER)
     expect(alert).to_have_count(0)
@@ -90,8 +90,9 @@ def test_a_model_that_cannot_be_loaded_is_told_with_its_reason(page: Page, slow:
     refuse(page, 503, message="model: tale.gguf is not a GGUF file", engine="failed")
     Writer(page, slow.url)
     expect(page.get_by_role("alert")).to_contain_text("tale.gguf is not a GGUF file")
+    with page.expect_request(SERVER):
+        page.get_by_role("alert").get_by_role("button", name="Try again").click()
     page.unroute(SERVER)
-    page.get_by_role("alert").get_by_role("button", name="Try again").click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

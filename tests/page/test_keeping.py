@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.disks import remount
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import START, Writer
 from tests.processes import wait_for
@@ -189,6 +191,58 @@ def test_stories_that_the_server_cannot_read_are_told_of_and_words_are_kept(
     file.unlink()
     writer.wait("(desk.keeper.wake(), true)").wait("desk.saved.state === 'saved'")
     assert written(server, page).startswith(START)
+
+
+def test_a_full_disk_is_told_of_and_words_are_kept_until_there_is_room(
+    make_server: MakeServer, tmp_path: Path, page: Page, troubles: Troubles
+) -> None:
+    troubles.expect("status of 507")
+    server = make_server(model="fake:", stories=tmp_path / "stories.sqlite3")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, hard))  # the server inherits it
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    writer = Writer(page, server.url).write(START).wait(SAVED)
+    book = (" the old king found the garden near the river" * 20 + "\n") * 900
+    file = {"name": "book.txt", "mimeType": "text/plain", "buffer": book.encode()}
+    writer.open_dialog("formats").get_by_label("Choose files").set_input_files(file)  # type: ignore[arg-type]
+    writer.wait("desk.saved.state === 'outbox'")
+    banner = page.locator("srb-banner .kept")
+    expect(banner).to_contain_text("There is no room to save")
+    expect(banner).to_contain_text("kept in this browser")
+    writer.press("Control+Enter").wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+    writer.press("Escape")
+    for pid in server.workers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    writer.wait("(desk.keeper.wake(), true)").wait(SAVED)
+    expect(banner).to_have_count(0)
+    texts = [node["text"] for node in stored(server, page)["nodes"].values() if node["by"] != "model"]
+    assert "".join(texts) == book
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_and_words_are_kept(
+    make_server: MakeServer, small_disk: Path, page: Page, troubles: Troubles
+) -> None:
+    troubles.expect("status of 503")
+    troubles.allow(UNREACHABLE)
+    file = small_disk / "stories.sqlite3"
+    first = make_server(model="fake:", stories=file).start()
+    Writer(page, first.url).write(START).wait(SAVED)
+    first.stop()
+    remount(small_disk, "ro")
+    server = make_server(model="fake:", stories=file, port=first.port).start()
+    writer = Writer(page, server.url, is_new=False)
+    assert writer.text == START
+    writer.write(" there lived").wait("desk.saved.state === 'read_only'")
+    expect(page.locator("srb-header .saved")).to_have_text("not saved: the server cannot write")
+    expect(page.locator("srb-banner .kept")).to_contain_text("kept in this browser")
+    writer.go()
+    remount(small_disk, "rw")
+    writer.wait("(desk.keeper.wake(), true)").wait("desk.saved.state === 'saved'")
+    texts = [node["text"] for node in stored(server, page)["nodes"].values() if node["by"] != "model"]
+    assert any(text.endswith(" there lived") for text in texts)  # in the node that was begun, or in one of its own
 
 
 def test_a_story_is_renamed_binned_and_restored_on_the_server(page: Page, shared: Server) -> None:

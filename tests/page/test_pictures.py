@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, Route, expect
 
-from tests.media import png
+from tests.media import bmp, png, wav
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
 from tests.page.writer import Writer
 from tests.processes import wait_for
 from tests.servers import Server
-from tools.random_gguf import write_llama, write_projector
+from tools.random_gguf import write_llama
+from tools.random_projectors import write_projector
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
@@ -379,3 +382,110 @@ def test_on_a_phone_the_button_for_pictures_covers_no_other(make_page: MakePage,
     )
     assert all(right <= left + 1 for (_, right), (left, _) in pairwise(boxes))
     assert boxes[-1][1] <= 360
+
+
+def give_sound(page: Page, data: bytes) -> str:
+    """Keep a sound with the open story, put its marker into the text, and return the marker."""
+    medium = hashlib.sha256(data).hexdigest()[:32]
+    keep = "(file) => desk.withRounds((rounds) => rounds.context.media.takeIn(file))"
+    assert page.evaluate(keep, {medium: {"data": b64encode(data).decode()}}) == []
+    marker = f"![bell.wav](srb:{medium})"
+    page.evaluate("(marker) => desk.manuscript.insert(marker)", marker)
+    return marker
+
+
+PLAYER = "document.querySelector('srb-manuscript').shadowRoot.querySelector('audio')"
+
+
+def test_a_sound_is_loaded_when_it_is_played_and_has_a_player(writer: Writer) -> None:
+    page = writer.page
+    marker = give_sound(page, wav(0.5))
+    writer.wait_until_saved()
+    writer.reload()
+    asked = asked_for(page)
+    button = page.get_by_role("button", name="Play bell.wav")
+    expect(button).to_be_visible()
+    assert asked == []
+    button.click()
+    writer.wait(f"{PLAYER}?.duration > 0.4")
+    assert page.evaluate(f"{PLAYER}.controls")
+    assert len(asked) == 1
+    assert full_text(page) == marker
+    page.evaluate("document.querySelector('srb-manuscript').focus()")
+    writer.press("Control+a", "Delete")
+    expect(page.locator("srb-manuscript audio")).to_have_count(0)
+
+
+def test_a_sound_is_no_barrier_and_is_played_by_keyboard(make_page: MakePage, slow: Server) -> None:
+    page = make_page(bypass_csp=True)  # axe sets styles of its own
+    writer = Writer(page, slow.url)
+    give_sound(page, wav(0.5))
+    assert violations(page) == []
+    page.get_by_role("button", name="Play bell.wav").press("Enter")
+    writer.wait(f"{PLAYER}?.duration > 0.4")
+    assert violations(page) == []
+
+
+def test_a_sound_that_is_nowhere_says_so_when_it_is_played(writer: Writer, troubles: Troubles) -> None:
+    troubles.expect("status of 404")
+    page = writer.page
+    page.evaluate("(marker) => desk.manuscript.insert(marker)", GONE.replace("gone", "gone.mp3"))
+    page.get_by_role("button", name="Play gone.mp3").click()
+    expect(page.get_by_role("img", name="Sound, not here: gone.mp3")).to_be_visible()
+    writer.press("Control+a", "Delete").wait_until_saved()  # other tests' pages open the latest story
+
+
+def test_exports_for_readers_have_the_pictures_as_every_program_shows_them(
+    sighted: Writer, troubles: Troubles, tmp_path: Path
+) -> None:
+    troubles.allow("status of 404")
+    page = sighted.page
+    give_shown(page)
+    give(page, bmp(6, 4), name="old.bmp", kind="image/bmp")
+    expect(pictures(page)).to_have_count(2)
+    sighted.write(" words")
+    dialog = sighted.open_dialog("formats")
+    found = {}
+    for label in ("Word", "EPUB", "Markdown"):
+        with page.expect_download() as download:
+            dialog.get_by_role("button", name=label, exact=True).click()
+        found[label] = tmp_path / label
+        download.value.save_as(found[label])
+    for label in ("Word", "EPUB"):
+        with ZipFile(found[label]) as archive:
+            names = [name for name in archive.namelist() if "picture-" in name]
+            files = [archive.read(name) for name in names]
+        assert [name.rpartition("/")[2] for name in names] == ["picture-1.png", "picture-2.png"]
+        assert files[0] == CAT
+        assert (files[1][:4], files[1][16:24]) == (b"\x89PNG", bytes([0, 0, 0, 6, 0, 0, 0, 4]))
+    markdown = found["Markdown"].read_text()
+    assert f"data:image/png;base64,{b64encode(CAT).decode()}\n" in markdown
+    before = page.evaluate("desk.story.id")
+    tale = found["Markdown"].rename(tmp_path / "tale.md")
+    dialog.get_by_label("Choose files").set_input_files(tale)
+    sighted.wait("desk.story.id !== argument", before)
+    expect(pictures(page)).to_have_count(1)  # a BMP has only its marker in Markdown
+    sighted.wait_until_saved()
+    page.evaluate("() => desk.removeStory(desk.story.id)")  # other tests' pages open the latest story
+
+
+def test_a_jpeg_that_is_shown_turned_is_kept_as_it_is_shown(sighted: Writer) -> None:
+    page = sighted.page
+    upright: str = page.evaluate("""async () => {
+        const canvas = Object.assign(document.createElement("canvas"), { width: 40, height: 20 });
+        canvas.getContext("2d").fillRect(0, 0, 40, 20);
+        const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg"));
+        return btoa(String.fromCharCode(...new Uint8Array(await blob.arrayBuffer())));
+    }""")
+    data = b64decode(upright)
+    tiff = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+    exif = b"\xff\xe1" + (8 + len(tiff)).to_bytes(2) + b"Exif\0\0" + tiff
+    give_shown(page, data[:2] + exif + data[2:], name="turned.jpg", kind="image/jpeg")
+    size = page.evaluate("""async () => {
+        const [bytes] = desk.rounds.context.media.known.values();
+        const { width, height } = await createImageBitmap(new Blob([bytes]), { imageOrientation: "none" });
+        return [width, height];
+    }""")
+    assert size == [20, 40]
+    give_shown(page, data, count=2, name="upright.jpg", kind="image/jpeg")
+    assert page.evaluate("[...desk.rounds.context.media.known.values()][1].length") == len(data), "kept as it is"

@@ -1,4 +1,4 @@
-"""The wheel has the whole page: installed alone, it serves every module that the document leads to."""
+"""The wheel has the whole page and every command: installed alone, it serves, measures and examines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sysconfig
 import venv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -36,10 +37,10 @@ run_simple("127.0.0.1", int(sys.argv[1]), create_app(settings, ScriptedClient(se
 """
 
 
-def run(*command: object, **options: object) -> str:
+def run(*command: object, timeout: float = DEADLINE, **options: object) -> str:
     """Run a program and return its output; where it fails, the test shows that."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, **options)  # type: ignore[call-overload]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)
 
@@ -57,19 +58,41 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
+@dataclass(frozen=True)
+class Alone:
+    """The installed wheel: a folder with a virtual environment, and variables by which it finds what SRB depends on."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def program(self, name: str) -> Path:
+        return self.folder / "venv" / "bin" / name
+
+    def srb(self, *arguments: object) -> str:
+        """Run the command `srb`, in a folder without sources; return its output."""
+        return run(self.program("srb"), *arguments, timeout=2 * DEADLINE, env=self.environ, cwd=self.folder)
+
+
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that runs from the installed wheel; only what SRB depends on is ours."""
+def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """The wheel in an environment of its own; only what SRB depends on is ours."""
     folder = tmp_path_factory.mktemp("installed")
+    alone = Alone(folder, {**clean_environ(), "PYTHONPATH": sysconfig.get_path("purelib")})
     venv.create(folder / "venv")
-    python = folder / "venv" / "bin" / "python"
+    python = alone.program("python")
     run(PYTHON, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
-    environ = {**clean_environ(), "PYTHONPATH": sysconfig.get_path("purelib")}
-    where = run(python, "-P", "-c", "import srb; print(srb.__file__)", env=environ, cwd=folder)
+    where = run(python, "-P", "-c", "import srb; print(srb.__file__)", env=alone.environ, cwd=folder)
     assert Path(where).is_relative_to(folder)
+    return alone
+
+
+@pytest.fixture(scope="module")
+def installed(alone: Alone) -> Iterator[str]:
+    """The address of a server that runs from the installed wheel."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
-    with Process([python, "-P", "-c", SERVE, port], environ, folder / "log") as server:
+    command = [alone.program("python"), "-P", "-c", SERVE, port]
+    with Process(command, alone.environ, alone.folder / "log") as server:
         wait_for(lambda: server.popen.poll() is not None or _answers(url), "the installed server answers")
         yield url
 
@@ -106,6 +129,19 @@ def test_each_library_in_the_wheel_has_the_checksum_of_the_table(installed: str)
     assert versions
     for name, entry in versions.items():
         assert hashlib.sha256(fetch(f"{installed}page/vendor/{name}")).hexdigest() == entry["sha256"], name
+
+
+def test_the_benchmark_of_the_wheel_starts_the_wheels_server(alone: Alone) -> None:
+    said = json.loads(alone.srb("bench", "--quick", "--branches", "2", "--json", "-t", 1))
+    assert said["model"] == "storyteller"
+    assert [row["n"] for row in said["rows"]] == [1, 2]
+    assert all(row["tokens_per_second"] > 0 for row in said["rows"])
+
+
+def test_the_doctor_of_the_wheel_finds_the_wheels_model(alone: Alone) -> None:
+    said = json.loads(alone.srb("doctor", "--json"))
+    assert Path(said["model"]["path"]).is_relative_to(alone.folder)
+    assert all(found["change"] for found in said["findings"])
 
 
 def test_every_module_of_the_page_is_reached_from_the_document(server: Server) -> None:

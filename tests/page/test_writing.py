@@ -109,8 +109,12 @@ def test_digits_typed_in_the_manuscript_are_text(writer: Writer) -> None:
 
 
 def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer) -> None:
-    writer.write("One").go().to_cards().press("Shift+Digit1").wait("!desk.isRunning")
+    writer.write("One").go()
+    first_round = writer.page.evaluate("desk.round.id")
+    writer.to_cards().press("Shift+Digit1").wait("!desk.isRunning")
     first = writer.text
+    first_cards = [slot["text"] for slot in writer.slots()]
+    assert len(first_cards) == 8
     writer.press("F6", "F6", "F6").wait("document.activeElement.localName === 'srb-manuscript'")
     writer.write(" two").go()
     second_cards = writer.page.evaluate("desk.round.id")
@@ -123,6 +127,9 @@ def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer)
         writer.expect_text(expected)
         if expected == first + " two":
             assert writer.page.evaluate("desk.round.id") == second_cards
+        if expected == "One":
+            assert writer.page.evaluate("desk.round.id") == first_round
+            assert [slot["text"] for slot in writer.slots()] == first_cards
     for expected in (first, first + " two", second):
         writer.press("Control+Shift+z")
         writer.expect_text(expected)
@@ -153,7 +160,7 @@ def test_a_double_click_on_a_word_of_a_growing_card_takes_the_text_up_to_it(writ
 
 
 def test_pruning_ends_one_branch_and_the_others_go_on_to_their_ends(writer: Writer, slow: Server) -> None:
-    writer.set(max_tokens=80).write(START).go().to_cards()
+    writer.set(max_tokens=160).write(START).go().to_cards()  # six seconds, in which the first branch is pruned
     before = [len(slot["text"]) for slot in writer.slots()]
     writer.press("x").wait("desk.round.slots[0].state === 'pruned'")
     wait_for(lambda: slow.metric("branches_running") == 7, "seven branches run")
@@ -234,6 +241,13 @@ def test_a_word_changed_in_the_middle_leaves_other_branches_alone(writer: Writer
     assert before in [writer.page.evaluate("(id) => desk.story.text(id)", node) for node in story["nodes"]]
     authors = {piece["by"] for piece in writer.page.evaluate("desk.story.pieces(desk.head.node, 5)")}
     assert authors == {"person"}
+    writer.page.get_by_role("button", name="Outline").click()
+    old = next(iter(node for node in story["nodes"].values() if node.get("slot") == 0))["text"].strip()
+    writer.page.get_by_role("searchbox", name="Search").fill(old)
+    row = writer.page.get_by_role("treeitem").filter(has_text=old[:30]).first
+    row.click()
+    row.get_by_role("button", name="Open").click()
+    writer.wait("desk.text.startsWith(argument)", before)
 
 
 def test_rivals_of_a_word_have_probabilities_and_one_of_them_begins_a_branch(writer: Writer) -> None:

@@ -1,17 +1,20 @@
-"""Word and EPUB files that the page writes: whole archives, well-formed XML, and the manuscript's words in them."""
+"""Word and EPUB files that the page writes: whole archives, well-formed XML, the manuscript's words and pictures in them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
+from struct import pack
 from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZIP_STORED, ZipFile
 
 import pytest
 
+from tests.media import b64, png, wav
 from tests.needs import need
 from tests.page.test_units import OLDEST, node_version
 from tests.processes import DEADLINE, ROOT
@@ -23,14 +26,31 @@ import { writeEpub } from "./srb/web/page/formats/epub.js";
 import { storyOf } from "./srb/web/page/story/read.js";
 
 const [from, to] = process.argv.slice(-2);
-const story = storyOf(JSON.parse(readFileSync(from, "utf8")));
-writeFileSync(`${to}/story.docx`, writeDocx(story));
-writeFileSync(`${to}/story.epub`, writeEpub(story));
+const file = JSON.parse(readFileSync(from, "utf8"));
+const story = storyOf(file);
+writeFileSync(`${to}/story.docx`, writeDocx(story, file.media));
+writeFileSync(`${to}/story.epub`, writeEpub(story, file.media));
 """
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 XHTML = "{http://www.w3.org/1999/xhtml}"
 OPF = "{http://www.idpf.org/2007/opf}"
 DC = "{http://purl.org/dc/elements/1.1/}"
+DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+IN_WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+
+
+def jpeg(width: int, height: int) -> bytes:
+    """Return a JPEG's header, which is all of it that a writer reads."""
+    frame = pack(">BHHB", 8, height, width, 1) + b"\1\x11\0"
+    return b"\xff\xd8\xff\xe0" + pack(">H", 4) + b"JF" + b"\xff\xc0" + pack(">H", len(frame) + 2) + frame + b"\xff\xd9"
+
+
+MAP, LAMP, BELL = png(40, 30, seed=1), jpeg(6000, 3000), wav(0.01)
+MEDIA = {hashlib.sha256(data).hexdigest()[:32]: data for data in (MAP, LAMP, BELL)}
+TYPES = ("image/png", "image/jpeg", "audio/wav")
+MAP_ID, LAMP_ID, BELL_ID = MEDIA
+GONE_ID = 32 * "0"
 
 TITLE = 'The lamp & the "sea" <of Skarholm>'
 NODES = [
@@ -41,6 +61,13 @@ NODES = [
     ),
     ("", "\x1b[31mRed\x1b[0m\x00, and a tab:\there 🌕.\n\n"),
     ('Page "40" & after', "“Then who,” she asked, “has been lighting it?”\n"),
+    (
+        "Pictures",
+        (
+            f'A map ![map & "sea"](srb:{MAP_ID}) of it.\n\n![](srb:{LAMP_ID})\n\n'
+            f"![bell.wav](srb:{BELL_ID}) rang. ![map](srb:{MAP_ID})![gone](srb:{GONE_ID})"
+        ),
+    ),
 ]
 PARAGRAPHS = [
     ("", ["Fog came first.", "Then the boat."]),
@@ -53,6 +80,7 @@ PARAGRAPHS = [
         ],
     ),
     ('Page "40" & after', ["“Then who,” she asked, “has been lighting it?”"]),
+    ("Pictures", ["A map  of it.", "", "♪ bell.wav rang. 🖼 gone"]),
 ]
 
 
@@ -76,6 +104,9 @@ def story() -> dict[str, Any]:
         "head": head,
         "nodes": nodes,
         "marks": marks,
+        "media": {
+            name: {"type": kind, "data": b64(data)} for (name, data), kind in zip(MEDIA.items(), TYPES, strict=True)
+        },
     }
 
 
@@ -111,10 +142,45 @@ def test_a_word_file_has_the_title_the_names_and_every_paragraph(folder: Path) -
     for name, paragraphs in PARAGRAPHS:
         expected += [("Heading1", name)] if name else []
         expected += [("", text) for text in paragraphs]
-    assert [each for each in found if each[1]] == expected
+    assert [each for each in found if each[1]] == [each for each in expected if each[1]]
     assert core.findtext(f"{DC}title") == TITLE
     defined = {style.get(f"{WORD}styleId") for style in styles.iter(f"{WORD}style")}
     assert {style for style, _ in expected if style} <= defined
+
+
+def test_a_word_file_has_its_pictures_in_their_places_with_their_names_and_sizes(folder: Path) -> None:
+    with ZipFile(folder / "story.docx") as archive:
+        document = ElementTree.fromstring(archive.read("word/document.xml"))
+        rels = ElementTree.fromstring(archive.read("word/_rels/document.xml.rels"))
+        targets = {each.attrib["Id"]: archive.read(f"word/{each.attrib['Target']}") for each in rels}
+        types = ElementTree.fromstring(archive.read("[Content_Types].xml"))
+    shown = [
+        (
+            inline.find(f"{IN_WORD}docPr").attrib["descr"],  # type: ignore[union-attr]
+            targets[blip.attrib[f"{RELATION}embed"]],
+            {name: int(size) for name, size in extent.attrib.items()},
+        )
+        for inline in document.iter(f"{IN_WORD}inline")
+        for blip in inline.iter(f"{DRAWING}blip")
+        for extent in inline.findall(f"{IN_WORD}extent")
+    ]
+    small = {"cx": 40 * 9525, "cy": 30 * 9525}
+    wide = {"cx": 9026 * 635, "cy": 9026 * 635 // 2}  # as wide as the lines
+    assert shown == [('map & "sea"', MAP, small), ("Picture", LAMP, wide), ("map", MAP, small)]
+    numbers = [each.attrib["id"] for each in document.iter(f"{IN_WORD}docPr")]
+    assert len(set(numbers)) == len(numbers)
+    assert {"png", "jpeg"} <= {each.get("Extension") for each in types}
+
+
+def test_an_epub_has_its_pictures_in_their_places_with_their_names(folder: Path) -> None:
+    with ZipFile(folder / "story.epub") as archive:
+        package = ElementTree.fromstring(archive.read("OEBPS/content.opf"))
+        kinds = {item.attrib["href"]: item.attrib["media-type"] for item in package.iter(f"{OPF}item")}
+        images = list(archive_chapter(folder, 4).iter(f"{XHTML}img"))
+        shown = [(each.get("alt"), archive.read(f"OEBPS/{each.attrib['src']}")) for each in images]
+    assert shown == [('map & "sea"', MAP), ("Picture", LAMP), ("map", MAP)]
+    assert [kinds[each.attrib["src"]] for each in images] == ["image/png", "image/jpeg", "image/png"]
+    assert len([kind for kind in kinds.values() if kind.startswith("image/")]) == 2
 
 
 def test_a_word_file_has_every_part_that_it_names(folder: Path) -> None:
@@ -155,7 +221,7 @@ def test_an_epub_leads_from_its_container_to_every_chapter(folder: Path) -> None
             (a.get("href"), a.text) for a in ElementTree.fromstring(archive.read(f"OEBPS/{nav}")).iter(f"{XHTML}a")
         ]
         assert {f"OEBPS/{href}" for href in items.values()} < set(archive.namelist())
-    assert spine == ["title", "chapter-1", "chapter-2", "chapter-3"]
+    assert spine == ["title", "chapter-1", "chapter-2", "chapter-3", "chapter-4"]
     assert set(spine) <= set(items)
     assert links == [(items[f"chapter-{index + 1}"], name or TITLE) for index, (name, _) in enumerate(PARAGRAPHS)]
     assert package.findtext(f".//{DC}title") == TITLE

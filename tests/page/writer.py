@@ -16,6 +16,9 @@ def expect_loaded(page: Page) -> None:
     expect(page.locator("srb-versions dialog")).to_be_attached()
 
 
+_PICTURED = {0x2400 + code: code for code in range(32) if chr(code) not in "\n\t"}
+
+
 class Writer:
     """A page with the desk, and what a person does there. Opening it waits until it is loaded and has the focus.
 
@@ -109,6 +112,11 @@ class Writer:
 
     @property
     def text(self) -> str:
+        """The manuscript, with control characters in place of the pictures that the editor shows for them."""
+        return self.shown_text.translate(_PICTURED)
+
+    @property
+    def shown_text(self) -> str:
         """The manuscript as it is shown."""
         return "\n".join(self.page.locator("srb-manuscript .cm-line").all_inner_texts())
 

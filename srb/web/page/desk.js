@@ -21,7 +21,8 @@ import { Story } from "./story.js";
 /** @typedef {import("./desk/typing.js").Manuscript} Manuscript */
 
 const REST = 10_000; // ms that a hidden page keeps connections on which nothing is written
-const NO_CONTEXT = { used: 0, limit: 0, cut: 0 };
+/** @type {import("./desk/context.js").Share} */
+const NO_CONTEXT = { used: 0, limit: 0, cut: 0, parts: [] };
 
 /** Topics: story, head, round, text (in a frame, at most twenty times a second), nodes, saved, server, notice, withdrawn, dialog. */
 export class Desk extends EventTarget {
@@ -37,6 +38,7 @@ export class Desk extends EventTarget {
     this.opened = this.head;
     this.settings = settingsOf(this.story);
     this.watch = new ServerWatch(api, () => this.serverChanged());
+    this.watch.isAwaited = () => this.isRunning;
     /** @type {Rounds | null} null until they are loaded */
     this.rounds = null;
     /** @type {Promise<Rounds> | null} */
@@ -70,7 +72,7 @@ export class Desk extends EventTarget {
   }
 
   get isRunning() {
-    return this.rounds?.shown?.isRunning ?? this.waiting > 0;
+    return this.rounds?.isPreparing || (this.rounds?.shown?.isRunning ?? this.waiting > 0);
   }
 
   get server() {
@@ -96,8 +98,8 @@ export class Desk extends EventTarget {
     return this.wordCount.at(this.story, this.head);
   }
 
-  /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent.
-   * The limit is 0 while it is not known. */
+  /** How much of the model's context the manuscript takes: `used` and `limit` in tokens, `cut` characters that are not sent,
+   * `parts` the prompt's. The limit is 0 while it is not known. */
   get context() {
     return this.rounds?.context.measure() ?? NO_CONTEXT;
   }
@@ -143,7 +145,7 @@ export class Desk extends EventTarget {
     this.story = story;
     this.before = null;
     this.head = this.opened = story.head;
-    this.settings = settingsOf(story);
+    this.readSettings();
     this.keeper.open(story);
     this.wordCount.forget();
     this.manuscript?.load(this.text, story.pieces(this.head.node, this.head.at), this.head);
@@ -220,9 +222,14 @@ export class Desk extends EventTarget {
   /** @param {string} key @param {unknown} value */
   setMeta(key, value) {
     this.story.setMeta(key, value);
-    this.settings = settingsOf(this.story);
+    this.readSettings();
     this.changed();
     this.tell("story");
+  }
+
+  readSettings() {
+    this.settings = settingsOf(this.story);
+    this.watch.follow(this.settings.model);
   }
 
   /** Mark a node: star, name, note, folded, pruned, seen. @param {string} id @param {string} key @param {unknown} value */
@@ -336,7 +343,7 @@ export class Desk extends EventTarget {
   /** Take in what another tab or machine has written. @param {{nodes: Set<string>, marks: Set<string>, meta: Set<string>}} news */
   merged({ nodes, meta }) {
     if (meta.size) {
-      this.settings = settingsOf(this.story);
+      this.readSettings();
       this.tell("story");
     }
     this.tell("nodes", { ids: nodes });

@@ -25,6 +25,7 @@ import { Story } from "./story.js";
 
 const PAUSE = 1000;
 const POLL = 3000;
+const PATIENCE = 10_000; // ms that a person waits at the start for a list of stories
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
 
@@ -56,8 +57,9 @@ export class Keeper extends EventTarget {
    * @param {Pick<Storage, "getItem" | "setItem">} [options.storage]
    * @param {() => boolean} [options.isHidden]
    * @param {() => number} [options.now]
+   * @param {number} [options.patience] ms
    */
-  constructor({ api, shelf, channel, storage, isHidden = () => document.hidden, now = Date.now }) {
+  constructor({ api, shelf, channel, storage, isHidden = () => document.hidden, now = Date.now, patience = PATIENCE }) {
     super();
     this.name = `srb.stories:${new URL(api.base).pathname}`; // a proxy may have several servers at one origin
     this.server = new StoryServer(api);
@@ -71,6 +73,7 @@ export class Keeper extends EventTarget {
     this.leftovers = new Leftovers(this.outbox, (id) => this.#newSaver(id));
     this.lastOpen = new LastOpen(() => storage ?? localStorage, this.name);
     this.isHidden = isHidden;
+    this.patience = patience;
     this.now = now;
   }
 
@@ -125,13 +128,14 @@ export class Keeper extends EventTarget {
   // ---- Opening
 
   /**
-   * Return the story that was open last in this browser, or else the newest, or null without any. Send what was left unsent.
+   * Return the story that was open last in this browser, or else the newest; null without any, and if the server does not tell its
+   * stories in time: a person can write before it does. Send what was left unsent.
    * @returns {Promise<Story | null>}
    */
   async openLast() {
     let story = null;
     try {
-      const stories = await this.listing.read(false);
+      const stories = await Promise.race([this.listing.read(false), silence(this.patience)]);
       const last = this.lastOpen.id;
       const { id } = stories.find((each) => each.id === last) ?? stories[0] ?? {};
       if (id !== undefined) story = await this.load(id);
@@ -399,3 +403,11 @@ export class Keeper extends EventTarget {
     await this.listing.setBinned(id, false);
   }
 }
+
+/**
+ * Reject after so many ms.
+ * @param {number} wait
+ * @returns {Promise<never>}
+ */
+const silence = (wait) =>
+  new Promise((_, fail) => setTimeout(() => fail(new Error("The server does not answer.")), wait));

@@ -6,7 +6,6 @@ import { Keeper } from "./keep.js";
 import { bindKeys } from "./keys.js";
 import "./parts/header.js";
 import { Later } from "./parts/later.js";
-import { divider, sheetHandle } from "./parts/layout.js";
 import "./parts/manuscript.js";
 
 /** @param {HTMLElement} root */
@@ -23,7 +22,8 @@ async function start(root) {
   const main = document.createElement("main");
   main.append(manuscript);
   api.askKey = async (message) => (await later.load()).key.ask(message);
-  root.append(make("srb-header"), main, divider(root), sheetHandle(root, desk));
+  showShare(root);
+  root.append(make("srb-header"), main);
   bindKeys(desk);
   showSettings(desk);
   desk.addEventListener("story", () => showSettings(desk));
@@ -45,6 +45,16 @@ function showSettings(desk) {
   root.style.setProperty("--measure", `${measure}ch`);
   root.style.setProperty("--text-font", font === "mono" ? "var(--mono)" : "var(--prose)");
   document.title = `${desk.title} · SRB`;
+}
+
+/** Give the manuscript the width that it was given last (parts/layout.js), so that nothing moves later. @param {HTMLElement} root */
+function showShare(root) {
+  try {
+    const share = Number(localStorage.getItem("srb.share"));
+    if (share) root.style.setProperty("--text-share", `${share}%`);
+  } catch {
+    // storage is switched off in this browser
+  }
 }
 
 start(/** @type {HTMLElement} */ (document.getElementById("desk")));

@@ -9,6 +9,7 @@ const MARKER = /!\[([^[\]\n]{0,200})\]\(srb:([0-9a-f]{32})\)/g;
 
 /** @param {string} text @returns {Marker[]} in their order */
 export function markersOf(text) {
+  if (!text.includes("](srb:")) return [];
   return [...text.matchAll(MARKER)].map(({ 0: whole, 1: name, 2: id, index: from }) => ({
     from,
     to: from + whole.length,

@@ -13,9 +13,10 @@ import { markersOf } from "./markers.js";
  * @typedef {object} Sources
  * @property {string} text - the manuscript
  * @property {number} [perMedium] - tokens of a picture or sound in it
+ * @property {Set<number>} [unsent] - where the markers of those begin that are left out of the prompt
  * @property {string} [memory] - before the story, whatever is cut
  * @property {{text: string, depth: number}} [note] - put before the last `depth` paragraphs
- * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string}} settings
+ * @property {{n: number, max_tokens: number, mode?: string, system?: string, instruction?: string, model?: string}} settings
  * @property {number} n_ctx - the model's context, in tokens
  * @property {number} [rate] - characters per token, see `learnRate`
  * @property {Cut | null} [cut] - the last plan's
@@ -66,6 +67,7 @@ export function planPrompt({
   n_ctx,
   rate = FIRST_RATE,
   perMedium = 0,
+  unsent = new Set(),
   cut = null,
 }) {
   const isChat = settings.mode === "chat";
@@ -76,9 +78,9 @@ export function planPrompt({
   const extra = memory.trim().length + note.text.trim().length;
   const forStory = Math.max(budget - extra, Math.min(keep, Math.floor(budget / 4)));
   const markers = markersOf(text);
-  const each = perMedium * rate;
-  const start = besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, forStory, each), cut));
-  const media = markers.filter(({ from }) => from >= start).map(({ from, to }) => Math.max(0, each - (to - from)));
+  const more = moreOf(unsent, perMedium * rate);
+  const start = besideMarkers(markers, startOf(text, keep, budgetBeside(markers, keep, forStory, more), cut));
+  const media = markers.filter(({ from, to }) => from >= start && to <= keep).map(more);
   const [story, noted] = withNote(text.slice(start, keep), note, budget - forStory);
   const remembered = shortened(memory.trim(), budget - forStory - noted);
   const parts = [
@@ -267,21 +269,31 @@ function instructionOf({ instruction = "" }) {
 // Pictures and sounds --------------------------------------------------------------------------------------------------------
 
 /**
+ * Return a function from a marker to the characters that its file is worth beside it; one that is not sent takes its marker along.
+ *
+ * @param {Set<number>} unsent - where markers begin
+ * @param {number} each - characters that a file is worth
+ */
+function moreOf(unsent, each) {
+  return (/** @type {import("./markers.js").Marker} */ { from, to }) =>
+    unsent.has(from) ? from - to : Math.max(0, each - (to - from));
+}
+
+/**
  * Return the characters of a text's end that a budget allows, if each file in it takes more than its marker.
  *
  * @param {import("./markers.js").Marker[]} markers
  * @param {number} keep - the text's end
  * @param {number} budget - characters
- * @param {number} each - characters that a file is worth
+ * @param {ReturnType<typeof moreOf>} more
  */
-function budgetBeside(markers, keep, budget, each) {
+function budgetBeside(markers, keep, budget, more) {
   let left = budget;
-  for (const { from, to } of [...markers].reverse()) {
-    const more = Math.max(0, each - (to - from));
-    if (to > keep || keep - from + more > left) {
-      return Math.max(0, Math.min(left, keep - to));
+  for (const marker of [...markers].reverse()) {
+    if (marker.to > keep || keep - marker.from + more(marker) > left) {
+      return Math.max(0, Math.min(left, keep - marker.to));
     }
-    left -= more;
+    left -= more(marker);
   }
   return left;
 }
@@ -299,7 +311,7 @@ function besideMarkers(markers, start) {
 /**
  * Return the body for POST /apply-template: the story is the beginning of the assistant's answer.
  *
- * @param {{system?: string, instruction?: string}} settings
+ * @param {{system?: string, instruction?: string, model?: string}} settings
  * @param {string} memory
  * @param {string} story
  */
@@ -310,7 +322,8 @@ function chat(settings, memory, story) {
   if (system !== "") {
     messages.unshift({ role: "system", content: system });
   }
-  const variables = { chat_template_kwargs: { enable_thinking: false } }; // prose is wanted, not a plan for it
+  const model = settings.model ? { model: settings.model } : {};
+  const variables = { ...model, chat_template_kwargs: { enable_thinking: false } }; // prose is wanted, not a plan for it
   if (story === "") {
     return { messages, ...variables };
   }

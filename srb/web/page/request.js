@@ -16,6 +16,7 @@ const LINGER = 600;
  */
 export function requestBody(settings, prompt, n, server = {}) {
   return {
+    ...(settings.model ? { model: settings.model } : {}),
     prompt,
     ...branches(settings, n),
     ...samplingOf(settings, server.sampling ?? {}),

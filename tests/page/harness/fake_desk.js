@@ -57,6 +57,7 @@ export class FakeDesk extends EventTarget {
     max_n: 64,
     sampling: { temperature: 0.8, min_p: 0.05, top_p: 0.95, top_k: 40 },
   };
+  context = { used: 0, limit: 0, cut: 0, parts: [] };
   heads = []; // every head that the manuscript was told, in order
   manuscript;
 

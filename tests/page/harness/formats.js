@@ -24,7 +24,7 @@ class FakeDesk extends EventTarget {
 
   /** Stories of this desk have no pictures. */
   withRounds(act) {
-    return act({ context: { media: { takeIn: async () => [], all: async () => ({}) } } });
+    return act({ context: { media: { takeIn: async () => [], all: async () => ({ files: {}, unread: [] }) } } });
   }
 
   notice(text, kind) {

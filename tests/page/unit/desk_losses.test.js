@@ -216,6 +216,36 @@ test("taking a card without going on calls off a round that is being prepared", 
   assert.equal(it.desk.text, "A b");
 });
 
+test("a round that waits for its prompt is running, asks how the model is being loaded, and can be stopped", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  it.desk.setSetting("mode", "chat");
+  it.desk.watch.server = { ...it.desk.server, models: ["fake", "other"], status: "unloaded" };
+  let answer = (/** @type {object} */ _said) => {};
+  const promise = () =>
+    new Promise((tell) => {
+      answer = tell;
+    });
+  const { send } = it.api;
+  it.api.send = function (/** @type {any[]} */ ...asked) {
+    const said = send.apply(this, asked);
+    return asked[1] === "apply-template" ? promise() : said;
+  };
+  const questions = () => it.api.calls.filter(({ path }) => path === "v1/srb/server").length;
+  const before = questions();
+  it.desk.go({ n: 1 });
+  assert.deepEqual([it.desk.isRunning, questions()], [true, before + 1]);
+  it.desk.stop();
+  assert.equal(it.desk.isRunning, false);
+  it.desk.go({ n: 2 });
+  answer({ prompt: "<user>A" });
+  await settled();
+  assert.deepEqual(
+    it.api.streams.map(({ body }) => body.n),
+    [2],
+  );
+});
+
 test("a round that goes on by many requests holds no more connections than the browser can spare", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
@@ -230,6 +260,36 @@ test("a round that goes on by many requests holds no more connections than the b
   assert.equal(it.api.streams.filter(({ isOpen }) => isOpen).length, 3);
   assert.deepEqual(deleted(it.api).slice(-2), ["v1/srb/completions/one", "v1/srb/completions/two"]);
   assert.deepEqual(texts(it.desk).slice(1), [" b one", " b two", " b three", " b four", " b five"]);
+});
+
+test("rounds that are asked for faster than the server answers hold no more connections than the browser can spare", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const ask = async (/** @type {number} */ n) => {
+    it.desk.go({ n });
+    await settled();
+  };
+  const tell = async (/** @type {string} */ id) => {
+    it.api.streams.find(({ isOpen }) => isOpen).send({ event: "start", id, count: 1, seeds: [1], prompt_tokens: 1 });
+    await settled();
+  };
+  for (const n of [1, 2, 3, 4, 5, 6]) await ask(n);
+  assert.deepEqual(
+    it.api.streams.map(({ body }) => body.n),
+    [1, 2, 3],
+  );
+  await tell("one");
+  assert.deepEqual(deleted(it.api), ["v1/srb/completions/one"]);
+  assert.deepEqual(
+    it.api.streams.map(({ body }) => body.n),
+    [1, 2, 3, 6],
+    "only the last one is begun",
+  );
+  assert.equal(it.api.streams.filter(({ isOpen }) => isOpen).length, 3);
+  await ask(7);
+  it.desk.stop();
+  await tell("two");
+  assert.equal(it.api.streams.length, 4, "stopped while it waited");
 });
 
 test("requests that all write are not stopped for another one of the same round", async () => {
@@ -416,6 +476,46 @@ test("a stream that is lost while the server is well is taken up again by itself
   await until(() => asked() > before);
   await settled();
   assert.equal(it.api.last, again, "a request that the server has ended is not asked for");
+});
+
+test("a lost stream is asked for until the server answers, however often that fails", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  const id = keepRunning(it);
+  const { api, desk } = it;
+  let refusals = 2; // the server is well each time that its state is asked for
+  const { send, stream: open } = api;
+  api.send = async function (method, path, body) {
+    if (path === "v1/srb/completions" && refusals-- > 0)
+      throw new ApiError("The server cannot be reached.", 0, "unreachable");
+    return send.call(this, method, path, body);
+  };
+  let gateways = 1;
+  api.stream = function (...asked) {
+    if (gateways-- > 0) return Promise.reject(new ApiError("The server answered 502.", 502, ""));
+    return open.apply(this, asked);
+  };
+  stream.lose();
+  for (let turn = 0; turn < 3; turn++) {
+    desk.rounds.wait = 1; // ms
+    await until(() => desk.rounds.wait !== 1);
+  }
+  await until(() => api.last !== stream);
+  assert.deepEqual([refusals, gateways], [-2, -1]);
+  snapshot(api, id, running(0, " b c"));
+  assert.deepEqual(texts(desk), [" b c"]);
+});
+
+test("a stream that ends before its branches do is taken up again", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  const id = keepRunning(it);
+  it.desk.rounds.wait = 1; // ms
+  stream.end();
+  await until(() => it.api.last !== stream);
+  assert.equal(it.api.last.path, `v1/srb/completions/${id}/events`);
 });
 
 test("a hidden page keeps no connection on which nothing is written", async (context) => {

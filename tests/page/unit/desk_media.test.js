@@ -36,8 +36,10 @@ class FakeDesk extends EventTarget {
   constructor() {
     super();
     this.keeper = { server: { isOn: true }, outbox: new Outbox(new MemoryShelf()) };
+    this.posts = 0;
     this.api = {
       post: async (/** @type {string} */ path, /** @type {{data: string}} */ { data }) => {
+        this.posts += 1;
         if (this.refusal) throw this.refusal;
         this.stored.set(path, data);
       },
@@ -47,8 +49,9 @@ class FakeDesk extends EventTarget {
     };
   }
 
-  notice(/** @type {string} */ text) {
+  notice(/** @type {string} */ text, _kind, action) {
     this.said.push(text);
+    this.action = action;
   }
 
   go() {
@@ -113,8 +116,47 @@ test("a picture that is refused later stays here, is told of, and keeps no other
     return post(path, body);
   };
   await media.send();
-  assert.deepEqual([[...desk.stored.values()], await desk.kept()], [[base64(picture(2))], ["media"]]);
+  assert.deepEqual([[...desk.stored.values()], await desk.kept()], [[base64(picture(2))], ["media", "media_refused"]]);
   assert.match(desk.said.join(), /kept in this browser only/);
+});
+
+test("a picture that the server has refused is not sent again by later pages, which say why and offer to", async () => {
+  const desk = new FakeDesk();
+  desk.refusal = AWAY();
+  const id = await mediaOf(desk).add(picture(1));
+  desk.refusal = new ApiError("The story would take too many bytes", 413, "story_too_large");
+  await mediaOf(desk).send();
+  const { posts } = desk;
+  for (const _ of [1, 2]) {
+    desk.said = [];
+    const later = mediaOf(desk);
+    await later.send();
+    await later.send();
+    assert.deepEqual(desk.said, [
+      "A picture or sound is kept in this browser only. The server refused to save: The story would take too many bytes.",
+    ]);
+    assert.deepEqual(await later.read(id), picture(1));
+  }
+  assert.equal(desk.posts, posts);
+  assert.equal(desk.action.label, "Try again");
+  await desk.action.run();
+  assert.deepEqual([desk.posts, desk.said.length], [posts + 1, 2], "it is refused again, and said again");
+  desk.refusal = null;
+  await desk.action.run();
+  assert.deepEqual([[...desk.stored.values()], await desk.kept()], [[base64(picture(1))], []]);
+});
+
+test("a server that does not answer holds up no picture that is added, nor a text that has one", async () => {
+  const desk = new FakeDesk();
+  const hang = (/** @type {AbortSignal} */ signal) =>
+    new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+  desk.api.post = (_path, _body, { signal }) => hang(signal);
+  desk.api.open = (_method, _path, _body, { signal }) => hang(signal);
+  const media = new Media(/** @type {any} */ (desk), 5);
+  const id = await media.add(picture(1));
+  assert.deepEqual(await desk.kept(), ["media"]);
+  assert.deepEqual(await media.read(id), picture(1));
+  await assert.rejects(media.prepared(markerFor("other", "1".repeat(32))), /The server does not answer/);
 });
 
 test("a story of which only sent pictures were kept is in the outbox no more", async () => {
@@ -142,6 +184,33 @@ test("a prompt for a model without eyes is refused with a way out, which holds f
   await assert.rejects(mediaOf(desk).prepared(marker), MediaError);
 });
 
+test("a model that is not loaded may take pictures: they are sent, and take room", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  const marker = markerFor("cat", await media.add(picture(1)));
+  desk.server = { state: "ready", status: "unloaded", modalities: null };
+  assert.equal(await media.prepared(marker), marker);
+  assert.deepEqual(media.unsent(marker, 1e6), new Set());
+});
+
+test("a picture that another window has sent meanwhile is no trouble", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  desk.refusal = AWAY();
+  for (const last of [1, 2, 3]) await media.add(picture(last));
+  desk.refusal = null;
+  const { post } = desk.api;
+  const { shelf } = desk.keeper.outbox;
+  desk.api.post = async (path, body) => {
+    desk.api.post = post;
+    const [, next] = (await shelf.keys(desk.story.id, 10)).filter(([, section]) => section === "media");
+    await shelf.change([next], () => undefined);
+    return post(path, body);
+  };
+  await media.send();
+  assert.deepEqual([desk.posts, await desk.kept()], [3 + 2, []]);
+});
+
 test("a picture that is nowhere is told of", async () => {
   const media = mediaOf(new FakeDesk());
   await assert.rejects(media.prepared(markerFor("lost", "0".repeat(32))), /“lost” is not kept with this story/);
@@ -159,6 +228,25 @@ test("a request has the last pictures that fit into it, and says once that the f
   assert.match(desk.said[0] ?? "", /^The first picture is not sent: .*max_body_bytes/);
   const small = markerFor("small", await media.add(picture(9)));
   assert.equal((await media.prepared(small.repeat(70))).split("](srb:").length - 1, 64);
+});
+
+test("files that are not sent are known by the places of their markers", async () => {
+  const desk = new FakeDesk();
+  const media = mediaOf(desk);
+  const [one, two] = [
+    markerFor("one", await media.add(picture(1, 30_000))),
+    markerFor("two", await media.add(picture(2, 30_000))),
+  ];
+  const text = `${one} ${two}`;
+  assert.deepEqual(media.unsent(text, 1e6), new Set());
+  desk.server = { ...desk.server, max_body_bytes: 70_000 };
+  assert.deepEqual(media.unsent(text, 1e6), new Set([0]), "a request takes the last one");
+  desk.server = { state: "ready", modalities: { vision: false } };
+  assert.deepEqual(media.unsent(text, 1e6), new Set([0, one.length + 1]));
+  const lost = markerFor("lost", "0".repeat(32));
+  media.goWithout();
+  await media.prepared(lost);
+  assert.deepEqual(media.unsent(lost, 1e6), new Set([0]));
 });
 
 test("what came with a story's file is kept, and other bytes than those that were exported are told of", async () => {

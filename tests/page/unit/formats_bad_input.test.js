@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { read } from "../../../srb/web/page/formats/detect.js";
-import { MAX_BYTES } from "../../../srb/web/page/formats/file.js";
+import { checkSize, MAX_BYTES, MAX_OWN } from "../../../srb/web/page/formats/file.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { bytesOf, encoded, jsonOf, manuscript, textsOf } from "./formats_oracle.js";
 import { Random } from "./random.js";
@@ -64,6 +64,21 @@ test("a file that is no story is refused, with what it is", () => {
 test("a file of more than 64 MB is refused before it is read", () => {
   const large = new Uint8Array(MAX_BYTES + 1).fill(0x61);
   refuses("book.txt", large, /“book.txt” has 65 MB; the largest file that can be read has 64 MB/);
+});
+
+test("an exported story may be larger than a file of another program", () => {
+  for (const beginning of [
+    '{"format":"srb-story","version":1',
+    '{\n "format": "srb-story",\n',
+    '\ufeff{"format":"srb-story"',
+  ]) {
+    checkSize("x.json", MAX_OWN, beginning);
+    assert.throws(() => checkSize("x.json", MAX_OWN + 1, beginning), /the largest story that can be read has 256 MB/);
+  }
+  assert.throws(
+    () => checkSize("x.json", MAX_BYTES + 1, '{"nodes":{}}'),
+    /the largest file that can be read has 64 MB/,
+  );
 });
 
 test("a text longer than a node may be becomes a chain of nodes, cut at no character", () => {

@@ -633,3 +633,16 @@ test("whatever fails on the way, everything arrives in the end and is never save
     assert.deepEqual(await tabs[0].outbox.list(), []);
   }
 });
+
+test("a server that is silent about its stories lets a person write, and is said to be", async () => {
+  const server = new FakeServer();
+  server.trouble = "silent";
+  const keeper = newKeeper(server);
+  const opening = keeper.openLast();
+  await pass(10);
+  assert.equal(await opening, null);
+  keeper.open(Story.create());
+  write(keeper, "Once");
+  assert.match(keeper.message, /The server does not answer/);
+  assert.equal(keeper.story.text(keeper.story.head.node, keeper.story.head.at), "Once");
+});

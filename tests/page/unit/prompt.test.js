@@ -175,3 +175,22 @@ test("characters per token are learned from counted prompts, from long ones at o
   const lengthAt = (rate) => planPrompt({ text, settings: SETTINGS, n_ctx: 4096, rate }).prompt.length;
   assert.ok(lengthAt(1) < 4096 && lengthAt(4) > 6000);
 });
+
+test("a picture that is not sent takes no room, and neither does its marker", () => {
+  const marker = `![cat](srb:${"0".repeat(32)})`;
+  const story = (/** @type {object} */ more) =>
+    planPrompt({
+      text: `${marker} there`,
+      settings: SETTINGS,
+      n_ctx: 8192,
+      rate: 4,
+      perMedium: 576,
+      ...more,
+    }).parts.find(({ kind }) => kind === "story").tokens;
+  assert.equal(story({}), 576 + 2);
+  assert.equal(story({ unsent: new Set([0]) }), 2);
+  const text = `${marker}${prose(numbers(8), 8000)}`;
+  const all = { text, settings: SETTINGS, n_ctx: 4096, perMedium: 2000 };
+  assert.ok(planPrompt(all).cut.at >= marker.length);
+  assert.equal(planPrompt({ ...all, unsent: new Set([0]) }).cut, null, "the words have its room");
+});

@@ -30,6 +30,11 @@ test("a body of the server's own settings has prompt and n alone, and stays stee
   });
 });
 
+test("a story's model goes with its requests", () => {
+  assert.equal(requestBody({ ...DEFAULTS, model: "large" }, "Once", 8, SERVER).model, "large");
+  assert.equal("model" in requestBody({ ...DEFAULTS, model: "" }, "Once", 8, SERVER), false);
+});
+
 test("only settings that differ from the server's are sent", () => {
   const settings = {
     ...DEFAULTS,

@@ -157,11 +157,18 @@ for (const [what, json, sentence] of REFUSALS) {
   });
 }
 
-test("more than 64 MB are refused, as a text and as an object", () => {
-  const text = "é".repeat(33 * 1024 * 1024);
-  assert.throws(() => storyOf(`"${text}"`), /larger than 64 MB/);
-  const nodes = { a: { text, by: "person" }, b: { text, by: "person" } };
-  assert.throws(() => storyOf({ format: "srb-story", version: 1, id: "x", nodes }), /larger than 64 MB/);
+test("more than 256 MB are refused, as a text and as an object", () => {
+  assert.throws(() => storyOf("x".repeat(256 * 2 ** 20 + 1)), /larger than 256 MB/);
+  const text = "x".repeat(2 ** 20);
+  const nodes = Object.fromEntries(Array.from({ length: 257 }, (_, n) => [`n${n}`, { text, by: "person" }]));
+  assert.throws(() => storyOf({ format: "srb-story", version: 1, id: "x", nodes }), /larger than 256 MB/);
+});
+
+test("a story of more nodes than the server keeps is read, since a page keeps and exports them", () => {
+  const nodes = Object.fromEntries(
+    Array.from({ length: 100_001 }, (_, n) => [`n${n}`, { text: "", by: "person", made: n }]),
+  );
+  assert.equal(storyOf({ format: "srb-story", version: 1, id: "x", nodes }).nodes.size, 100_001);
 });
 
 test("a story made to keep the page busy is refused before it does", () => {

@@ -7,6 +7,8 @@ import { Media } from "./media.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {{prompt: string, keep: number}} Prepared */
+/** @typedef {import("../prompt.js").Part} Part */
+/** @typedef {{used: number, limit: number, cut: number, parts: Part[]}} Share  what a prompt takes, in tokens; see `Desk.context` */
 
 const FIRST_MEDIUM = 576; // tokens of a picture of an unknown model …
 const FIRST_SHARE = 1 / 8; // … but of its context no more than this
@@ -21,7 +23,7 @@ export class Context {
     this.perMedium = null;
     /** @type {import("../prompt.js").Cut | null} */
     this.cut = null;
-    /** @type {{basis: unknown[], share: {used: number, limit: number, cut: number}} | null} */
+    /** @type {{basis: unknown[], share: Share} | null} */
     this.measured = null;
   }
 
@@ -59,7 +61,8 @@ export class Context {
     const n_ctx = server.n_ctx || 1 << 30;
     const { rate, cut, perMedium } = this;
     const each = perMedium ?? Math.min(FIRST_MEDIUM, n_ctx * FIRST_SHARE);
-    return planPrompt({ text, memory, note, settings, n_ctx, rate, perMedium: each, cut });
+    const unsent = this.media.unsent(text, n_ctx * rate);
+    return planPrompt({ text, memory, note, settings, n_ctx, rate, perMedium: each, unsent, cut });
   }
 
   /** @param {string} prompt @param {number} n */
@@ -89,6 +92,7 @@ export class Context {
   /** All on which the share depends: while none of it has changed, the text is not looked at. */
   basis() {
     const { head, story, settings, server } = this.desk;
+    const { known, nowhere } = this.media;
     const own = story.nodes.get(head.node)?.text;
     return [
       story,
@@ -102,14 +106,17 @@ export class Context {
       this.rate,
       this.perMedium,
       this.cut,
+      known.size,
+      nowhere.size,
     ];
   }
 
+  /** @returns {Share} */
   share() {
     const { server, text } = this.desk;
-    if (!server.n_ctx) return { used: 0, limit: 0, cut: 0 };
+    if (!server.n_ctx) return { used: 0, limit: 0, cut: 0, parts: [] };
     const { parts, cut } = this.plan(text);
     const used = parts.reduce((sum, part) => sum + (part.kind === "room" ? 0 : part.tokens), 0);
-    return { used, limit: server.n_ctx, cut: cut?.characters ?? 0 };
+    return { used, limit: server.n_ctx, cut: cut?.characters ?? 0, parts };
   }
 }

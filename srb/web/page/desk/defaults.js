@@ -23,6 +23,7 @@ export const SAMPLER_NAMES = [
 ];
 
 export const DEFAULTS = Object.freeze({
+  model: "", // its name, where a server has several; empty: the server's first
   n: 8,
   max_tokens: 128,
   stop_at: "paragraph",

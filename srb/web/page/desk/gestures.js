@@ -123,7 +123,8 @@ export class Gestures {
   async alternatives(number, at) {
     const { desk } = this;
     const { context, shown } = this.rounds;
-    const likely = (/** @type {string} */ prompt) => likelyTokens(desk.api, context.media.field(prompt));
+    const likely = (/** @type {string} */ prompt) =>
+      likelyTokens(desk.api, context.media.field(prompt), desk.settings.model);
     if (number === null || !shown) return likely((await context.prepare(desk.text.slice(0, at))).prompt);
     await this.makeReady(shown);
     return likely(shown.round.prompt + shown.round.slots[number].text.slice(0, at));

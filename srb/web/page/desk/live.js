@@ -108,10 +108,12 @@ export class Live {
         signal: controller.signal,
         onevents: (events) => this.take(key, events),
       });
-      this.changed(this.round.lost(key, "the connection ended"));
+      const lost = this.round.lost(key, "the connection ended");
+      this.changed(lost);
+      if (lost.size) this.listener.failed(this, new ApiError("The connection to the server was lost.", 0, "lost"));
     } catch (error) {
       if (this.stopped.has(key)) return;
-      const refused = error instanceof ApiError && error.status !== 0;
+      const refused = error instanceof ApiError && error.status !== 0 && !(method === "GET" && error.isTemporary);
       const { message, code } = /** @type {ApiError} */ (error);
       this.changed(this.round.lost(key, message, refused ? code || "refused" : undefined));
       this.listener.failed(this, /** @type {Error} */ (error));

@@ -3,21 +3,24 @@
  * are shown or sent.
  */
 
+import { ApiError } from "../api.js";
 import { Trouble } from "../keep/server.js";
 import { markersOf, withoutMarkers } from "../markers.js";
 import { base64, brought, fromBase64, isSound, promptField, typeOf } from "../media.js";
 import { sha256 } from "../sha256.js";
+import { MediaOutbox } from "./media_outbox.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {Uint8Array<ArrayBuffer>} Bytes */
 /** @typedef {ReturnType<typeof promptField>} Prompt */
 
 const ID_DIGITS = 32;
-const SECTION = "media"; // of the outbox
-const ALL = 1e6;
 const MOST_FILES = 64; // in one request
 const ROOM_FOR_TEXT = 16_384; // bytes of a request beside prompt and files
 const UTF8 = 3; // bytes of a UTF-16 unit, at most; JSON escapes few
+const PATIENCE = 30_000; // ms after which a silent server counts as away …
+const BYTES_PER_MS = 50; // … and what a slow network carries meanwhile
+const LONGEST = 200_000; // ms for an answer that has begun
 
 /** A refusal with what a person can do: `action` as a notice has it. */
 export class MediaError extends Error {
@@ -29,22 +32,23 @@ export class MediaError extends Error {
 }
 
 export class Media {
-  /** @param {Desk} desk */
-  constructor(desk) {
+  /** @param {Desk} desk @param {number} [patience] ms */
+  constructor(desk, patience = PATIENCE) {
     this.desk = desk;
+    this.patience = patience;
     /** @type {Map<string, Bytes>} of the open story, by id */
     this.known = new Map();
     this.omitted = 0; // first files of the last prompt that were too much for a request
     this.leavesOut = false; // a person continues this story without what the model cannot take
-    this.sending = Promise.resolve();
-    this.hasUnsent = true; // as far as is known: an earlier page may have left some
-    desk.addEventListener("server", () => this.send());
-    this.send();
+    /** @type {Set<string>} ids of the open story's files that are nowhere, as far as was seen */
+    this.nowhere = new Set();
+    this.outbox = new MediaOutbox(desk, (story, bytes) => this.post(story, bytes));
   }
 
   /** Forget what belongs to the story that was open. */
   forget() {
     this.known.clear();
+    this.nowhere.clear();
     this.omitted = 0;
     this.leavesOut = false;
   }
@@ -55,6 +59,11 @@ export class Media {
   takes(type) {
     const { vision = false, audio = false } = this.desk.server.modalities ?? {};
     return isSound(type) ? audio : vision;
+  }
+
+  /** Whether the model is known to take no such file: one that is not loaded may take it. @param {string} type */
+  takesNone(type) {
+    return Boolean(this.desk.server.modalities) && !this.takes(type);
   }
 
   get takesAny() {
@@ -83,11 +92,11 @@ export class Media {
     const id = sha256(bytes).slice(0, ID_DIGITS);
     try {
       if (this.desk.keeper.server.isOn) await this.post(story.id, bytes);
-      else await this.keepHere(story.id, id, bytes);
+      else await this.outbox.keep(story.id, id, bytes);
     } catch (error) {
       if (Trouble.of(error).kind === "refused")
         throw new Error(/** @type {Error} */ (error).message.replace(/^Field '[^']*': /, ""));
-      await this.keepHere(story.id, id, bytes);
+      await this.outbox.keep(story.id, id, bytes);
     }
     if (story === this.desk.story) this.known.set(id, bytes);
     return id;
@@ -95,55 +104,13 @@ export class Media {
 
   /** @param {string} story @param {Bytes} bytes */
   post(story, bytes) {
-    return this.desk.api.post(`${addressOf(story)}`, { data: base64(bytes) });
+    const wait = this.patience + bytes.length / BYTES_PER_MS;
+    return inTime(wait, (signal) => this.desk.api.post(addressOf(story), { data: base64(bytes) }, { signal }));
   }
 
-  /** @param {string} story @param {string} id @param {Bytes} bytes */
-  async keepHere(story, id, bytes) {
-    this.hasUnsent = true;
-    try {
-      await this.desk.keeper.outbox.shelf.change([[story, SECTION, id]], () => bytes);
-    } catch (error) {
-      throw new Error(`cannot be kept by this browser: ${/** @type {Error} */ (error).message}`);
-    }
-  }
-
-  /** Send all that this browser keeps and the server lacks. */
+  /** Send what this browser keeps and the server lacks. */
   send() {
-    this.sending = this.sending
-      .then(() => this.sendAll())
-      .catch(() => {
-        this.hasUnsent = true; // it is tried again when the server is back
-      });
-    return this.sending;
-  }
-
-  async sendAll() {
-    const { desk } = this;
-    const { outbox, server } = desk.keeper;
-    if (!this.hasUnsent || !server.isOn || desk.server.state !== "ready") return;
-    this.hasUnsent = false; // what is kept here from now on makes it true again
-    for (const story of await outbox.shelf.firsts()) {
-      for (const key of await outbox.shelf.keys(story, ALL)) {
-        if (key[1] !== SECTION) continue;
-        const [bytes] = await outbox.shelf.get([key]);
-        if (await this.isTaken(story, bytes)) await outbox.shelf.change([key], () => undefined);
-      }
-      await outbox.forget(story, {}); // a story of which nothing else is kept
-    }
-  }
-
-  /** Whether the server takes a file; one that it refuses stays here. @param {string} story @param {Bytes} bytes */
-  async isTaken(story, bytes) {
-    try {
-      await this.post(story, bytes);
-      return true;
-    } catch (error) {
-      const { kind, message } = Trouble.of(error);
-      if (kind !== "refused") throw error;
-      this.desk.notice(`A picture or sound is kept in this browser only. ${message}`, "error");
-      return false;
-    }
+    return this.outbox.send();
   }
 
   // ---- Reading
@@ -153,15 +120,29 @@ export class Media {
    * @param {string} id @returns {Promise<Bytes | null>}
    */
   async read(id) {
-    const { story, keeper, api } = this.desk;
+    const { story, keeper } = this.desk;
     const known = this.known.get(id);
     if (known) return known;
     const given = brought.get(story)?.[id];
     if (given) return fromBase64(given.data);
-    let [bytes] = await keeper.outbox.shelf.get([[story.id, SECTION, id]]).catch(() => []);
-    if (!bytes && keeper.server.isOn) bytes = await found(api.open("GET", `${addressOf(story.id)}/${id}`));
+    const bytes =
+      (await this.outbox.read(story.id, id)) ?? (keeper.server.isOn ? await this.fetch(story.id, id) : null);
     if (bytes && story === this.desk.story) this.known.set(id, bytes);
-    return bytes ?? null;
+    return bytes;
+  }
+
+  /** @param {string} story @param {string} id @returns {Promise<Bytes | null>} null if the server has no such file */
+  async fetch(story, id) {
+    try {
+      return await inTime(this.patience, async (signal, prolong) => {
+        const answer = await this.desk.api.open("GET", `${addressOf(story)}/${id}`, undefined, { signal });
+        prolong(LONGEST);
+        return new Uint8Array(await answer.arrayBuffer());
+      });
+    } catch (error) {
+      if (/** @type {ApiError} */ (error).status === 404) return null;
+      throw error;
+    }
   }
 
   // ---- Files of stories
@@ -219,7 +200,8 @@ export class Media {
     const out = new Set();
     for (const { id, name } of markers.values()) {
       const bytes = await this.read(id);
-      if (bytes && this.takes(typeOf(bytes))) continue;
+      if (!bytes) this.nowhere.add(id);
+      if (bytes && !this.takesNone(typeOf(bytes))) continue;
       if (!this.leavesOut) throw this.refusal(name, bytes);
       out.add(id);
     }
@@ -230,24 +212,52 @@ export class Media {
   /** Return a prompt without its first files, if all would be more than a request takes. @param {string} prompt */
   withinBody(prompt) {
     const markers = markersOf(prompt);
-    const { max_body_bytes: most = Number.POSITIVE_INFINITY } = this.desk.server;
-    let left = most - ROOM_FOR_TEXT - UTF8 * prompt.length;
+    let omitted = markers.length - this.fitting(markers, prompt.length);
+    this.say(omitted);
+    return omitted ? withoutMarkers(prompt, (name, id) => (omitted-- > 0 ? "" : `![${name}](srb:${id})`)) : prompt;
+  }
+
+  /** The most bytes of a request. */
+  get mostBytes() {
+    return this.desk.server.max_body_bytes ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Return how many of the last files a request takes. @param {import("../markers.js").Marker[]} markers @param {number} length of its text */
+  fitting(markers, length) {
+    let left = this.mostBytes - ROOM_FOR_TEXT - UTF8 * length;
     let count = 0;
     for (const { id } of [...markers].reverse()) {
       left -= Math.ceil(((this.known.get(id)?.length ?? 0) * 4) / 3) + 4;
       if (left < 0 || count === MOST_FILES) break;
       count += 1;
     }
-    let omitted = markers.length - count;
-    this.say(omitted, most);
-    return omitted ? withoutMarkers(prompt, (name, id) => (omitted-- > 0 ? "" : `![${name}](srb:${id})`)) : prompt;
+    return count;
   }
 
-  /** Say once that files are not sent. @param {number} omitted @param {number} most bytes of a request */
-  say(omitted, most) {
+  /**
+   * Return where the markers of a text begin whose files are not sent, as far as is known: the model cannot take them, or a request
+   * takes no more.
+   * @param {string} text @param {number} length characters of it that are sent at most
+   */
+  unsent(text, length) {
+    const markers = markersOf(text);
+    const isOut = (/** @type {{id: string}} */ { id }) => this.cannotBeSent(id);
+    const wanted = markers.filter((each) => !isOut(each));
+    const omitted = wanted.slice(0, wanted.length - this.fitting(wanted, Math.min(length, text.length)));
+    return new Set([...markers.filter(isOut), ...omitted].map(({ from }) => from));
+  }
+
+  /** Whether the model cannot take a file, or its bytes are nowhere. @param {string} id */
+  cannotBeSent(id) {
+    const bytes = this.known.get(id);
+    return bytes ? this.takesNone(typeOf(bytes)) : this.nowhere.has(id);
+  }
+
+  /** Say once that files are not sent. @param {number} omitted */
+  say(omitted) {
     if (omitted && !this.omitted) {
       const which = omitted === 1 ? "The first picture is" : `The first ${omitted} pictures are`;
-      const limit = `a request takes ${MOST_FILES} of them, and ${Math.floor(most / 2 ** 20)} MB (setting max_body_bytes)`;
+      const limit = `a request takes ${MOST_FILES} of them, and ${Math.floor(this.mostBytes / 2 ** 20)} MB (setting max_body_bytes)`;
       this.desk.notice(`${which} not sent: ${limit}.`);
     }
     this.omitted = omitted;
@@ -276,12 +286,26 @@ export class Media {
 /** @param {string} story */
 const addressOf = (story) => `v1/srb/stories/${encodeURIComponent(story)}/media`;
 
-/** @param {Promise<Response>} answer @returns {Promise<Bytes | null>} */
-async function found(answer) {
+/**
+ * Return what is asked for, or throw an ApiError if it takes longer than `wait` ms.
+ * @template T
+ * @param {number} wait @param {(signal: AbortSignal, prolong: (wait: number) => void) => Promise<T>} ask @returns {Promise<T>}
+ */
+async function inTime(wait, ask) {
+  const controller = new AbortController();
+  const { signal } = controller;
+  let timer = setTimeout(end, wait);
+  function end() {
+    controller.abort(new ApiError("The server does not answer.", 0, "silent"));
+  }
   try {
-    return new Uint8Array(await (await answer).arrayBuffer());
+    return await ask(signal, (longer) => {
+      clearTimeout(timer);
+      timer = setTimeout(end, longer);
+    });
   } catch (error) {
-    if (/** @type {import("../api.js").ApiError} */ (error).status === 404) return null;
-    throw error;
+    throw signal.aborted ? signal.reason : error;
+  } finally {
+    clearTimeout(timer);
   }
 }

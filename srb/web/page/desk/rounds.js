@@ -36,6 +36,7 @@ export class Rounds {
     this.kept = new Map();
     this.runs = new RunIndex();
     this.asked = 0; // counts `go`, so that only the last one begins a round
+    this.awaited = 0; // the number of the `go` that waits for what its round needs
     /** @type {Set<number>} slots whose texts have grown since the last frame */
     this.grown = new Set();
     this.isTelling = false; // a frame or the timer for it is under way
@@ -44,6 +45,8 @@ export class Rounds {
     this.beatTimer = 0;
     this.timer = 0;
     this.wait = SOON;
+    /** @type {(() => void)[]} what waits for a connection */
+    this.waiting = [];
     /** @type {Live | null} whose requests are being taken up again */
     this.attaching = null;
   }
@@ -63,19 +66,44 @@ export class Rounds {
     const base = desk.settle();
     const going = desk.guard(async () => {
       const prepared = this.context.prepare();
-      const { prompt, keep } = prepared instanceof Promise ? await prepared : prepared;
+      const { prompt, keep } = prepared instanceof Promise ? await this.waitFor(prepared, ticket) : prepared;
+      if (this.isFull && !this.makeRoom()) await this.waitFor(this.whenRoom(), ticket);
       if (ticket !== this.asked) return;
       const round = new Round({ id: newId(), base, keep, n, prompt, stopAt: desk.settings.stop_at });
       const live = this.newLive(round);
       this.remember(live);
       this.before = this.shown;
       const stream = live.begin(this.body(round)); // it is on its way while the cards are laid out
+      if (desk.server.status === "unloaded") desk.checkServer(); // its progress is shown
       this.show(live);
       this.saveWhileOpen();
       await stream;
     });
     endOnServer();
     await going;
+  }
+
+  /**
+   * Wait for what a round needs before it begins. Meanwhile the desk is running, and can be stopped.
+   * @template T @param {Promise<T>} needed @param {number} ticket @returns {Promise<T>}
+   */
+  async waitFor(needed, ticket) {
+    const { desk } = this;
+    this.awaited = ticket;
+    const isUnloaded = desk.server.status === "unloaded";
+    if (isUnloaded) desk.checkServer(); // a prompt that the server makes has the model loaded
+    if (isUnloaded) desk.tell("round", { slots: null });
+    try {
+      return await needed;
+    } finally {
+      if (this.awaited === ticket) this.awaited = 0;
+      if (isUnloaded) desk.tell("round", { slots: null });
+    }
+  }
+
+  /** Whether a round is being prepared, and was not called off. */
+  get isPreparing() {
+    return this.awaited > 0 && this.awaited === this.asked;
   }
 
   /** @param {Round} round @param {import("./live.js").Live["trails"]} [trails] */
@@ -126,13 +154,24 @@ export class Rounds {
    */
   makeRoom(live) {
     const lives = [...this.kept.values()];
-    const isFull = () => lives.reduce((sum, each) => sum + each.streams.size, 0) >= AT_ONCE;
     for (const each of lives) {
       let ends = true;
-      while (ends && isFull()) ends = each.endResting();
+      while (ends && this.isFull) ends = each.endResting();
     }
-    for (const each of lives) if (isFull() && each !== live && each.isConnected) each.stop();
-    return !isFull();
+    for (const each of lives) if (this.isFull && each !== live && each.isConnected) each.stop();
+    return !this.isFull;
+  }
+
+  /** Whether this page holds all connections that it may have for requests. */
+  get isFull() {
+    let streams = 0;
+    for (const each of this.kept.values()) streams += each.streams.size;
+    return streams >= AT_ONCE;
+  }
+
+  /** Wait for a connection: a request that was stopped before its id was known is ended when the server has told it. @returns {Promise<void>} */
+  whenRoom() {
+    return new Promise((resolve) => this.waiting.push(resolve));
   }
 
   /** Free the connections of all requests that only rest. What is asked of them later begins requests of its own. */
@@ -144,8 +183,10 @@ export class Rounds {
   }
 
   stop() {
+    const { isPreparing } = this;
     this.asked += 1;
     for (const live of this.kept.values()) if (live.isConnected) live.stop();
+    if (isPreparing) this.desk.tell("round", { slots: null });
     this.desk.flush();
   }
 
@@ -226,7 +267,7 @@ export class Rounds {
     this.attaching = live;
     const running = await this.runningThere();
     this.attaching = null;
-    if (!running) return;
+    if (!running) return this.takeUp(live);
     this.settle(live, running);
     if (live !== this.shown) return;
     const streams = [];
@@ -236,13 +277,25 @@ export class Rounds {
     await Promise.all(streams);
   }
 
+  /**
+   * Take up again, in a while, what a round has lost. A server that is away tells when it is back (`serverChanged`); after a
+   * sleep, or a moment without a network, it was never seen away, and nothing else would.
+   * @param {Live} live
+   */
+  async takeUp(live) {
+    await this.desk.checkServer();
+    if (this.desk.server.state !== "ready") return;
+    window.setTimeout(() => live === this.shown && this.comeBack(), this.wait);
+    this.wait = Math.min(LATEST, 2 * this.wait);
+  }
+
   /** The ids of the requests that the server still has; null if it does not say. @returns {Promise<Set<string> | null>} */
   async runningThere() {
     try {
       const { completions } = await this.desk.api.get("v1/srb/completions");
       return new Set(completions.map((/** @type {{id: string}} */ each) => each.id));
     } catch {
-      return null; // the server is away; its state is told in the banner
+      return null;
     }
   }
 
@@ -318,13 +371,14 @@ export class Rounds {
 
   /** @param {Live} live @param {Set<number> | null} slots */
   round(live, slots) {
+    if (this.waiting.length && !this.isFull) for (const go of this.waiting.splice(0)) go();
     if (live === this.shown) this.desk.tell("round", { slots });
   }
 
   /** The story has new nodes, or longer texts in them. */
   nodes() {
     this.desk.changed();
-    this.desk.tell("nodes", { ids: null, isGrowth: this.desk.isRunning });
+    this.desk.tell("nodes", { ids: null, isGrowth: this.shown?.isRunning ?? false });
   }
 
   /** @param {Live} live @param {Error} error */
@@ -332,17 +386,18 @@ export class Rounds {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
-    this.desk.notice(error.message, "error", { label: "Try again", run: () => this.go() }, live.round.id);
-    this.desk.checkServer().then(() => this.takeUp(live, error));
+    this.desk.notice(error.message, "error", this.wayOut(error), live.round.id);
+    if (/** @type {any} */ (error).isTemporary) this.takeUp(live);
+    else this.desk.checkServer();
     if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
   }
 
-  /** Take up a stream that was lost while its server is well, as after a sleep: nothing else would tell that it is back.
-   * @param {Live} live @param {Error} error */
-  takeUp(live, error) {
-    if (/** @type {any} */ (error).code !== "lost" || this.desk.server.state !== "ready") return;
-    window.setTimeout(() => live === this.shown && this.comeBack(), this.wait);
-    this.wait = Math.min(LATEST, 2 * this.wait);
+  /** What a person can do after a failure. @param {Error} error */
+  wayOut(error) {
+    const isOfModel = /** @type {any} */ (error).body?.error?.models !== undefined;
+    return isOfModel
+      ? { label: "Choose another model", run: () => this.desk.openDialog("settings", { section: "model" }) }
+      : { label: "Try again", run: () => this.go() };
   }
 
   /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */

@@ -1,7 +1,7 @@
 /** The server's state, asked for again and again: often while something is wrong, seldom while all is well. */
 
 /** @typedef {import("../api.js").Api} Api */
-/** @typedef {"loading" | "ready" | "restarting" | "gone" | "key" | "failed"} ServerState */
+/** @typedef {"loading" | "ready" | "restarting" | "gone" | "key" | "missing" | "failed"} ServerState */
 /**
  * @typedef {object} Server
  * @property {ServerState} state
@@ -9,8 +9,10 @@
  * @property {number | null} percent how much of the model is loaded, while it is being loaded
  * @property {string} model
  * @property {number} n_ctx longest text in tokens; 0 while unknown
- * @property {{vision: boolean, audio: boolean}} [modalities]
- * @property {boolean} chat_template
+ * @property {{vision: boolean, audio: boolean} | null} [modalities] null while they are not known
+ * @property {boolean | null} chat_template null while it is not known
+ * @property {string[]} [models] their names, where the server has several
+ * @property {string} [status] of the model among them: unloaded, loading or loaded
  * @property {number} max_n
  * @property {number} max_linger seconds
  * @property {number} [max_body_bytes]
@@ -45,10 +47,20 @@ export class ServerWatch {
     this.patience = patience;
     this.onchange = onchange;
     this.server = UNKNOWN;
+    this.wanted = ""; // the model that is asked about; empty: the server's first
+    this.isAwaited = () => false; // whether somebody waits for it
     this.timer = 0;
     this.wasReady = false;
     /** @type {Promise<void> | null} */
     this.asking = null;
+  }
+
+  /** Ask about a model from now on. @param {string} model */
+  follow(model) {
+    if (model === this.wanted) return;
+    this.wanted = model;
+    this.wasReady = false;
+    this.check();
   }
 
   /** Ask now; one question at a time. */
@@ -56,8 +68,10 @@ export class ServerWatch {
     clearTimeout(this.timer);
     this.asking ??= this.ask().finally(() => {
       this.asking = null;
-      const wait = this.server.state === "ready" || this.server.state === "key" ? LATER : SOON;
-      this.timer = window.setTimeout(() => this.check(), wait);
+      const { state, status } = this.server;
+      const isWell = state === "ready" && (status !== "unloaded" || !this.isAwaited());
+      const isCalm = isWell || state === "key" || state === "missing";
+      this.timer = window.setTimeout(() => this.check(), isCalm ? LATER : SOON);
     });
     return this.asking;
   }
@@ -66,23 +80,39 @@ export class ServerWatch {
     clearTimeout(this.timer);
   }
 
+  /** @returns {Promise<void>} */
   async ask() {
+    const { wanted } = this;
+    const server = await this.answer(wanted);
+    return wanted === this.wanted ? this.become(server) : this.ask();
+  }
+
+  /** @param {string} wanted @returns {Promise<Server>} */
+  async answer(wanted) {
     try {
-      const said = await this.api.get("v1/srb/server", { signal: AbortSignal.timeout(this.patience) });
-      this.become({ ...said, state: "ready", message: "", percent: null });
+      const query = wanted && `?model=${encodeURIComponent(wanted)}`;
+      const said = await this.api.get(`v1/srb/server${query}`, { signal: AbortSignal.timeout(this.patience) });
+      return { ...said, state: "ready", message: "", percent: null };
     } catch (error) {
-      const { status = 0, message, body } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
-      const { engine, percent = null } = body?.error ?? {};
-      this.become({ ...this.server, state: this.stateOf(status, engine), message: message ?? "", percent });
+      const { status = 0, message = "", body } = /** @type {Partial<import("../api.js").ApiError>} */ (error);
+      const { engine, percent = null, models = this.server.models, model: named } = body?.error ?? {};
+      const state = status === 404 && body?.error?.models ? "missing" : this.stateOf(status, engine, models);
+      const model = named || (models && wanted) || this.server.model;
+      return { ...this.server, model, models, status: undefined, state, message, percent };
     }
   }
 
-  /** @param {number} status @param {string | undefined} engine the engine's state in the server's words @returns {ServerState} */
-  stateOf(status, engine) {
+  /**
+   * @param {number} status
+   * @param {string | undefined} engine the engine's state in the server's words
+   * @param {string[] | undefined} models where there are several, one that was unloaded is loaded again
+   * @returns {ServerState}
+   */
+  stateOf(status, engine, models) {
     if (status === 401) return "key";
     if (status === 0 || status === 502 || status === 504) return "gone";
     if (status !== 503 || engine === "failed") return "failed";
-    return engine === "loading" && !this.wasReady ? "loading" : "restarting";
+    return engine === "loading" && (models || !this.wasReady) ? "loading" : "restarting";
   }
 
   /** @param {Server} server */

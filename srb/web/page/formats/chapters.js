@@ -1,7 +1,5 @@
 /** The manuscript in chapters and paragraphs, for formats that print it. A chapter begins at each named node of its path. */
 
-import { withoutMarkers } from "../markers.js";
-
 /** @import {Story} from "./types.js" */
 
 /**
@@ -50,7 +48,7 @@ function namesOf(story) {
  * Cut a text into paragraphs. Where most paragraphs are parted by one empty line, a wider gap is a break between scenes;
  * where each line is a paragraph, every empty line is one.
  * @param {string} text
- * @returns {{text: string, scene: boolean}[]}  scene: a break stands before the paragraph
+ * @returns {{text: string, scene: boolean}[]}  text: with its markers; scene: a break stands before the paragraph
  */
 export function paragraphsOf(text) {
   const blank = text.match(/\n[^\S\n]*\n/g)?.length ?? 0;
@@ -59,7 +57,7 @@ export function paragraphsOf(text) {
   /** @type {{text: string, scene: boolean}[]} */
   const paragraphs = [];
   let empty = 0;
-  for (const line of withoutMarkers(text).split("\n")) {
+  for (const line of text.split("\n")) {
     if (line.trim() === "") {
       empty += 1;
       continue;

@@ -1,23 +1,38 @@
-/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs, chapters as headings, nothing else. */
+/** The manuscript as a Word file (Office Open XML, ECMA-376): paragraphs, chapters as headings, pictures, nothing else. */
 import { strToU8, zipSync } from "../vendor/zip.js";
-import { chaptersOf, paragraphsOf } from "./chapters.js";
+import { chaptersOf, manuscriptOf, paragraphsOf } from "./chapters.js";
+import { picturesOf, piecesOf } from "./pictures.js";
 import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
 
+/** @import {Files, Picture, Shown} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
 
 const WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main";
 const PACKAGE = "http://schemas.openxmlformats.org/package/2006";
 const OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
 const TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml";
+const DRAWING = "http://schemas.openxmlformats.org/drawingml/2006";
+const NAMES = `xmlns:w="${WORD}" xmlns:r="${OFFICE}" xmlns:a="${DRAWING}/main" xmlns:pic="${DRAWING}/picture" xmlns:wp="${DRAWING}/wordprocessingDrawing"`;
+
+const TWIP = 635; // a twentieth of a point in English Metric Units, of which an inch has 914,400
+const PIXEL = 9525; // at 96 of them to the inch
+const WIDTH = 11_906; // of an A4 page, in twips
+const HEIGHT = 16_838;
+const MARGIN = 1440; // an inch
+const WIDEST = (WIDTH - 2 * MARGIN) * TWIP;
+const HIGHEST = (HEIGHT - 2 * MARGIN) * TWIP * 0.8; // words stand above or below it
 
 /**
  * @param {Story} story
+ * @param {Files} [media]  its pictures and sounds
  * @param {Date} [now]
  * @returns {Uint8Array}
  */
-export function writeDocx(story, now = new Date()) {
+export function writeDocx(story, media = {}, now = new Date()) {
   const { title, chapters } = chaptersOf(story);
-  const body = [title === "" ? "" : paragraph(title, "Title"), ...chapters.map(chapter)].join("");
+  const pictures = picturesOf(manuscriptOf(story), media);
+  const writer = new Writer(media, pictures);
+  const body = [title === "" ? "" : writer.paragraph(title, "Title"), ...chapters.map((each) => writer.chapter(each))];
   const files = {
     "[Content_Types].xml": CONTENT_TYPES,
     "_rels/.rels": relationships([
@@ -25,33 +40,77 @@ export function writeDocx(story, now = new Date()) {
       [`${PACKAGE}/relationships/metadata/core-properties`, "docProps/core.xml"],
     ]),
     "docProps/core.xml": core(title, stamp(now)),
-    "word/_rels/document.xml.rels": relationships([[`${OFFICE}/styles`, "styles.xml"]]),
+    "word/_rels/document.xml.rels": relationships([
+      [`${OFFICE}/styles`, "styles.xml"],
+      ...[...pictures.values()].map(
+        (each) => /** @type {[string, string]} */ ([`${OFFICE}/image`, `media/${each.name}`]),
+      ),
+    ]),
     "word/styles.xml": STYLES,
-    "word/document.xml": `<w:document xmlns:w="${WORD}"><w:body>${body}${PAGE}</w:body></w:document>`,
+    "word/document.xml": `<w:document ${NAMES}><w:body>${body.join("")}${PAGE}</w:body></w:document>`,
   };
-  return zipSync(Object.fromEntries(Object.entries(files).map(([name, xml]) => [name, strToU8(DECLARATION + xml)])), {
-    mtime: now,
-  });
+  /** @type {import("../vendor/zip.js").Zippable} */
+  const archive = {};
+  for (const [name, xml] of Object.entries(files)) archive[name] = [strToU8(DECLARATION + xml), { mtime: now }];
+  for (const { name, bytes } of pictures.values()) archive[`word/media/${name}`] = [bytes, { level: 0, mtime: now }]; // packed already
+  return zipSync(archive);
 }
 
-/** @param {{name: string, text: string}} chapter */
-function chapter({ name, text }) {
-  const paragraphs = paragraphsOf(text).map((each) => (each.scene ? "<w:p/>" : "") + paragraph(each.text));
-  return (name === "" ? "" : paragraph(name, "Heading1")) + paragraphs.join("");
+/** Writes paragraphs, whose pictures refer to the file's relationships: the first is that to the styles. */
+class Writer {
+  /** @param {Files} media @param {Map<string, Picture>} pictures */
+  constructor(media, pictures) {
+    this.media = media;
+    this.pictures = pictures;
+    this.references = new Map([...pictures.values()].map((picture, index) => [picture, `r${index + 2}`]));
+    this.shown = 0; // pictures so far: each place has a number of its own
+  }
+
+  /** @param {{name: string, text: string}} chapter */
+  chapter({ name, text }) {
+    const paragraphs = paragraphsOf(text).map((each) => (each.scene ? "<w:p/>" : "") + this.paragraph(each.text));
+    return (name === "" ? "" : this.paragraph(name, "Heading1")) + paragraphs.join("");
+  }
+
+  /**
+   * @param {string} text
+   * @param {string} [style]
+   */
+  paragraph(text, style) {
+    const bidi = isRightToLeft(text);
+    const of = (style === undefined ? "" : `<w:pStyle w:val="${style}"/>`) + (bidi ? "<w:bidi/>" : "");
+    const pieces = piecesOf(text, this.media, this.pictures);
+    const runs = pieces.map((piece) => (typeof piece === "string" ? run(piece, bidi) : this.drawing(piece)));
+    return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${runs.join("")}</w:p>`;
+  }
+
+  /** Return a picture that stands in the text like a letter, as large as it is, but no larger than a page. @param {Shown} shown */
+  drawing({ alt, picture }) {
+    this.shown += 1;
+    const scale = Math.min(PIXEL, WIDEST / picture.width, HIGHEST / picture.height);
+    const [width, height] = [picture.width, picture.height].map((pixels) => Math.max(1, Math.round(scale * pixels)));
+    const names = `id="${this.shown}" name="${picture.name}" descr="${escaped(alt)}"`;
+    return (
+      '<w:r><w:drawing><wp:inline distT="0" distB="0" distL="0" distR="0">' +
+      `<wp:extent cx="${width}" cy="${height}"/><wp:docPr ${names}/>` +
+      `<a:graphic><a:graphicData uri="${DRAWING}/picture"><pic:pic>` +
+      `<pic:nvPicPr><pic:cNvPr ${names}/><pic:cNvPicPr/></pic:nvPicPr>` +
+      `<pic:blipFill><a:blip r:embed="${this.references.get(picture)}"/><a:stretch><a:fillRect/></a:stretch></pic:blipFill>` +
+      `<pic:spPr><a:xfrm><a:off x="0" y="0"/><a:ext cx="${width}" cy="${height}"/></a:xfrm>` +
+      '<a:prstGeom prst="rect"><a:avLst/></a:prstGeom></pic:spPr>' +
+      "</pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
+    );
+  }
 }
 
 /**
  * @param {string} text
- * @param {string} [style]
+ * @param {boolean} bidi
  */
-function paragraph(text, style) {
-  const bidi = isRightToLeft(text);
-  const of = (style === undefined ? "" : `<w:pStyle w:val="${style}"/>`) + (bidi ? "<w:bidi/>" : "");
-  const runs = text.split("\t").map((part) => (part === "" ? "" : `<w:t xml:space="preserve">${escaped(part)}</w:t>`));
-  const run = `<w:r>${bidi ? "<w:rPr><w:rtl/></w:rPr>" : ""}${runs.join("<w:tab/>")}</w:r>`;
-  return `<w:p>${of === "" ? "" : `<w:pPr>${of}</w:pPr>`}${run}</w:p>`;
+function run(text, bidi) {
+  const parts = text.split("\t").map((part) => (part === "" ? "" : `<w:t xml:space="preserve">${escaped(part)}</w:t>`));
+  return `<w:r>${bidi ? "<w:rPr><w:rtl/></w:rPr>" : ""}${parts.join("<w:tab/>")}</w:r>`;
 }
-
 /** @param {[type: string, target: string][]} list */
 function relationships(list) {
   const each = list.map(
@@ -77,13 +136,16 @@ const CONTENT_TYPES =
   `<Types xmlns="${PACKAGE}/content-types">` +
   '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>' +
   '<Default Extension="xml" ContentType="application/xml"/>' +
+  '<Default Extension="png" ContentType="image/png"/><Default Extension="jpeg" ContentType="image/jpeg"/>' +
+  '<Default Extension="gif" ContentType="image/gif"/>' +
   `<Override PartName="/word/document.xml" ContentType="${TYPE}.document.main+xml"/>` +
   `<Override PartName="/word/styles.xml" ContentType="${TYPE}.styles+xml"/>` +
   '<Override PartName="/docProps/core.xml" ContentType="application/vnd.openxmlformats-package.core-properties+xml"/></Types>';
 
-const PAGE = // A4, margins of an inch, in twentieths of a point
-  '<w:sectPr><w:pgSz w:w="11906" w:h="16838"/>' +
-  '<w:pgMar w:top="1440" w:right="1440" w:bottom="1440" w:left="1440" w:header="708" w:footer="708" w:gutter="0"/></w:sectPr>';
+const PAGE =
+  `<w:sectPr><w:pgSz w:w="${WIDTH}" w:h="${HEIGHT}"/>` +
+  `<w:pgMar w:top="${MARGIN}" w:right="${MARGIN}" w:bottom="${MARGIN}" w:left="${MARGIN}" ` +
+  'w:header="708" w:footer="708" w:gutter="0"/></w:sectPr>';
 
 /**
  * @param {string} id

@@ -1,8 +1,10 @@
-/** The manuscript as an EPUB 3 book: a file for each chapter, cut at the names of nodes, and a table of contents. */
+/** The manuscript as an EPUB 3 book: a file for each chapter, cut at the names of nodes, pictures, and a table of contents. */
 import { strToU8, zipSync } from "../vendor/zip.js";
-import { chaptersOf, paragraphsOf } from "./chapters.js";
+import { chaptersOf, manuscriptOf, paragraphsOf } from "./chapters.js";
+import { picturesOf, piecesOf } from "./pictures.js";
 import { DECLARATION, escaped, isRightToLeft, stamp } from "./xml.js";
 
+/** @import {Files, Picture} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
 
 const MIMETYPE = "application/epub+zip";
@@ -10,38 +12,49 @@ const XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.
 
 /**
  * @param {Story} story
+ * @param {Files} [media]  its pictures and sounds
  * @param {Date} [now]
  * @returns {Uint8Array}
  */
-export function writeEpub(story, now = new Date()) {
+export function writeEpub(story, media = {}, now = new Date()) {
+  const pictures = picturesOf(manuscriptOf(story), media);
   const { title: given, chapters } = chaptersOf(story);
   const title = given === "" ? "Untitled" : given;
   const pages = chapters.map(({ name, text }, index) => ({
     id: `chapter-${index + 1}`,
     label: name === "" ? title : name,
-    body: (name === "" ? "" : `<h2>${escaped(name)}</h2>`) + (paragraphs(text) || "<p></p>"),
+    body: (name === "" ? "" : `<h2>${escaped(name)}</h2>`) + (paragraphs(text, media, pictures) || "<p></p>"),
   }));
   const book = [{ id: "title", label: title, body: `<h1>${escaped(title)}</h1>` }, ...pages];
   /** @type {Record<string, string>} */
   const files = { "META-INF/container.xml": CONTAINER, "OEBPS/style.css": STYLE };
-  files["OEBPS/content.opf"] = DECLARATION + contents(title, book, story.id, stamp(now));
+  files["OEBPS/content.opf"] = DECLARATION + contents(title, book, [...pictures.values()], story.id, stamp(now));
   files["OEBPS/nav.xhtml"] = page("Contents", navigation(pages));
   for (const { id, label, body } of book) files[`OEBPS/${id}.xhtml`] = page(label, `<section>${body}</section>`);
   /** @type {import("../vendor/zip.js").Zippable} */
   const archive = { mimetype: [strToU8(MIMETYPE), { level: 0, mtime: now }] }; // first, and not compressed
   for (const [name, text] of Object.entries(files)) archive[name] = [strToU8(text), { mtime: now }];
+  for (const { name, bytes } of pictures.values()) archive[`OEBPS/${name}`] = [bytes, { level: 0, mtime: now }]; // packed already
   return zipSync(archive);
 }
 
-/** @param {string} text */
-function paragraphs(text) {
+/** @param {string} text @param {Files} media @param {Map<string, Picture>} pictures */
+function paragraphs(text, media, pictures) {
+  const inner = (/** @type {string} */ words) =>
+    piecesOf(words, media, pictures)
+      .map((piece) => (typeof piece === "string" ? escaped(piece) : image(piece.picture, piece.alt)))
+      .join("");
   return paragraphsOf(text)
     .map(
       (each) =>
-        `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${escaped(each.text)}</p>`,
+        `<p${each.scene ? ' class="scene"' : ""}${isRightToLeft(each.text) ? ' dir="rtl"' : ""}>${inner(each.text)}</p>`,
     )
     .join("\n");
 }
+
+/** @param {Picture} picture @param {string} alt */
+const image = ({ name, width, height }, alt) =>
+  `<img src="${name}" alt="${escaped(alt)}" width="${width}" height="${height}"/>`;
 
 /**
  * @param {string} title
@@ -63,12 +76,16 @@ function navigation(pages) {
 /**
  * @param {string} title
  * @param {{id: string}[]} book
+ * @param {Picture[]} pictures
  * @param {string} id
  * @param {string} time
  */
-function contents(title, book, id, time) {
+function contents(title, book, pictures, id, time) {
   const items = book.map(
     (each) => `<item id="${each.id}" href="${each.id}.xhtml" media-type="application/xhtml+xml"/>`,
+  );
+  const images = pictures.map(
+    ({ name, type }, index) => `<item id="picture-${index + 1}" href="${name}" media-type="${type}"/>`,
   );
   const spine = book.map((each) => `<itemref idref="${each.id}"/>`);
   return (
@@ -77,7 +94,7 @@ function contents(title, book, id, time) {
     `<dc:identifier id="book">urn:srb:${escaped(id)}</dc:identifier><dc:title>${escaped(title)}</dc:title>` +
     `<dc:language>und</dc:language><meta property="dcterms:modified">${time}</meta></metadata>` +
     '<manifest><item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>' +
-    `<item id="style" href="style.css" media-type="text/css"/>${items.join("")}</manifest><spine>${spine.join("")}</spine></package>\n`
+    `<item id="style" href="style.css" media-type="text/css"/>${[...items, ...images].join("")}</manifest><spine>${spine.join("")}</spine></package>\n`
   );
 }
 
@@ -89,4 +106,5 @@ const STYLE = `h1 { text-align: center; margin: 4em 0 }
 h2 { margin: 2em 0 1em }
 p { margin: 0 0 0.7em }
 p.scene { margin-top: 2em }
+img { max-width: 100%; height: auto }
 `;

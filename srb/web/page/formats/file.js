@@ -2,8 +2,12 @@
 import { isRecord } from "../story/check.js";
 import { StoryError } from "../story/read.js";
 
-/** A story may be as large as this on the server, so no larger file is read. */
+/** A story may be as large as this on the server, so no larger file of another program is read. */
 export const MAX_BYTES = 64 * 2 ** 20;
+/** A page keeps what the server has no room for, and exports all of it. */
+export const MAX_OWN = 256 * 2 ** 20;
+export const BEGINNING = 64; // bytes by which an exported story is known
+const OWN = /^\s*\{\s*"format"\s*:\s*"srb-story"/;
 
 const BINARY = [
   { bytes: [0x50, 0x4b, 0x03, 0x04], is: "a zip archive or a Word, EPUB or OpenDocument file" },
@@ -18,11 +22,13 @@ const BINARY = [
  * Refuse a file that is too large to be read, before it is read.
  * @param {string} name
  * @param {number} size  in bytes
+ * @param {string} beginning  the text of its first bytes
  */
-export function checkSize(name, size) {
-  if (size <= MAX_BYTES) return;
+export function checkSize(name, size, beginning) {
+  const most = OWN.test(beginning) ? MAX_OWN : MAX_BYTES;
+  if (size <= most) return;
   throw new StoryError(
-    `${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest file that can be read has 64 MB.`,
+    `${quoted(name)} has ${Math.ceil(size / 2 ** 20)} MB; the largest ${most === MAX_OWN ? "story" : "file"} that can be read has ${most / 2 ** 20} MB.`,
   );
 }
 
@@ -32,7 +38,7 @@ export function checkSize(name, size) {
  * @param {string} name
  */
 export function decode(bytes, name) {
-  checkSize(name, bytes.length);
+  checkSize(name, bytes.length, new TextDecoder().decode(bytes.subarray(0, BEGINNING)));
   const binary = BINARY.find((each) => each.bytes.every((byte, index) => bytes[index] === byte));
   if (binary) throw new StoryError(`${quoted(name)} is ${binary.is}. Save it as plain text (UTF-8) and import that.`);
   const text = decodeAs(encodingOf(bytes), bytes) ?? decodeAs("windows-1252", bytes) ?? "\0";

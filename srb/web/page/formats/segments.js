@@ -1,5 +1,5 @@
 /** A story of segments, as most programs keep one, on its way to the splices of the srb-story format. */
-import { MOST_NODES, StoryError } from "../story/read.js";
+import { StoryError } from "../story/read.js";
 import { stretches } from "../story/text.js";
 import { newId } from "../story.js";
 import { counted, quoted, textOf } from "./file.js";
@@ -7,6 +7,7 @@ import { counted, quoted, textOf } from "./file.js";
 /** @import {Draft, Facts, Key, Marks, Segment} from "./types.js" */
 
 const LATEST = 8.64e15; // milliseconds that a Date can hold
+const MOST_NODES = 100_000; // of a story that the server keeps whole
 const LONGEST_NODE = 100_000; // characters; a longer text becomes a chain of nodes, each of which can be saved by itself
 const LONGEST_TITLE = 200;
 const LONGEST_VALUE = 80_000; // characters of a memory or a note: the server takes 256 kB of each

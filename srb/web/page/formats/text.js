@@ -1,9 +1,16 @@
-/** Plain text and Markdown: the manuscript alone. */
+/** Plain text and Markdown: the manuscript alone. Markdown has its pictures as references, whose bytes stand at the file's end. */
+import { withoutMarkers } from "../markers.js";
 import { chaptersOf, manuscriptOf } from "./chapters.js";
 import { textOf, titleOf } from "./file.js";
+import { picturesOf } from "./pictures.js";
 import { SegmentTree } from "./segments.js";
 
+/** @import {Files} from "./pictures.js" */
 /** @import {Draft, Story} from "./types.js" */
+
+const REFERENCE = /!\[([^[\]\n]{0,200})\]\[srb-([0-9a-f]{32})\]/g;
+const BYTES = /^\[srb-([0-9a-f]{32})\]: data:([a-z]+\/[a-z]+);base64,/;
+const LONGEST_BEGINNING = 100; // of a line of bytes
 
 /**
  * @param {string} text
@@ -15,15 +22,44 @@ export function readText(text, name) {
 }
 
 /**
- * Read Markdown as it is written: it stays as it is, but a first line `# Title` becomes the title.
+ * Read Markdown as it is written: it stays as it is, but a first line `# Title` becomes the title, and pictures that `writeMarkdown`
+ * has put at the end are the story's.
  * @param {string} text
  * @param {string} name  of the file
  * @returns {Draft}
  */
 export function readMarkdown(text, name) {
-  const whole = textOf(text, "The text");
-  const heading = /^# +(.*\S) *\n+/.exec(whole);
-  return heading === null ? draftOf(whole, titleOf(name)) : draftOf(whole.slice(heading[0].length), heading[1] ?? "");
+  const { words, media } = withPictures(textOf(text, "The text"));
+  const heading = /^# +(.*\S) *\n+/.exec(words);
+  const draft =
+    heading === null ? draftOf(words, titleOf(name)) : draftOf(words.slice(heading[0].length), heading[1] ?? "");
+  return Object.keys(media).length > 0 ? { ...draft, json: { ...draft.json, media } } : draft;
+}
+
+/**
+ * Return a Markdown text without the bytes of its pictures, and with markers in the places of the references to them.
+ * @param {string} text
+ * @returns {{words: string, media: Files}}
+ */
+function withPictures(text) {
+  /** @type {Files} */
+  const media = {};
+  if (!text.includes("\n[srb-")) return { words: text, media };
+  /** @type {string[]} */
+  const kept = [];
+  let isBehind = false; // behind a line of bytes
+  const lines = text.split("\n");
+  for (const line of lines) {
+    const found = BYTES.exec(line.slice(0, LONGEST_BEGINNING));
+    if (found) {
+      media[found[1] ?? ""] = { type: found[2] ?? "", data: line.slice(found[0].length) };
+      if (!isBehind && kept.at(-1) === "") kept.pop(); // the empty line before them
+    } else kept.push(line);
+    isBehind = found !== null || (isBehind && line === "");
+  }
+  if (isBehind && lines.at(-1) === "") kept.pop(); // the end of the last line of bytes
+  const words = kept.join("\n").replace(REFERENCE, (whole, name, id) => (media[id] ? `![${name}](srb:${id})` : whole));
+  return { words, media };
 }
 
 /**
@@ -47,15 +83,22 @@ export function writeText(story) {
 /**
  * Return the manuscript with headings: the story's title, and the names of its chapters.
  * @param {Story} story
+ * @param {Files} [media]  its pictures and sounds; one that is not given, and a sound, keeps its marker
  */
-export function writeMarkdown(story) {
+export function writeMarkdown(story, media = {}) {
   const { title, chapters } = chaptersOf(story);
   let written = title === "" ? "" : `# ${title}\n\n`;
   for (const { name, text } of chapters) {
     if (name === "") written += text;
     else written += `${gapAfter(written)}## ${name}\n\n${text.replace(/^\n+/, "")}`;
   }
-  return written;
+  const pictures = picturesOf(written, media);
+  if (pictures.size === 0) return written;
+  const words = withoutMarkers(written, (name, id) =>
+    pictures.has(id) ? `![${name}][srb-${id}]` : `![${name}](srb:${id})`,
+  );
+  const bytes = [...pictures].map(([id, { type }]) => `[srb-${id}]: data:${type};base64,${media[id]?.data}`);
+  return `${words}\n\n${bytes.join("\n")}\n`;
 }
 
 /**

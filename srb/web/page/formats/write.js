@@ -5,6 +5,7 @@ import { writeObsidianLoom } from "./obsidian_loom.js";
 import { writeSrb } from "./srb.js";
 import { writeMarkdown, writeText } from "./text.js";
 
+/** @import {Files} from "./pictures.js" */
 /** @import {Story} from "./types.js" */
 
 /**
@@ -14,8 +15,9 @@ import { writeMarkdown, writeText } from "./text.js";
  * @property {string} holds  says what of the story is in the file
  * @property {string} ending  of the file's name
  * @property {string} type  its media type
- * @property {(story: Story) => string | Uint8Array} write
- * @property {(story: Story, media: object) => string} [writeWith]  its pictures and sounds as well
+ * @property {(story: Story, media?: Files) => string | Uint8Array} write
+ * @property {"all" | "text" | "printed"} [media]  the pictures and sounds that `write` gets: those of all texts, of the
+ *   manuscript, or of the manuscript as every program shows them
  */
 
 /** @type {Writer[]} */
@@ -23,11 +25,11 @@ export const WRITERS = [
   {
     id: "srb",
     label: "SRB story",
-    holds: "everything: all branches, names, stars, settings, pictures",
+    holds: "everything: all branches, names, stars, settings, pictures and sounds",
     ending: ".json",
     type: "application/json",
     write: writeSrb,
-    writeWith: writeSrb,
+    media: "all",
   },
   {
     id: "text",
@@ -40,26 +42,29 @@ export const WRITERS = [
   {
     id: "markdown",
     label: "Markdown",
-    holds: "the manuscript; names become headings",
+    holds: "the manuscript with its pictures; names become headings",
     ending: ".md",
     type: "text/markdown;charset=utf-8",
     write: writeMarkdown,
+    media: "text",
   },
   {
     id: "docx",
     label: "Word",
-    holds: "the manuscript; names become headings",
+    holds: "the manuscript with its pictures; names become headings",
     ending: ".docx",
     type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     write: writeDocx,
+    media: "printed",
   },
   {
     id: "epub",
     label: "EPUB",
-    holds: "the manuscript as a book; names become chapters",
+    holds: "the manuscript as a book with its pictures; names become chapters",
     ending: ".epub",
     type: "application/epub+zip",
     write: writeEpub,
+    media: "printed",
   },
   {
     id: "obsidian",

@@ -1,4 +1,5 @@
 /** Text in XML. */
+import { withoutMarkers } from "../markers.js";
 
 /**
  * Return a text as it stands in XML: escaped, without the characters that XML cannot have.
@@ -14,11 +15,11 @@ export function escaped(text) {
 }
 
 /**
- * Say whether a paragraph runs from right to left: its first letter decides.
+ * Say whether a paragraph runs from right to left: its first letter decides, not the name of a picture.
  * @param {string} text
  */
 export function isRightToLeft(text) {
-  const letter = /\p{L}/u.exec(text)?.[0] ?? "";
+  const letter = /\p{L}/u.exec(withoutMarkers(text, () => ""))?.[0] ?? "";
   return /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(letter);
 }
 

@@ -164,6 +164,7 @@ export class Saver {
         this.safekeeping.put();
         this.safekeeping.forget(saved);
         for (const post of this.#sending.splice(0)) absorb(this.#pending, post);
+        await this.safekeeping.done; // before anybody reads that this browser keeps it
         this.trouble = Trouble.of(error);
         if (this.trouble.kind === "off") return this.#leaveInOutbox();
         if (this.trouble.kind === "refused") break;

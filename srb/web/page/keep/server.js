@@ -9,7 +9,7 @@ const ROOT = "v1/srb/stories";
 /** Milliseconds after which a silent server counts as away. */
 const PATIENCE = 30_000;
 
-const patiently = () => ({ signal: AbortSignal.timeout(PATIENCE) });
+const patiently = (times = 1) => ({ signal: AbortSignal.timeout(times * PATIENCE) });
 
 /** @typedef {{node: string, reason: string, message: string}} Refused  a node that was not stored, and why */
 /**
@@ -125,7 +125,7 @@ export class StoryServer {
    * @param {Wire} wire
    */
   postFile(id, { nodes = {}, runs = {} }) {
-    return this.#note(this.api.post(ROOT, { format: "srb-story", version: 1, id, nodes, runs }));
+    return this.#note(this.api.post(ROOT, { format: "srb-story", version: 1, id, nodes, runs }, patiently(10)));
   }
 
   /** @param {string} id */

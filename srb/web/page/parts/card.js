@@ -28,7 +28,6 @@ const AT_REST = 20_000; // the whole text is in the reader
 const COUNT_EVERY = 1000; // ms between two writes of the number of tokens
 const EARLY = 20; // ms that a write may come before its time, since frames and the desk's telling have rhythms of their own
 const SHADE_EVERY = 250; // ms: a change of highlights costs as much as there are ranges
-export const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
 
 /** @type {Button[]} */
 const BUTTONS = [

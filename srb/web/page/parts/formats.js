@@ -1,16 +1,18 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
 import { read } from "../formats/detect.js";
-import { checkSize, counted } from "../formats/file.js";
+import { BEGINNING, checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
-import { brought } from "../media.js";
+import { base64, brought, fromBase64 } from "../media.js";
 import { StoryError } from "../story/read.js";
 import { html } from "../vendor/lit.js";
 import { DialogPart } from "./part.js";
+import { asPng } from "./picture_files.js";
 
 /**
  * @typedef {import("../formats/write.js").Writer} Writer
  * @typedef {import("../story.js").Story} Story
+ * @typedef {import("../formats/pictures.js").Files} Files
  *
  * @typedef {object} Offer  stories that were read and wait for a choice
  * @property {string} format
@@ -20,6 +22,7 @@ import { DialogPart } from "./part.js";
 
 const ACCEPTED = ".json,.txt,.text,.md,.markdown,application/json,text/plain,text/markdown";
 const KEPT = 60_000; // ms that a download's address stays valid
+const TOO_LARGE = "The story is too large for a file of this browser. The command `srb stories export` writes it.";
 
 class Formats extends DialogPart {
   constructor() {
@@ -119,16 +122,17 @@ class Formats extends DialogPart {
   // ---- Export
 
   /** @param {Writer} writer */
-  async save({ write, writeWith, ending, type }) {
+  async save({ write, media, ending, type }) {
     const { story } = this.desk;
     const name = fileName(String(story.meta("title") ?? "") || this.desk.title, ending);
     /** @type {Error[]} */
     let unread = [];
     try {
-      const media = writeWith && (await this.desk.withRounds(({ context }) => context.media.all()));
-      unread = media?.unread ?? [];
-      download(writeWith && media ? writeWith(story, media.files) : write(story), name, type);
+      const found = media && (await this.media(media));
+      unread = found?.unread ?? [];
+      download(write(story, found?.files), name, type);
     } catch (error) {
+      if (error instanceof RangeError) return this.fail(TOO_LARGE);
       if (!(error instanceof StoryError)) throw error;
       return this.fail(error.message);
     }
@@ -137,6 +141,14 @@ class Formats extends DialogPart {
       this.fail(
         `“${name}” is among your downloads, without ${counted(unread.length, "picture or sound", "pictures or sounds")}: ${unread[0].message}`,
       );
+  }
+
+  /** Return pictures and sounds for a writer. @param {"all" | "text" | "printed"} which @returns {Promise<{files: Files, unread: Error[]} | null>} */
+  async media(which) {
+    const texts = which === "all" ? undefined : [this.desk.text];
+    const found = await this.desk.withRounds(({ context }) => context.media.all(texts));
+    if (found && which === "printed") await makePrintable(found.files);
+    return found;
   }
 
   // ---- Words
@@ -226,7 +238,7 @@ class Formats extends DialogPart {
  * @throws {StoryError} if one of them is no story
  */
 async function readAll(files) {
-  for (const { name, size } of files) checkSize(name, size);
+  for (const file of files) checkSize(file.name, file.size, await file.slice(0, BEGINNING).text());
   /** @type {Offer} */
   const offer = { format: "", choices: [], remarks: [] };
   for (const file of files) {
@@ -237,6 +249,15 @@ async function readAll(files) {
     offer.format = offer.format === "" || offer.format === found.format ? found.format : "several programs";
   }
   return offer;
+}
+
+/** Make PNGs of the pictures that books do not show. @param {Files} files */
+async function makePrintable(files) {
+  for (const file of Object.values(files)) {
+    if (file.type !== "image/bmp") continue;
+    const png = await asPng(fromBase64(file.data)).catch(() => null);
+    if (png) Object.assign(file, { type: "image/png", data: base64(png) });
+  }
 }
 
 /**

@@ -13,6 +13,7 @@ const STOPS = [
   ["paragraph", "paragraph"],
 ];
 
+const SHORTENED = new Set(["memory", "note"]); // parts of the prompt of which an end may be left out
 const TYPING = 400; // ms after which the words of a text that is being typed are counted
 const NUMBER = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
@@ -52,7 +53,7 @@ class Header extends Part {
           <span class="saved" data-state=${desk.saved.state} title=${desk.saved.message ?? ""}>${savedWords(desk.saved)}</span>
           <span class="words">${count(desk.words, "word")}</span>
           ${this.meter()}
-          ${desk.server.model ? html`<span class="model" title="Model">${desk.server.model}</span>` : null}
+          ${this.model()}
         </div>
         <button aria-haspopup="dialog" @click=${() => this.open("map")}>Map</button>
         <button aria-haspopup="dialog" aria-label="Import and export" title="Import and export" @click=${() => this.open("formats")}>⇅</button>
@@ -75,15 +76,27 @@ class Header extends Part {
     </header>`;
   }
 
+  /** The model's name; where the server has several, it leads to their choice. */
+  model() {
+    const { model, models = [] } = this.desk.server;
+    const choose = () => this.desk.openDialog("settings", { section: "model" });
+    return models.length > 1
+      ? html`<button class="quiet model" aria-haspopup="dialog" title="Choose the model" @click=${choose}>${model}</button>`
+      : model
+        ? html`<span class="model" title="Model">${model}</span>`
+        : null;
+  }
+
   pictures() {
     const { vision, audio } = this.desk.server.modalities ?? {};
+    const what = vision ? "Add a picture" : "Add a sound";
     return vision || audio
-      ? html`<button class="quiet pictures" aria-label="Add a picture" title="Add a picture" @click=${() => this.open("pictures")}>🖼</button>`
+      ? html`<button class="quiet pictures" aria-label=${what} title=${what} @click=${() => this.open("pictures")}>${vision ? "🖼" : "♪"}</button>`
       : null;
   }
 
   meter() {
-    const { used, limit, cut } = this.desk.context;
+    const { used, limit, cut, parts } = this.desk.context;
     if (!limit) return null;
     const share = Math.min(1, used / limit);
     const percent = Math.round(share * 100);
@@ -94,6 +107,7 @@ class Header extends Part {
       <span class="name">context</span>
       <meter min="0" max="1" high="0.85" .value=${share} aria-label="Context used"></meter> ${percent} %
       ${cut ? html`<span class="cut">beginning cut</span>` : null}
+      ${parts.filter((part) => part.cut > 0 && SHORTENED.has(part.kind)).map(({ kind }) => html` <span class="cut">${kind} cut</span>`)}
     </span>`;
   }
 

@@ -1,6 +1,7 @@
 /** Files that a person gives as pictures or sounds: read, checked by their first bytes, and made small enough to be sent. */
 
 import { typeOf } from "../media.js";
+import { isTurned } from "../picture_header.js";
 
 const LARGEST_READ = 64 * 2 ** 20; // bytes of a file that is looked at
 const LARGEST_SOUND = 8 * 2 ** 20; // bytes that the server keeps of one
@@ -24,11 +25,16 @@ export async function readMedium(file) {
     if (bytes.length > LARGEST_SOUND) throw new Error(`has ${megabytes(bytes.length)}; a sound may have 8 MB`);
     return { bytes, type };
   }
-  return type && bytes.length <= LARGE ? { bytes, type } : smaller(new Blob([bytes], { type: type || file.type }));
+  const isFit = type !== "" && bytes.length <= LARGE && !isTurned(bytes); // models see a picture as its pixels are stored
+  if (isFit) return { bytes, type };
+  return { bytes: await encoded(new Blob([bytes], { type: type || file.type }), "image/jpeg"), type: "image/jpeg" };
 }
 
-/** @param {Blob} file a large picture, or one in a format that only the browser reads */
-async function smaller(file) {
+/** Return a picture as PNG. @param {Uint8Array<ArrayBuffer>} bytes of a picture that the browser reads */
+export const asPng = (bytes) => encoded(new Blob([bytes]), "image/png");
+
+/** Draw a picture upright, no larger than models see, and return it in another format. @param {Blob} file @param {string} type */
+async function encoded(file, type) {
   const picture = await decoded(file);
   const scale = Math.min(1, SIDE / Math.max(picture.width, picture.height));
   const canvas = document.createElement("canvas");
@@ -40,15 +46,15 @@ async function smaller(file) {
   context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   picture.close();
   /** @type {Blob | null} */
-  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", QUALITY));
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve, type, QUALITY));
   if (!blob) throw new Error("is too large for this browser to make it smaller");
-  return { bytes: new Uint8Array(await blob.arrayBuffer()), type: blob.type };
+  return new Uint8Array(await blob.arrayBuffer());
 }
 
 /** @param {Blob} file */
 async function decoded(file) {
   try {
-    return await createImageBitmap(file);
+    return await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch {
     throw new Error(
       "cannot be read: it is damaged, or no picture (PNG, JPEG, GIF, BMP, WebP) or sound (WAV, MP3, FLAC)",

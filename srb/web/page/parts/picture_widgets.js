@@ -1,6 +1,6 @@
 /**
- * Pictures in the manuscript as CodeMirror's extension: each marker is shown as the picture that it names, and is moved over,
- * selected and deleted as one character.
+ * Pictures and sounds in the manuscript as CodeMirror's extension: each marker is shown as the picture that it names, or as a button
+ * that plays the sound, and is moved over, selected and deleted as one character.
  */
 
 import { markersOf } from "../markers.js";
@@ -12,6 +12,7 @@ import { Decoration, EditorView, StateEffect, StateField, WidgetType } from "../
 
 const AWAY = "not loaded"; // the server could not be asked
 const NOWHERE = "not here";
+const SOUND = /\.(wav|mp3|flac)$/i; // of a name: its bytes are read when it is played
 
 /** Read again what could not be read; also what is nowhere, if the value says so. */
 export const readAgain = /** @type {ReturnType<typeof StateEffect.define<boolean>>} */ (StateEffect.define());
@@ -37,10 +38,13 @@ class PictureWidget extends WidgetType {
   toDOM(view) {
     const place = document.createElement("span");
     place.className = "picture";
-    place.setAttribute("role", "img");
-    if (this.before) this.miss(place, this.before);
-    else label(place, `Picture: ${this.name}`, `🖼 ${this.name}`);
-    this.show(place, view).catch(() => this.miss(place, AWAY));
+    if (SOUND.test(this.name)) this.offer(place, view);
+    else {
+      place.setAttribute("role", "img");
+      if (this.before) this.miss(place, this.before);
+      else label(place, `Picture: ${this.name}`, `🖼 ${this.name}`);
+      this.show(place, view).catch(() => this.miss(place, AWAY));
+    }
     return place;
   }
 
@@ -49,8 +53,9 @@ class PictureWidget extends WidgetType {
     const bytes = await this.read(this.id);
     if (!bytes) return this.miss(place, NOWHERE);
     this.missing.delete(this.id);
+    delete place.dataset.missing;
     const type = typeOf(bytes);
-    if (isSound(type)) return label(place, `Sound: ${this.name}`, `♪ ${this.name}`);
+    if (isSound(type)) return this.offer(place, view);
     const picture = document.createElement("img");
     picture.alt = "";
     place.setAttribute("aria-label", `Picture: ${this.name}`);
@@ -64,14 +69,53 @@ class PictureWidget extends WidgetType {
     view.requestMeasure();
   }
 
+  /** Offer to play a sound. @param {HTMLElement} place @param {EditorView} view */
+  offer(place, view) {
+    const button = document.createElement("button");
+    button.type = "button";
+    label(button, `Play ${this.name}`, `♪ ${this.name}`);
+    button.addEventListener("click", () => this.play(place, view).catch(() => this.miss(place, AWAY)));
+    place.setAttribute("role", "group");
+    place.setAttribute("aria-label", `Sound: ${this.name}`);
+    place.replaceChildren(button);
+  }
+
+  /** @param {HTMLElement} place @param {EditorView} view */
+  async play(place, view) {
+    const bytes = await this.read(this.id);
+    if (!bytes) return this.miss(place, NOWHERE);
+    if (!isSound(typeOf(bytes))) return this.show(place, view); // whatever its name says
+    this.missing.delete(this.id);
+    if (!place.isConnected) return; // it was deleted, or another story was opened: nothing would stop it
+    const player = document.createElement("audio");
+    player.controls = true;
+    player.setAttribute("aria-label", this.name);
+    player.src = URL.createObjectURL(new Blob([bytes], { type: typeOf(bytes) }));
+    place.replaceChildren(player);
+    view.requestMeasure();
+    player.focus();
+    await player.play().catch(() => {}); // its controls show what it cannot play
+  }
+
+  /** @param {HTMLElement} place */
+  destroy(place) {
+    const player = place.querySelector("audio");
+    player?.pause();
+    if (player) URL.revokeObjectURL(player.src);
+  }
+
   /** @param {HTMLElement} place @param {string} why */
   miss(place, why) {
     this.missing.set(this.id, why);
-    label(place, `Picture, ${why}: ${this.name}`, `🖼 ${this.name} (${why})`);
+    place.dataset.missing = why;
+    const [kind, sign] = SOUND.test(this.name) ? ["Sound", "♪"] : ["Picture", "🖼"];
+    place.setAttribute("role", "img");
+    label(place, `${kind}, ${why}: ${this.name}`, `${sign} ${this.name} (${why})`);
   }
 
-  ignoreEvent() {
-    return false; // a click selects it, see below
+  /** The editor selects a picture that is clicked (see below); a player's buttons and keys are its own. @param {Event} event */
+  ignoreEvent(event) {
+    return /** @type {Element} */ (event.target).closest("button, audio") !== null;
   }
 }
 
@@ -143,6 +187,23 @@ const LOOK = EditorView.theme({
     verticalAlign: "bottom",
     color: "var(--dim)",
     cursor: "default",
+  },
+  ".picture button": {
+    minHeight: "2rem",
+    padding: "0.1rem 0.65rem",
+    border: "1px solid var(--line)",
+    borderRadius: "var(--radius)",
+    background: "var(--card)",
+    font: "inherit",
+    color: "var(--ink)",
+    cursor: "pointer",
+  },
+  "@media (pointer: coarse)": {
+    ".picture button": { minHeight: "44px" },
+  },
+  ".picture audio": {
+    display: "block",
+    maxWidth: "100%",
   },
   ".picture img": {
     display: "block",

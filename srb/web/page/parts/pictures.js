@@ -36,8 +36,8 @@ class Pictures extends Part {
       "dialog",
       ({ name, files, point }) => name === "pictures" && (files ? this.add(files, point) : this.choose()),
     );
-    this.on("saved", () => this.readAgain("Picture, not loaded"));
-    this.on("server", () => this.readAgain("Picture, not", true));
+    this.on("saved", () => this.readAgain("not loaded"));
+    this.on("server", () => this.readAgain("not", true));
     addEventListener("paste", (event) => this.paste(event), { capture: true, signal: this.listeners.signal });
   }
 
@@ -55,11 +55,11 @@ class Pictures extends Part {
 
   /**
    * Ask again for pictures that could not be loaded, if any is shown.
-   * @param {string} beginning of their labels @param {boolean} [isAll] also for those that were nowhere
+   * @param {string} why the beginning of why they are missing @param {boolean} [isAll] also for those that were nowhere
    */
-  readAgain(beginning, isAll = false) {
+  readAgain(why, isAll = false) {
     const { view } = this;
-    if (view?.contentDOM.querySelector(`.picture[aria-label^="${beginning}"]`))
+    if (view?.contentDOM.querySelector(`.picture[data-missing^="${why}"]`))
       view.dispatch({ effects: readAgain.of(isAll) });
   }
 

@@ -3,6 +3,7 @@
 import "./branches.js";
 import { LaterDialogs } from "./dialogs.js";
 import "./file_drops.js";
+import { divider, sheetHandle } from "./layout.js";
 import "./outline.js";
 import "./pictures.js";
 import "./status.js";
@@ -29,7 +30,7 @@ export async function addRest(desk, root) {
     return part;
   };
   root.querySelector("srb-header")?.after(make("srb-banner"));
-  root.append(make("srb-branches"), make("srb-outline"));
+  root.append(divider(root), sheetHandle(root, desk), make("srb-branches"), make("srb-outline"));
   const key = /** @type {any} */ (make("srb-key"));
   document.body.append(make("srb-status"), make("srb-file-drops"), make("srb-pictures"), key);
   return { key, dialogs: new LaterDialogs(desk) };

@@ -4,10 +4,12 @@ import { rungs, SAMPLERS } from "../sampling.js";
 import { html, nothing } from "../vendor/lit.js";
 import "./banned_words.js";
 import { check, radio, textArea } from "./fields.js";
+import "./models.js";
 import "./number_field.js";
 import { NUMBERS } from "./numbers.js";
 import { DialogPart } from "./part.js";
 import "./presets.js";
+import { sentTable } from "./sent.js";
 
 /** @typedef {import("../sampling.js").Ladder} Ladder */
 /** @typedef {import("../sampling.js").Sampler} Sampler */
@@ -43,7 +45,7 @@ class Settings extends DialogPart {
 
   listen() {
     super.listen();
-    this.on(["story", "server"], () => this.requestUpdate());
+    this.on(["story", "server", "rounds"], () => this.requestUpdate());
   }
 
   /** @param {{section?: string}} [detail] */
@@ -190,16 +192,21 @@ class Settings extends DialogPart {
         .value=${note.depth}
         @number=${(/** @type {CustomEvent} */ event) => this.desk.setNote({ ...noteOf(this.desk), depth: event.detail })}
       ></srb-number>
+      ${sentTable(this.desk)}
     `;
   }
 
   #model() {
     const { mode, system, instruction } = this.desk.settings;
     const { server } = this.desk;
-    const hasNone = server.state === "ready" && !server.chat_template;
+    const hasNone = server.state === "ready" && server.chat_template === false;
     const set = (/** @type {string} */ name) => (/** @type {string} */ text) => this.#set(name, text);
     return html`
-      <p>${server.model ? html`The model is <b>${server.model}</b>.` : "No model is known yet."}</p>
+      ${
+        server.models
+          ? html`<srb-models .desk=${this.desk}></srb-models>`
+          : html`<p>${server.model ? html`The model is <b>${server.model}</b>.` : "No model is known yet."}</p>`
+      }
       <fieldset>
         <legend>How the story is put to it</legend>
         ${this.#radio("mode", "text", "Base text", "the model goes on from the text as it stands")}

@@ -21,6 +21,7 @@ class Banner extends Part {
 
   listen() {
     this.on("server", () => this.serverChanged());
+    this.on("round", () => this.desk.server.status === "unloaded" && this.requestUpdate());
     this.on("saved", () => this.requestUpdate());
     this.on("notice", (notice) => this.show(notice));
     this.on("withdrawn", ({ about }) => this.notice?.about === about && this.dismiss());
@@ -76,13 +77,10 @@ class Banner extends Part {
   server() {
     const { desk } = this;
     const { state, percent } = desk.server;
-    const sentence = serverSentence(desk.server);
+    const sentence = serverSentence(desk.server, desk.isRunning);
     if (!sentence) return null;
-    const button =
-      state === "key"
-        ? html`<button @click=${() => desk.askKey()}>Enter the key</button>`
-        : html`<button @click=${() => desk.checkServer()}>Try again</button>`;
-    const waits = state === "loading" || state === "restarting";
+    const button = this.wayOut();
+    const waits = ["loading", "restarting", "ready"].includes(state);
     const progress =
       percent === null
         ? null
@@ -90,13 +88,29 @@ class Banner extends Part {
             <progress max="100" value=${percent} aria-label="Part of the model that is loaded"></progress>`;
     return html`<p class="server" data-state=${state} role="alert"><span>${sentence}</span>${waits ? progress : button}</p>`;
   }
+
+  wayOut() {
+    const { desk } = this;
+    const { state, models = [] } = desk.server;
+    if (state === "key") return html`<button @click=${() => desk.askKey()}>Enter the key</button>`;
+    const choose = () => desk.openDialog("settings", { section: "model" });
+    const other = html`<button @click=${choose}>Choose another model</button>`;
+    if (state === "missing") return other;
+    return html`${state === "failed" && models.length > 1 ? other : null}
+      <button @click=${() => desk.checkServer()}>Try again</button>`;
+  }
 }
 
-/** @param {Desk["server"]} server */
-function serverSentence({ state, message }) {
+/** @param {Desk["server"]} server @param {boolean} isAwaited whether a round waits for the model */
+function serverSentence({ state, message, model, models = [], status }, isAwaited) {
   switch (state) {
+    case "ready":
+      return status === "unloaded" && isAwaited ? `${model} is loaded as soon as there is room for it.` : "";
+    case "missing":
+      return `This server has no model “${model}”, which this story asks for.`;
     case "loading":
-      return message ? "The model is being loaded. You can write meanwhile." : ""; // without: nothing is known yet
+      if (!message) return ""; // nothing is known yet
+      return `The model ${model ? `${model} ` : ""}is being loaded. You can write meanwhile.`;
     case "restarting":
       return "The engine stopped and is being started again. Your text is kept.";
     case "gone":
@@ -104,6 +118,7 @@ function serverSentence({ state, message }) {
     case "key":
       return "The server asks for its API key. Until then this browser keeps your text.";
     case "failed":
+      if (models.length > 1) return `${model} cannot be loaded: ${message}`;
       return `No text can be continued until this is mended and the server is started again: ${message || "the engine does not answer"}`;
     default:
       return "";

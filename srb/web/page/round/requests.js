@@ -70,6 +70,7 @@ export class Requests extends Cards {
   rejoin(key, id) {
     const before = [...this.requests.values()].filter((each) => each.id === id).at(-1);
     const request = newRequest(key, before?.given ?? "", "asking");
+    request.id = id; // if it is lost before its snapshot comes, the next one finds the slots by it
     request.slots = [...(before?.slots ?? [])];
     for (const slot of this.slots) {
       if (slot.index === null || this.requests.get(slot.request ?? "")?.id !== id) continue;

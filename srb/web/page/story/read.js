@@ -10,9 +10,10 @@ import { faultOfNode, faultOfRun, isCount, isId, isRecord } from "./check.js";
 import { own } from "./merge.js";
 import { hasPairs, isHigh, isLow, isWhole } from "./text.js";
 
-const MOST_BYTES = 64 * 1024 * 1024;
+/** Larger than a story on the server may be: a page keeps what the server has no room for, and exports all of it. */
+const MOST_UNITS = 256 * 1024 * 1024;
 const MOST_DEPTH = 32;
-export const MOST_NODES = 100_000;
+const MOST_NODES = 1_000_000;
 const LONGEST_TITLE = 1000;
 /** Steps that the check for cut characters may take, so that no file keeps the page busy for long. */
 const MOST_STEPS = 50_000_000;
@@ -219,7 +220,7 @@ export function checkValue(value) {
         stack.push({ value: /** @type {Record<string, unknown>} */ (part)[key], depth: depth + 1 });
       }
     } else must(typeof part !== "number" || Number.isFinite(part), "The file holds a number that is none.");
-    must(size <= MOST_BYTES, "The story is larger than 64 MB.");
+    must(size <= MOST_UNITS, "The story is larger than 256 MB.");
   }
 }
 
@@ -229,8 +230,7 @@ export function checkValue(value) {
  */
 export function parseFile(json) {
   if (typeof json === "string") {
-    const bytes = json.length * 3 <= MOST_BYTES ? 0 : new Blob([json]).size;
-    must(bytes <= MOST_BYTES, "The file is larger than 64 MB.");
+    must(json.length <= MOST_UNITS, "The file is larger than 256 MB.");
     try {
       json = JSON.parse(json);
     } catch (error) {

@@ -1,7 +1,8 @@
 // The board: the cards of a round in their list. It writes them frame by frame, and only those in view.
 
 import { sharedBeginnings } from "../../compare.js";
-import { Card, STEP_WORDS } from "../card.js";
+import { Card } from "../card.js";
+import { likelihoodOf, sameText } from "./siblings.js";
 
 /** @typedef {import("../../round.js").Round} Round */
 /** @typedef {import("../../round.js").Slot} Slot */
@@ -286,48 +287,14 @@ export class Board {
       slot,
       label: `${place + 1}`,
       digit: inWindow >= 0 && inWindow < DIGITS ? `${(inWindow + 1) % DIGITS}` : "",
-      ...this._same(round, slot),
-      ...this._likelihood(round, slot),
+      ...sameText(round, slot, this.groups),
+      ...likelihoodOf(round, slot, this.logprobs() || this.isSorted()),
       star: star === true,
       note: typeof note === "string" ? note : "",
       stopAt: round.stopAt,
       offer: offerOf(round, slot),
     });
     if (slot.state === "ended" && slot.text && card.isVisible) this.onseen(slot);
-  }
-
-  /** @param {Round} round @param {Slot} slot */
-  _same(round, slot) {
-    if (slot.state !== "ended") return { same: "", sameWords: "" };
-    const group = this.groups.find((each) => each.includes(slot.number));
-    const first = slot.foldedUnder ?? group?.[0];
-    if (!group || first === undefined) return { same: "", sameWords: "" };
-    if (first === slot.number) {
-      const words = `${group.length} branches have this text.`;
-      return { same: `×${group.length}`, sameWords: words };
-    }
-    const label = round.order.indexOf(first) + 1;
-    const words = slot.foldedUnder === null ? `Same text as branch ${label}.` : `Folded: same text as branch ${label}.`;
-    return { same: `= ${label}`, sameWords: words };
-  }
-
-  /** How unlikely a text is beside its siblings, or why that is not known; nothing if nobody wants to see it.
-   * @param {Round} round @param {Slot} slot */
-  _likelihood(round, slot) {
-    if (!this.logprobs() && !this.isSorted()) return { step: null, likelihood: "" };
-    const step = this._step(round, slot);
-    if (step !== null) return { step, likelihood: `Beside the others: ${STEP_WORDS[step]}.` };
-    const isUntold = slot.state === "ended" && slot.text !== "" && slot.meanLogprob === null;
-    return { step: null, likelihood: isUntold ? "Its likelihood was not asked for when it was written." : "" };
-  }
-
-  /** @param {Round} round @param {Slot} slot */
-  _step(round, slot) {
-    const own = slot.meanLogprob;
-    const all = round.slots.map((each) => each.meanLogprob).filter((value) => value !== null);
-    if (own === null || all.length < 2) return null;
-    const [best, worst] = [Math.max(...all), Math.min(...all)];
-    return best - worst < 0.02 ? 3 : 1 + Math.min(4, Math.floor((5 * (best - own)) / (best - worst)));
   }
 
   // ---- The current card

@@ -1,0 +1,39 @@
+// What a card says of its branch beside the others: that they have the same text, and how likely it is among them. Pure.
+
+/** @typedef {import("../../round.js").Round} Round */
+/** @typedef {import("../../round.js").Slot} Slot */
+
+const STEP_WORDS = ["", "expected", "rather expected", "in between", "rather unlikely", "unlikely"];
+
+const ALIKE = 0.02; // mean log-probabilities that differ by less are the same
+
+/** @param {Round} round @param {Slot} slot @param {number[][]} groups  slot numbers that have the same text */
+export function sameText(round, slot, groups) {
+  if (slot.state !== "ended") return { same: "", sameWords: "" };
+  const group = groups.find((each) => each.includes(slot.number));
+  const first = slot.foldedUnder ?? group?.[0];
+  if (!group || first === undefined) return { same: "", sameWords: "" };
+  if (first === slot.number) return { same: `×${group.length}`, sameWords: `${group.length} branches have this text.` };
+  const label = round.order.indexOf(first) + 1;
+  const words = slot.foldedUnder === null ? `Same text as branch ${label}.` : `Folded: same text as branch ${label}.`;
+  return { same: `= ${label}`, sameWords: words };
+}
+
+/** How unlikely a text is beside its siblings, or why that is not known; nothing if nobody wants to see it.
+ * @param {Round} round @param {Slot} slot @param {boolean} isWanted */
+export function likelihoodOf(round, slot, isWanted) {
+  if (!isWanted) return { step: null, likelihood: "" };
+  const step = stepOf(round, slot);
+  if (step !== null) return { step, likelihood: `Beside the others: ${STEP_WORDS[step]}.` };
+  const isUntold = slot.state === "ended" && slot.text !== "" && slot.meanLogprob === null;
+  return { step: null, likelihood: isUntold ? "Its likelihood was not asked for when it was written." : "" };
+}
+
+/** @param {Round} round @param {Slot} slot @returns {number | null} 1 to 5, the likeliest first */
+function stepOf(round, slot) {
+  const own = slot.meanLogprob;
+  const all = round.slots.map((each) => each.meanLogprob).filter((value) => value !== null);
+  if (own === null || all.length < 2) return null;
+  const [best, worst] = [Math.max(...all), Math.min(...all)];
+  return best - worst < ALIKE ? 3 : 1 + Math.min(4, Math.floor((5 * (best - own)) / (best - worst)));
+}

@@ -1,0 +1,148 @@
+"""The choice of a story's model where the server has several; with one model the page knows nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.accessibility import violations
+from tests.page.conftest import MakePage, Troubles
+from tests.page.writer import START, Writer
+from tests.processes import wait_for
+from tests.servers import MakeServer, Server
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def two(make_server: MakeServer, tmp_path: Path) -> Server:
+    return make_server(models="red=fake:25,blue=fake:25", model="", ignore_eos="true", model_seconds=0).start()
+
+
+@pytest.fixture
+def writer(two: Server, page: Page, troubles: Troubles) -> Writer:
+    troubles.allow("status of 503")  # while a model is being loaded
+    return Writer(page, two.url).set(max_tokens=8, stop_at="", n=2)
+
+
+def picker(writer: Writer) -> Locator:
+    """Open the settings by the model's name in the header."""
+    writer.page.get_by_role("button", name="red", exact=True).or_(
+        writer.page.get_by_role("button", name="blue", exact=True)
+    ).click()
+    select = writer.page.get_by_role("dialog", name="Settings of this story").get_by_label("Model", exact=True)
+    expect(select).to_be_visible()
+    return select
+
+
+def close(page: Page) -> None:
+    page.get_by_role("dialog", name="Settings of this story").get_by_role("button", name="Close").click()
+
+
+def runs(writer: Writer) -> list[str]:
+    """The models of the story's rounds, oldest first."""
+    found: list[dict[str, Any]] = sorted(writer.story()["runs"].values(), key=lambda run: run["made"])
+    return [run["model"] for run in found]
+
+
+def loaded(server: Server) -> list[str]:
+    return [
+        each["id"]
+        for each in server.get("/v1/models").json()["data"]
+        if each["status"]["value"] in ("loaded", "loading")
+    ]
+
+
+def test_a_story_is_continued_by_the_model_that_is_chosen_for_it(writer: Writer, two: Server) -> None:
+    page = writer.page
+    writer.write(START).go().wait_for_end()
+    assert runs(writer) == ["red"]
+    select = picker(writer)
+    expect(select.locator("option")).to_have_text(["the server's: red", "red (loaded)", "blue"])
+    select.select_option("blue")
+    close(page)
+    expect(page.locator("srb-header .model")).to_have_text("blue")
+    assert loaded(two) == ["red"], "a choice alone loads nothing"
+    writer.press("Escape")
+    page.locator("srb-manuscript").click()
+    writer.go().wait_for_end()
+    assert runs(writer) == ["red", "blue"]
+    assert loaded(two) == ["blue"]
+    writer.wait_until_saved()
+    page.reload()
+    writer.wait_until_ready()
+    expect(page.locator("srb-header .model")).to_have_text("blue")
+    page.evaluate("desk.newStory()")
+    expect(page.locator("srb-header .model")).to_have_text("red")  # the model belongs to the story
+
+
+def test_what_is_waited_for_is_said_until_the_model_is_loaded(writer: Writer, two: Server) -> None:
+    """Another client holds the one place that there is."""
+    page = writer.page
+    body = {"prompt": "Hi", "max_tokens": 100_000, "ignore_eos": True, "stream": True, "model": "red"}
+    held = two.post("/v1/completions", body, stream=True)
+    writer.set(model="blue").write(START)
+    expect(page.locator("srb-header .model")).to_have_text("blue")
+    writer.press("Control+Enter")
+    expect(page.get_by_role("alert").filter(has_text="blue is loaded as soon as there is room for it.")).to_be_visible()
+    held.close()
+    writer.wait_for_end()
+    expect(page.locator("srb-banner .server")).to_have_count(0)
+    assert runs(writer) == ["blue"]
+
+
+def test_a_model_that_is_gone_is_told_of_and_another_can_be_chosen(
+    writer: Writer, two: Server, troubles: Troubles
+) -> None:
+    page = writer.page
+    troubles.expect("status of 404")
+    writer.set(model="green").write(START)
+    banner = page.get_by_role("alert").filter(has_text="This server has no model “green”, which this story asks for.")
+    expect(banner).to_be_visible()
+    writer.press("Control+Enter")
+    expect(page.get_by_role("alert").filter(has_text="The model 'green' does not exist")).to_be_visible()
+    page.get_by_role("button", name="Choose another model").first.click()
+    select = page.get_by_role("dialog", name="Settings of this story").get_by_label("Model", exact=True)
+    expect(select).to_have_value("green")
+    select.select_option("blue")
+    close(page)
+    expect(banner).to_have_count(0)
+    page.locator("srb-manuscript").click()
+    writer.go().wait_for_end()
+    assert runs(writer) == ["blue"]
+
+
+def test_a_model_that_cannot_be_loaded_gives_its_reason_and_the_way_out(
+    make_server: MakeServer, make_page: MakePage, troubles: Troubles, tmp_path: Path
+) -> None:
+    troubles.expect("status of 503")
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    server = make_server(models=f"red=fake:25,{tmp_path}/broken.gguf", model="", ignore_eos="true").start()
+    page = make_page(bypass_csp=True)  # axe puts styles into the document
+    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=2, model="broken").write(START)
+    expect(page.locator("srb-header .model")).to_have_text("broken")
+    writer.press("Control+Enter")
+    expect(page.get_by_role("alert").filter(has_text="broken cannot be loaded: ")).to_be_visible()
+    page.get_by_role("button", name="Choose another model").first.click()
+    select = page.get_by_role("dialog", name="Settings of this story").get_by_label("Model", exact=True)
+    expect(select.locator("option:checked")).to_have_text("broken (cannot be loaded)")
+    assert violations(page) == []
+    select.select_option("red")
+    close(page)
+    page.locator("srb-manuscript").click()
+    writer.go().wait_for_end()
+    assert runs(writer) == ["red"]
+
+
+def test_with_one_model_nothing_is_chosen(page: Page, make_server: MakeServer) -> None:
+    server = make_server(model="fake:25", ignore_eos="true").start()
+    writer = Writer(page, server.url).set(max_tokens=8, stop_at="", n=2).write(START).go().wait_for_end()
+    expect(page.locator("srb-header span.model")).to_have_text("fake:25")
+    page.evaluate("desk.openDialog('settings', { section: 'model' })")
+    dialog = page.get_by_role("dialog", name="Settings of this story")
+    expect(dialog.get_by_text("The model is fake:25.")).to_be_visible()
+    expect(dialog.get_by_label("Model", exact=True)).to_have_count(0)
+    wait_for(lambda: len(runs(writer)) == 1, "its round is in the story")

@@ -27,12 +27,13 @@ T = TypeVar("T")
 
 
 def wait_for(what: Callable[[], T], why: str, deadline: float = DEADLINE) -> T:
-    """Return the first true value of `what`, asked again and again."""
-    end = time.monotonic() + deadline
+    """Return the first true value of `what`, asked again and again: at first every 10 ms, after some seconds every 50 ms."""
+    began = time.monotonic()
     while not (value := what()):
-        if time.monotonic() > end:
+        waited = time.monotonic() - began
+        if waited > deadline:
             raise AssertionError(f"waited {deadline:.0f} s in vain: {why}")
-        time.sleep(0.01)
+        time.sleep(min(0.01 + waited / 50, 0.05))
     return value
 
 
@@ -42,6 +43,14 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def began_at(pid: int) -> str:
+    """Return when a process began, by which it is told from a later one with its pid; "" if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children(pid: int) -> list[int]:
@@ -66,12 +75,21 @@ def clean_environ(**settings: object) -> dict[str, str]:
 
 
 class Process:
-    """A started program whose output goes to a file; `stop` and leaving a `with` block end it for sure."""
+    """A started program whose output goes to a file; `stop` and leaving a `with` block end it for sure.
+
+    Leaving the block sends `farewell`.
+    """
 
     def __init__(
-        self, command: Sequence[object], environ: Mapping[str, str], log_path: Path, pass_fds: Sequence[int] = ()
+        self,
+        command: Sequence[object],
+        environ: Mapping[str, str],
+        log_path: Path,
+        pass_fds: Sequence[int] = (),
+        farewell: int = signal.SIGTERM,
     ) -> None:
         self.log_path = log_path
+        self._farewell = farewell
         words = [str(word) for word in command]
         with log_path.open("ab") as log:
             self.popen = subprocess.Popen(words, cwd=ROOT, env=dict(environ), stdout=log, stderr=log, pass_fds=pass_fds)
@@ -101,15 +119,16 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         print(f"---- output of {self.popen.args!r}\n{self.logs}")  # pytest shows it where a test has failed
-        below = descendants(self.pid)
+        below = {pid: began_at(pid) for pid in (descendants(self.pid) if self.popen.poll() is None else ())}
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.popen.poll() is None:
-                self.popen.terminate()
+                self.popen.send_signal(self._farewell)
             self.popen.wait(DEADLINE / 2)
-        for pid in [*below, self.pid]:
-            if is_alive(pid) and pid in {*descendants(os.getpid()), *below}:
+        for pid, began in below.items():
+            if began and began_at(pid) == began:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        self.popen.kill()
         self.popen.wait(DEADLINE)
 
 

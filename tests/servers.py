@@ -45,7 +45,9 @@ class Server:
 
     def start(self, *, wait: bool = True) -> Server:
         """Start it and, with `wait`, return only when GET /health answers 200."""
-        self._process = self._exits.enter_context(Process(self._command, self.environ, self._log_path))
+        # Left by Ctrl-C, which ends a server more quickly than SIGTERM; tests of the end stop it themselves.
+        process = Process(self._command, self.environ, self._log_path, farewell=signal.SIGINT)
+        self._process = self._exits.enter_context(process)
         if wait:
             self.wait_ready()
         return self
@@ -133,14 +135,18 @@ class Server:
         return requests.post(self.url + path, json=body, timeout=60, **options)
 
     def metric(self, name: str) -> float:
-        """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`."""
+        """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`.
+
+        A busy server's answer may lack the engine's numbers; then the next is read.
+        """
+        [value] = wait_for(lambda: self._metrics_named(name), f"/metrics has {name}")
+        return value
+
+    def _metrics_named(self, name: str) -> list[float]:
         response = self.get("/metrics")
         assert response.status_code == 200, response.text
-        for line in response.text.splitlines():
-            key, _, value = line.partition(" ")
-            if not key.startswith("#") and key.partition("{")[0].endswith(name):
-                return float(value)
-        raise AssertionError(f"no {name} in\n{response.text}")
+        lines = (line.partition(" ") for line in response.text.splitlines() if not line.startswith("#"))
+        return [float(value) for key, _, value in lines if key.partition("{")[0].endswith(name)][:1]
 
 
 MakeServer = Callable[..., Server]

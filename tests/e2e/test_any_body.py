@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from tests.servers import Server
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = int(os.environ.get("SRB_TEST_EXAMPLES", "40"))
-DOCUMENT = schemathesis.openapi.from_wsgi("/openapi.json", create_app(Settings()))
 OLLAMAS = ("/api/generate", "/api/chat")
 PLAIN = {"messages": [{"role": "user", "content": "Tell me a story."}]}  # few of the messages made have a sense
 SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, "t_max_predict_ms": 2000}
@@ -33,9 +33,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server.start()
 
 
+@cache  # made where these tests run, not where they are only collected
+def document() -> Any:
+    return schemathesis.openapi.from_wsgi("/openapi.json", create_app(Settings()))
+
+
 def bodies(path: str) -> st.SearchStrategy[Any]:
     """Return bodies that the document allows for a route; what they leave out is as often absent as not."""
-    return DOCUMENT[path]["POST"].as_strategy().map(lambda case: case.body)
+    return document()[path]["POST"].as_strategy().map(lambda case: case.body)
 
 
 @pytest.mark.timeout(20 * DEADLINE)

@@ -15,7 +15,7 @@ import requests
 
 from tests.e2e.streams import ENDLESS, Stream
 from tests.processes import DEADLINE, wait_for
-from tests.servers import MakeServer, Server
+from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -68,13 +68,22 @@ def most_memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.fixture(scope="module")
+def strict_and_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, int]]:
+    """A server that takes bodies of 2 MiB, and the memory that its worker needs for small ones."""
+    with Server(tmp_path_factory.mktemp("strict"), max_body_bytes=2 * 2**20, log_level="debug") as server:
+        server.start()
+        wait_for(lambda: "bodies are built" in server.logs, "the worker has what it needs for all requests")
+        server.post("/v1/completions", ROUTES["/v1/completions"])
+        [worker] = server.workers
+        yield server, most_memory(worker)
+
+
 @pytest.fixture
-def strict(make_server: MakeServer) -> Iterator[Server]:
-    """A server that takes bodies of 2 MiB, and whose memory does not grow by more than eight of them."""
-    server = make_server(max_body_bytes=2 * 2**20).start()
+def strict(strict_and_memory: tuple[Server, int]) -> Iterator[Server]:
+    """A server that takes bodies of 2 MiB, and whose memory does not grow by more than eight of them. Tests share it."""
+    server, before = strict_and_memory
     [worker] = server.workers
-    server.post("/v1/completions", ROUTES["/v1/completions"])
-    before = most_memory(worker)
     yield server
     assert most_memory(worker) - before < 16 * 2**20
     assert server.workers == [worker]

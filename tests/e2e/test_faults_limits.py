@@ -248,22 +248,21 @@ def test_row_03_a_thousand_streams_that_wait_cost_little_and_a_running_one_goes_
     [worker] = server.workers
     running = Stream(server, ENDLESS)
     running.until("stream")
-    filler = Worker(server.runtime).ready()
-    ids = (f"r{i}" for i in count())
-    while not server.metric("requests_deferred"):
-        filler.send(endless(next(ids), n=1))
-        filler.next(Accepted)
-    before = resident_mib(worker)
-    clients = [connect(server, BRIEF) for _ in range(1000)]
-    wait_for(lambda: server.metric("requests_deferred") >= 1000, "all of them wait")
-    for client in clients:
-        while b": ping" not in client.recv(65536):
-            pass
-    assert resident_mib(worker) - before < 150
-    running.until("stream")
-    for client in clients:
-        client.close()
-    wait_for(lambda: server.metric("requests_deferred") <= 1, "those who left wait no more")
-    running.close()
-    filler.close()
+    with contextlib.closing(Worker(server.runtime).ready()) as filler:
+        ids = (f"r{i}" for i in count())
+        while not server.metric("requests_deferred"):
+            filler.send(endless(next(ids), n=1))
+            filler.next(Accepted)
+        before = resident_mib(worker)
+        clients = [connect(server, BRIEF) for _ in range(1000)]
+        wait_for(lambda: server.metric("requests_deferred") >= 1000, "all of them wait")
+        for client in clients:
+            while b": ping" not in client.recv(65536):
+                pass
+        assert resident_mib(worker) - before < 150
+        running.until("stream")
+        for client in clients:
+            client.close()
+        wait_for(lambda: server.metric("requests_deferred") <= 1, "those who left wait no more")
+        running.close()
     assert "Traceback" not in server.logs

@@ -254,6 +254,10 @@ def test_a_stream_says_so_too(storyteller: Server) -> None:
     assert ask(storyteller, stream=True).headers["Server"] == "llama.cpp"
 
 
+def test_the_number_of_computing_threads_is_a_metric(storyteller: Server) -> None:
+    assert storyteller.metric("srb:threads") == int(storyteller.environ["SRB_THREADS"])
+
+
 # ---- several workers
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import requests
 
-from tests.media import b64, png
+from tests.media import b64, bmp, jpeg, png, wav
 from tests.processes import DEADLINE
 from tests.servers import Server
-from tools.random_gguf import write_llama, write_projector
+from tools.random_gguf import write_llama
+from tools.random_projectors import write_projector
 
 pytest.importorskip("llama_cpp.mtmd_cpp", reason="llama-cpp-python was built without mtmd")
 
@@ -123,3 +126,54 @@ def test_a_count_is_the_prompt_of_the_answer_and_a_damaged_picture_is_400(seer: 
     assert counted == usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
     assert post(seer, path, form(picture)[1]).json()["input_tokens"] == counted  # of a file that is known
     assert post(seer, path, form(DAMAGED)[1]).status_code == 400
+
+
+def test_eight_requests_at_once_about_a_new_picture_encode_it_once(seer: Server) -> None:
+    prompt = {"prompt_string": "the king saw <__media__> and", "multimodal_data": [b64(png(33, 44, seed=80))]}
+    before = seer.metric("srb:media_encoded_total")
+    with ThreadPoolExecutor(8) as pool:
+        body = {"prompt": prompt, "n": 8, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+        answers = list(pool.map(lambda _: post(seer, "/v1/completions", body), range(8)))
+    assert [answer.status_code for answer in answers] == [200] * 8, answers[0].text
+    texts = {choice["text"] for answer in answers for choice in answer.json()["choices"]}
+    assert len(texts) == 1
+    assert seer.metric("srb:media_encoded_total") == before + 1
+
+
+def text_of(answer: requests.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    if "event-stream" in answer.headers["Content-Type"]:
+        events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+        return "".join(event["text"] for event in events if event["event"] == "stream")
+    body = answer.json()
+    return str(body["content"] if "content" in body else body["choices"][0]["text"])
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/srb/completions", "/v1/completions"])
+def test_both_forms_of_a_prompt_with_a_picture_have_one_text(seer: Server, path: str) -> None:
+    """The seed's form and llama-server's, with a picture in three formats."""
+    for data in (png(40, 30, seed=81), jpeg(), bmp(9, 7)):
+        forms = [
+            {"prompt": {"prompt_string": "saw <__media__> and", "multimodal_data": [b64(data)]}},
+            {"prompt": "saw [img-12] and", "image_data": [{"data": b64(data), "id": 12}]},
+        ]
+        limits = {"n": 1, "max_tokens": 5, "temperature": 0, "ignore_eos": True}
+        texts = [text_of(post(seer, path, {**form, **limits})) for form in forms]
+        assert texts[0] == texts[1] != ""
+
+
+def test_files_that_would_fill_the_memory_or_end_the_process_are_400_and_the_server_goes_on(seer: Server) -> None:
+    engine = seer.engine
+    files = {
+        "50000 × 50000 pixels": png(50_000, 50_000, raw=b""),
+        "unpacks to more": png(4, 4, raw=bytes(5_000_000)),
+        "is too short": wav(1 / 16000),
+        "announces 4294967280 bytes": wav(announced=2**32 - 16),
+    }
+    for why, data in files.items():
+        prompt = {"prompt_string": "<__media__>", "multimodal_data": [b64(data)]}
+        refused = post(seer, "/completion", {"prompt": prompt, "n_predict": 2})
+        assert refused.status_code == 400
+        assert why in refused.json()["error"]["message"]
+    assert post(seer, *_responses(PICTURE)).status_code == 200
+    assert seer.engine == engine

@@ -29,6 +29,20 @@ def two(make_server: MakeServer) -> Server:
     return make_server(**TWO).start()
 
 
+@pytest.fixture(scope="module")
+def shared_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("two"), **TWO) as server:
+        yield server.start()
+
+
+@pytest.fixture
+def shared(shared_two: Server) -> Server:
+    """A server with two models of which the first is loaded. Tests share it: kill no part of it."""
+    assert complete(shared_two, "a").status_code == 200
+    wait_for(lambda: [state(shared_two, name) for name in "ab"] == ["loaded", "unloaded"], "a alone is loaded")
+    return shared_two
+
+
 def state(server: Server, name: str) -> str:
     [value] = [each["status"]["value"] for each in server.get("/v1/models").json()["data"] if each["id"] == name]
     return str(value)
@@ -52,18 +66,18 @@ def events(answer: requests.Response) -> Iterator[Any]:
             yield orjson.loads(line[6:])
 
 
-def test_a_request_names_its_model_and_one_without_a_name_gets_the_first(two: Server) -> None:
-    assert complete(two, "b").json()["model"] == "b"
-    assert state(two, "b") == "loaded"
-    assert state(two, "a") == "unloaded"
-    assert len(children(two.supervisor)) == 1
-    answer = two.post("/v1/completions", {**BODY, "model": ""})
+def test_a_request_names_its_model_and_one_without_a_name_gets_the_first(shared: Server) -> None:
+    assert complete(shared, "b").json()["model"] == "b"
+    assert state(shared, "b") == "loaded"
+    assert state(shared, "a") == "unloaded"
+    assert len(children(shared.supervisor)) == 1
+    answer = shared.post("/v1/completions", {**BODY, "model": ""})
     assert answer.json()["model"] == "a"
-    chat = two.post(
+    chat = shared.post(
         "/v1/chat/completions", {"model": "B", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
     )
     assert chat.json()["model"] == "b"
-    missing = complete(two, "c")
+    missing = complete(shared, "c")
     assert missing.status_code == 404
     assert "a, b" in missing.json()["error"]["message"]
 
@@ -118,20 +132,20 @@ def test_a_model_that_cannot_be_loaded_gives_its_reason_and_harms_no_other(
     assert server.health() == 200
 
 
-def test_load_and_unload(two: Server) -> None:
-    assert two.post("/models/unload", {"model": "b"}).status_code == 400, "it is not loaded"
-    assert two.post("/models/load", {"model": "b"}).json() == {"success": True}
-    wait_for(lambda: state(two, "b") == "loaded", "b is loaded")
-    assert two.post("/models/load", {"model": "b"}).status_code == 400
-    assert two.post("/models/unload", {"model": "b"}).json() == {"success": True}
-    wait_for(lambda: state(two, "b") == "unloaded", "b is unloaded")
-    assert children(two.supervisor) == []
-    assert two.health() == 200
-    assert two.post("/models/load", {"model": "c"}).status_code == 404
-    refused = two.post("/v1/completions?autoload=false", {**BODY, "model": "a"})
+def test_load_and_unload(shared: Server) -> None:
+    assert shared.post("/models/unload", {"model": "b"}).status_code == 400, "it is not loaded"
+    assert shared.post("/models/load", {"model": "b"}).json() == {"success": True}
+    wait_for(lambda: state(shared, "b") == "loaded", "b is loaded")
+    assert shared.post("/models/load", {"model": "b"}).status_code == 400
+    assert shared.post("/models/unload", {"model": "b"}).json() == {"success": True}
+    wait_for(lambda: state(shared, "b") == "unloaded", "b is unloaded")
+    assert children(shared.supervisor) == []
+    assert shared.health() == 200
+    assert shared.post("/models/load", {"model": "c"}).status_code == 404
+    refused = shared.post("/v1/completions?autoload=false", {**BODY, "model": "a"})
     assert refused.status_code == 400
     assert "not loaded" in refused.json()["error"]["message"]
-    assert complete(two, "a").status_code == 200
+    assert complete(shared, "a").status_code == 200
 
 
 def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
@@ -239,24 +253,24 @@ def test_a_reader_of_no_request_counts_no_longer_once_it_is_answered(make_server
     assert complete(server, "b").status_code == 200
 
 
-def test_ollama_lists_loads_and_unloads(two: Server) -> None:
-    assert [each["name"] for each in two.get("/api/tags").json()["models"]] == ["a:latest", "b:latest"]
-    done = two.post(
+def test_ollama_lists_loads_and_unloads(shared: Server) -> None:
+    assert [each["name"] for each in shared.get("/api/tags").json()["models"]] == ["a:latest", "b:latest"]
+    done = shared.post(
         "/api/generate", {"model": "b:latest", "prompt": "Hi", "stream": False, "options": {"num_predict": 3}}
     )
     assert done.status_code == 200, done.text
-    assert [each["name"] for each in two.get("/api/ps").json()["models"]] == ["b:latest"]
-    assert two.post("/api/show", {"model": "b"}).status_code == 200
-    gone = two.post("/api/generate", {"model": "b", "keep_alive": 0})
+    assert [each["name"] for each in shared.get("/api/ps").json()["models"]] == ["b:latest"]
+    assert shared.post("/api/show", {"model": "b"}).status_code == 200
+    gone = shared.post("/api/generate", {"model": "b", "keep_alive": 0})
     assert gone.json()["done_reason"] == "unload"
-    wait_for(lambda: two.get("/api/ps").json()["models"] == [], "b is unloaded")
-    assert two.post("/api/generate", {"model": "x", "prompt": "Hi"}).status_code == 404
+    wait_for(lambda: shared.get("/api/ps").json()["models"] == [], "b is unloaded")
+    assert shared.post("/api/generate", {"model": "x", "prompt": "Hi"}).status_code == 404
 
 
-def test_the_properties_of_a_model_that_a_query_names(two: Server) -> None:
-    assert two.get("/props?model=b").json()["model_alias"] == "b"
-    assert two.get("/props").json()["model_alias"] == "b", "it loads nothing"
-    assert two.get("/props?model=c").status_code == 404
+def test_the_properties_of_a_model_that_a_query_names(shared: Server) -> None:
+    assert shared.get("/props?model=b").json()["model_alias"] == "b"
+    assert shared.get("/props").json()["model_alias"] == "b", "it loads nothing"
+    assert shared.get("/props?model=c").status_code == 404
 
 
 def test_nobody_without_a_key_loads_a_model_or_learns_their_names(make_server: MakeServer) -> None:
@@ -304,10 +318,10 @@ def test_every_dialect_picks_the_model_that_is_named(make_server: MakeServer) ->
             assert answer.json()[key] == name, path
 
 
-def test_an_unknown_name_is_404_in_every_dialect(two: Server) -> None:
+def test_an_unknown_name_is_404_in_every_dialect(shared: Server) -> None:
     for path, body, _ in DIALECTS:
-        assert two.post(path, {**body, "model": "x"}).status_code == 404, path
-    assert state(two, "a") == "loaded"
+        assert shared.post(path, {**body, "model": "x"}).status_code == 404, path
+    assert state(shared, "a") == "loaded"
 
 
 # Bodies that are wrong whatever the model is, or beyond a setting.
@@ -452,3 +466,104 @@ def test_one_model_takes_any_name_as_before(server: Server) -> None:
     assert complete(server, "any name").status_code == 200
     assert "status" not in server.get("/v1/models").json()["data"][0]
     assert server.post("/models/load", {"model": "x"}).status_code == 501
+
+
+OWN = """
+temperature = 0.25
+
+[[models]]
+name = "a"
+model = "fake:"
+n_ctx = 512
+default_max_tokens = 3
+chat_template = "chatml"
+tags = "small"
+
+[[models]]
+name = "b"
+model = "fake:"
+temperature = 0.75
+chat_template = "llama3"
+"""
+
+
+@pytest.fixture
+def own(make_server: MakeServer, tmp_path: Path) -> Server:
+    """A server whose two models have settings of their own."""
+    (tmp_path / "srb.toml").write_text(OWN)
+    return make_server(config=tmp_path / "srb.toml", model="").start()
+
+
+def test_each_model_has_its_own_settings_in_its_engine_and_for_its_requests(own: Server) -> None:
+    def rendered(model: str) -> str:
+        chat = {"messages": [{"role": "user", "content": "Hi"}], "model": model}
+        return str(own.post("/apply-template", chat).json()["prompt"])
+
+    first = own.post("/v1/srb/completions", {"prompt": "Hi", "n": 1, "stream": False}).json()
+    assert first["usage"]["completion_tokens"] == 3
+    assert "<|im_start|>user" in rendered("a")
+    assert own.get("/props?model=a").json()["default_generation_settings"]["n_ctx"] == 512
+    assert own.get("/props").json()["default_generation_settings"]["params"]["temperature"] == 0.25
+    assert "<|start_header_id|>user" in rendered("b")
+    assert own.get("/props?model=b").json()["default_generation_settings"]["params"]["temperature"] == 0.75
+    assert own.get("/props?model=b").json()["default_generation_settings"]["n_ctx"] > 512
+    assert [each["tags"] for each in own.get("/v1/models").json()["data"]] == [["small"], []]
+
+
+def test_the_description_of_a_model_that_is_not_loaded_loads_nothing(own: Server) -> None:
+    before = own.get("/v1/srb/server?model=b").json()
+    assert (before["model"], before["status"], before["models"], before["n_ctx"]) == ("b", "unloaded", ["a", "b"], 0)
+    assert (before["modalities"], before["chat_template"]) == (None, None)
+    assert before["sampling"]["temperature"] == 0.75
+    assert state(own, "b") == "unloaded"
+    complete(own, "b")
+    after = own.get("/v1/srb/server?model=b").json()
+    assert (after["status"], after["n_ctx"] > 0, after["chat_template"]) == ("loaded", True, True)
+    missing = own.get("/v1/srb/server?model=c")
+    assert (missing.status_code, missing.json()["error"]["models"]) == (404, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("n_ctx = -1", "models: a: n_ctx: Input should be greater than or equal to 0, got -1"),
+        ('chat_template = "{% if %}"', "models: a: chat_template"),
+        ("workers = 2", "models: a: workers: is a setting of the server, not of one model"),
+    ],
+)
+def test_a_wrong_setting_of_a_model_is_refused_at_the_start(
+    make_server: MakeServer, tmp_path: Path, table: str, message: str
+) -> None:
+    (tmp_path / "srb.toml").write_text(f'[[models]]\nname = "a"\nmodel = "fake:"\n{table}\n')
+    server = make_server(config=tmp_path / "srb.toml", model="").start(wait=False)
+    assert server.wait() != 0
+    assert message in server.logs
+
+
+def test_metrics_tell_what_is_known_while_the_models_supervisor_does_not_answer(two: Server) -> None:
+    wait_for(lambda: two.metric("models_supervisor_up") == 1, "it answers")
+    supervisor = two.supervisor
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        answer = two.get("/metrics")
+        assert answer.status_code == 200, answer.text
+        assert "srb:models_supervisor_up 0.0" in answer.text
+        assert 'srb:model_state{model="a",state="loaded"} 1.0' in answer.text
+        assert "srb:http_requests_total" in answer.text
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    wait_for(lambda: two.metric("models_supervisor_up") == 1, "it answers again")
+
+
+def test_two_fakes_share_no_states(make_server: MakeServer, tmp_path: Path) -> None:
+    server = make_server(**TWO, state_dir=tmp_path / "states").start()
+    saved = complete(server, "a", state="mine")
+    assert saved.status_code == 200, saved.text
+    assert complete(server, "b").status_code == 200, "a has ended, and has written its state"
+
+    def reused(model: str) -> int:
+        answer = server.post("/v1/srb/completions", {**BODY, "n": 1, "model": model, "state": "mine"})
+        return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    assert reused("a") > 0, "another engine of the same model has read it"
+    assert reused("b") == 0

@@ -93,7 +93,7 @@ def test_the_command_of_the_first_page_writes_eight_different_stories(storytelle
 def test_branches_advance_side_by_side(storyteller: Server) -> None:
     streamed = [event["index"] for event in ask(storyteller, n=5, max_tokens=BRIEF, ignore_eos=True)
                 if event["event"] == "stream"]  # fmt: skip
-    assert streamed[:5] == list(range(5))
+    assert set(streamed[:10]) == set(range(5))  # a token may be a part of a character, which has no event
     assert streamed[-5:] != [streamed[-1]] * 5
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from tests.disks import remount
 from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
 from tests.servers import GUNICORN, MakeServer, Server
 from tests.stories import model, person, texts
@@ -103,8 +103,10 @@ def test_row_51_fifty_kills_in_the_middle_of_writes_lose_nothing_that_was_answer
             if round_ % 25 == 24:
                 kill_all(server)
                 started(server)
-            else:
-                os.kill(chance.choice(wait_for(lambda: server.workers, "there is a worker")), signal.SIGKILL)
+            else:  # all that write, or one of them while another writes
+                workers = wait_for(lambda: server.workers, "there are workers")
+                for pid in workers if round_ % 2 else [chance.choice(workers)]:
+                    os.kill(pid, signal.SIGKILL)
     finally:
         for writer in writers:
             writer.stop()
@@ -171,30 +173,6 @@ def test_stories_move_to_another_server_through_files(make_server: MakeServer, t
 
 
 # Disks and folders ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of two megabytes, for root."""
-    if os.getuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a disk")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("disks cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-def remount(folder: Path, option: str) -> None:
-    """Mount a disk again with another option; not as long as threads of a killed process have files open for writing."""
-    command = ["mount", "-o", f"remount,{option}", str(folder)]
-    wait_for(
-        lambda: not subprocess.run(command, capture_output=True, check=False).returncode, f"it is mounted {option}"
-    )
 
 
 def fill(server: Server) -> requests.Response:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -407,13 +408,20 @@ def test_branches_that_look_at_each_other_stay_on_one_replica(bridged: Bridged) 
     assert bridged.bridge.members.homes == {}
 
 
-def test_a_divided_request_is_controlled_through_any_bridge(
-    loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path
-) -> None:
-    bridged, other = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "other")
-    for bridge in (bridged, other):
+@pytest.fixture
+def both(loop: Loop, steady: tuple[OneReplica, OneReplica], tmp_path: Path) -> Iterator[tuple[Bridged, Bridged]]:
+    """Two bridges, as of two web machines, to the same two replicas."""
+    bridges = Bridged(loop, tmp_path / "one"), Bridged(loop, tmp_path / "other")
+    for bridge in bridges:
         bridge.update(a=steady[0].entry(), b=steady[1].entry())
         bridge.wait_ready(2)
+    yield bridges
+    for bridge in bridges:
+        bridge.close()
+
+
+def test_a_divided_request_is_controlled_through_any_bridge(both: tuple[Bridged, Bridged]) -> None:
+    bridged, other = both
     owner, reader = bridged.worker().ready(), other.worker().ready()
     owner.send(many("whole", max_tokens=-1, linger=600.0))
     owner.next(Accepted)
@@ -456,8 +464,29 @@ def test_a_divided_request_is_controlled_through_any_bridge(
     assert {type(reader.next(Reply, Done)), type(reader.next(Reply, Done))} == {Reply, Done}
     assert owner.next(Done).request_id == "whole"
     wait_for(lambda: other.open_requests() == bridged.open_requests() == 0, "nothing is left of it")
-    bridged.close()
-    other.close()
+
+
+def test_branches_that_are_added_through_two_bridges_at_once_have_indices_of_their_own(
+    both: tuple[Bridged, Bridged],
+) -> None:
+    bridged, other = both
+    owner, reader = bridged.worker().ready(), other.worker().ready()
+    owner.send(many("grows", max_tokens=-1))
+    owner.next(Accepted)
+    turns, one = 5, ((None, (), (), ()),)
+    for turn in range(turns):
+        for worker in (owner, reader):
+            worker.send(AddBranches(f"add {turn}", "grows", one))
+    answers = [worker.next(Reply, Rejected) for worker in (owner, reader) for _ in range(turns)]
+    given = sorted((*answer.value["indices"], *answer.value["seeds"]) for answer in answers)
+    assert given == [(24 + number, 124 + number) for number in range(2 * turns)]
+
+    owner.send(AddBranches("bad", "grows", ((None, (10**9,), (), ()),)))  # no token of the vocabulary
+    assert isinstance(owner.next(Reply, Rejected), Rejected)
+    reader.send(AddBranches("good", "grows", one))
+    assert reader.next(Reply, Rejected).value["indices"] == [24 + 2 * turns], "a refused one leaves no gap"
+    owner.send(Cancel("grows"))
+    owner.next(Done)
 
 
 def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, steady: Any, tmp_path: Path) -> None:
@@ -482,6 +511,8 @@ def test_a_divided_request_goes_on_without_the_replica_that_is_lost(loop: Loop, 
         snapshot = other.next(Attached, Rejected).value
         ended = [branch for branch in snapshot["branches"] if "ended" in branch]
         assert {branch["index"] for branch in ended} <= {event.index for event in lost}
+        other.send(AddBranches("add", "half", ((None, (), (), ()),)))
+        assert other.next(Reply, Rejected).value["indices"] == [24], "no lost branch's index is given again"
         worker.send(Cancel("half"))
         assert worker.next(Done, Failed).request_id == "half"
     finally:
@@ -607,6 +638,23 @@ def test_a_slot_is_saved_and_erased_on_the_replica_that_has_its_newest_text(brid
     assert (
         in_slot(worker, "b", "older", 6, more=" It is the longer one of the two.").cached_tokens == older.prompt_tokens
     )
+
+
+def test_a_replica_that_answers_late_still_has_the_newest_text(
+    bridged: Bridged, pair: tuple[OneReplica, OneReplica]
+) -> None:
+    worker = bridged.worker().ready()
+    in_slot(worker, "b", "older", 5, more=" It is the longer one of the two.")
+    newer = in_slot(worker, "a", "newer", 5)
+    os.kill(pair[0].pid, signal.SIGSTOP)
+    try:
+        worker.send(StateAction("late", "save", "newest", 5))
+        time.sleep(1.0)  # far more than lies between the two texts
+    finally:
+        os.kill(pair[0].pid, signal.SIGCONT)
+    answer = worker.next(Reply, Rejected)
+    assert isinstance(answer, Reply), answer
+    assert answer.value["tokens"] == newer.prompt_tokens + 3 - 1
 
 
 def test_no_slot_is_saved_while_a_replica_does_not_say_what_it_has(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import struct
@@ -29,7 +30,8 @@ from srb.model_control import (
     encode,
 )
 from tests.process.conftest import SUPERVISOR, Start
-from tests.processes import DEADLINE, Process, children, wait_for
+from tests.processes import DEADLINE, PYTHON, Process, children, wait_for
+from tools.random_gguf import write_llama
 
 MODELS = {"models": "a=fake:,b=fake:", "model": "", "model_seconds": 0}
 
@@ -37,10 +39,9 @@ MODELS = {"models": "a=fake:,b=fake:", "model": "", "model_seconds": 0}
 class Peer:
     """A worker's end of the socket."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(DEADLINE)
-        self.sock.connect(str(path))
         self.frames = FrameSocket(self.sock)
         self.states: dict[str, str] = {}
 
@@ -70,13 +71,23 @@ class Peer:
 Connect = Callable[[], Peer]
 
 
+def connected(path: Path) -> Peer | None:
+    """Return a connection, or None while nobody listens."""
+    peer = Peer()
+    try:
+        peer.sock.connect(str(path))
+    except (FileNotFoundError, ConnectionRefusedError):
+        peer.sock.close()
+        return None
+    return peer
+
+
 @pytest.fixture
 def connect(runtime: Path) -> Iterator[Connect]:
     with ExitStack() as stack:
 
         def connect_one() -> Peer:
-            wait_for(lambda: (runtime / CONTROL_SOCKET).exists(), "the supervisor listens")
-            peer = Peer(runtime / CONTROL_SOCKET)
+            peer = wait_for(lambda: connected(runtime / CONTROL_SOCKET), "the supervisor listens")
             stack.callback(peer.frames.close)
             return peer
 
@@ -207,3 +218,146 @@ def test_stopping_it_leaves_no_process_and_no_file(start: Start, connect: Connec
     assert len(children(supervisor.pid)) == 2
     assert supervisor.stop() == 0
     assert not runtime.exists()
+
+
+def with_free_memory(count: int) -> tuple[str, ...]:
+    """Return the command of a supervisor on a machine with so many bytes of free memory."""
+    script = f"""
+import sys
+from srb.engine.process import memory_check, supervisor
+memory_check.free_memory = lambda: {count}
+sys.exit(supervisor.main())
+"""
+    return (PYTHON, "-c", script)
+
+
+def test_a_model_without_room_in_the_memory_is_loaded_when_another_has_given_way(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    """Three engines are allowed, and beside a fake one that is loaded there is no room for a real model."""
+    write_llama(tmp_path / "real.gguf")
+    models = f"a=fake:,real={tmp_path}/real.gguf"
+    supervisor = start(*with_free_memory(1000), **{**MODELS, "models": models, "n_ctx": 512}, max_engines=3, threads=1)
+    peer = connect()
+    peer.until("a", "loaded")
+    peer.send(Want("1", "real"))
+    assert peer.next() == Granted("1")
+    peer.until("real", "loaded")
+    assert peer.states == {"a": "unloaded", "real": "loaded"}
+    assert supervisor.logs.count("model real needs") == 1
+    assert "are free beside a: one of them gives way first" in supervisor.logs
+
+
+def test_two_real_models_are_loaded_at_once_where_the_memory_has_room(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        write_llama(tmp_path / f"{name}.gguf")
+    models = f"{tmp_path}/one.gguf,{tmp_path}/two.gguf"
+    supervisor = start(*with_free_memory(2**40), **{**MODELS, "models": models, "n_ctx": 512}, max_engines=2, threads=1)
+    peer = connect()
+    for id_, name in (("1", "one"), ("2", "two")):
+        peer.send(Want(id_, name))
+        assert peer.next() == Granted(id_)
+        peer.until(name, "loaded")
+    assert peer.states == {"one": "loaded", "two": "loaded"}
+    assert len(children(supervisor.pid)) == 2
+
+
+def with_a_gpu(free: int, needed: int) -> tuple[str, ...]:
+    """Return the command of a supervisor whose models need so many bytes on a GPU; it tells each question for them."""
+    script = f"""
+import dataclasses, sys
+from srb.engine.process import memory_check, supervisor
+from srb.native_facts import Device, Places
+
+class Child(memory_check.NeedsChild):
+    def __init__(self, listed, settings):
+        super().__init__(listed, settings)
+        print("asked for", listed.name, file=sys.stderr, flush=True)
+
+    @property
+    def facts(self):
+        found = super().facts
+        gpu = Device("CUDA0", "a card", "gpu", {free}, 2**33)
+        model = dataclasses.replace(found.model, places=Places(0, {{"CUDA0": {needed}}}))
+        return dataclasses.replace(found, build=dataclasses.replace(found.build, devices=(gpu,)), model=model)
+
+from srb.engine.process import models_supervisor
+models_supervisor.NeedsChild = Child
+sys.exit(supervisor.main())
+"""
+    return (PYTHON, "-c", script)
+
+
+def test_a_model_without_room_on_a_gpu_is_loaded_when_another_has_given_way(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    write_llama(tmp_path / "real.gguf")
+    models = f"a=fake:,real={tmp_path}/real.gguf"
+    supervisor = start(
+        *with_a_gpu(2**30, 2**31), **{**MODELS, "models": models, "n_ctx": 512}, max_engines=3, threads=1
+    )
+    peer = connect()
+    peer.until("a", "loaded")
+    peer.send(Want("1", "real"))
+    assert peer.next() == Granted("1")
+    peer.until("real", "loaded")
+    assert peer.states == {"a": "unloaded", "real": "loaded"}
+    assert "model real needs 2.00 GiB on CUDA0, and 973 MiB are free there beside a" in supervisor.logs
+
+
+def test_the_memory_of_a_gpu_is_read_again_after_another_model_has_taken_some(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        write_llama(tmp_path / f"{name}.gguf")
+    models = f"a=fake:,{tmp_path}/one.gguf,{tmp_path}/two.gguf"
+    supervisor = start(
+        *with_a_gpu(2**32, 2**30), **{**MODELS, "models": models, "n_ctx": 512}, max_engines=3, threads=1
+    )
+    peer = connect()
+    peer.until("a", "loaded")
+    for id_, name in (("1", "one"), ("2", "two")):
+        peer.send(Want(id_, name))
+    assert {peer.next(), peer.next()} == {Granted("1"), Granted("2")}
+    for name in ("a", "one", "two"):
+        peer.until(name, "loaded")
+    assert supervisor.logs.count("asked for") == 3
+
+
+def test_a_model_whose_memory_is_being_asked_for_may_be_unloaded(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    write_llama(tmp_path / "real.gguf")
+    models = f"a=fake:,real={tmp_path}/real.gguf"
+    supervisor = start(*with_free_memory(2**40), **{**MODELS, "models": models, "n_ctx": 512}, max_engines=2, threads=1)
+    peer = connect()
+    peer.until("a", "loaded")
+    peer.send(Load("1", "real"))
+    assert peer.next() == Done("1")
+    peer.until("real", "loading")
+    peer.send(Unload("2", "real"))
+    assert peer.next() == Done("2")
+    peer.until("real", "unloaded")
+    wait_for(lambda: len(children(supervisor.pid)) == 1, "only the first engine is left")
+
+
+def test_workers_are_answered_while_an_engine_that_shall_end_does_not_say_whether_it_writes(
+    start: Start, connect: Connect
+) -> None:
+    supervisor = supervise(start, stall_timeout=0)
+    peer = connect()
+    peer.until("a", "loaded")
+    [engine] = children(supervisor.pid)
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        peer.send(Want("1", "b"))
+        peer.until("a", "ending")
+        for number in range(200):  # at half a second for each question they would take minutes
+            peer.send(Look(f"look {number}"))
+            assert peer.next() == Done(f"look {number}")
+        assert peer.states["a"] == "ending"
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    assert peer.next() == Granted("1")

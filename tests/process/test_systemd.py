@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import DEADLINE, PYTHON, ROOT, NoticeListener, Process, clean_environ, is_alive, status, wait_for
+from tests.servers import Server
 
 UNITS = ROOT / "config" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -146,3 +147,12 @@ def is_silent(sock: socket.socket) -> bool:
         return not sock.recv(4096)
     except BlockingIOError:
         return True
+
+
+def test_the_status_of_a_server_names_its_models(listener: NoticeListener, tmp_path: Path) -> None:
+    names = [f"m{number}" for number in range(10)]
+    with Server(tmp_path, model="", models=",".join(f"{name}=fake:" for name in names)) as server:
+        server.environ["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        server.start()
+        shown = ", ".join(names[:8])
+        listener.until(f"STATUS=listening on {server.url}; models: {shown} and 2 more")

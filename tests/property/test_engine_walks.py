@@ -641,3 +641,21 @@ class EngineWalk(RuleBasedStateMachine):
 
 EngineWalk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestEngineWalk = EngineWalk.TestCase
+
+
+def test_the_parent_of_a_private_prompt_counts_as_the_holder_of_a_sequence() -> None:
+    """A walk that was found once: with seven sequences a branch was started for which there was none."""
+    walk = EngineWalk()
+    walk.begin(
+        ahead=False, n_ctx=222, cache_bytes=0, short=False, memory={}, cache_cells=0, n_ubatch=4, n_seq_max=7, max_draft=0,
+        looks_up=False, every=-1, draft=None, draft_room=(400, 12), max_running=0, sections=False,
+    )  # fmt: skip
+    walk.explore(prompt="the old king said then the fox", cutoff=1.0, max_branches=1, depth=12)
+    walk.explore(prompt="river boat " * 12, cutoff=0.01, max_branches=3, depth=4)
+    walk.explore(prompt="a", cutoff=0.7, max_branches=7, depth=5)
+    walk.submit_one_that_shifts(seed=0, max_tokens=30, n_keep=-1, n_discard=0, banned=("a", "e", "n t"))
+    walk.explore(prompt="the old king said", cutoff=0.3, max_branches=3, depth=1)
+    walk.ask_for_what_paused_branches_have_written(n=2, seed=0, max_tokens=0)
+    walk.driver.run()
+    stats = walk.driver.engine.stats()
+    assert stats["sequences_used"] == stats["sequences_idle"]

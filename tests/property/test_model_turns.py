@@ -28,13 +28,16 @@ class World:
         self.done: Counter[str] = Counter()
         self.unloaded: set[str] = set()
         self.count = 0
+        self.started: list[str] = []  # in the last plan
 
     def plan(self) -> None:
         before = {each.name: each.state for each in self.turns.models}
+        self.started = []
         for action in self.turns.plan(self.now):
             match action:
                 case Start(name):
                     assert name not in self.engines
+                    self.started.append(name)
                     self.engines[name] = "starting"
                 case Stop(name):
                     assert name not in self.held.values(), "a model ends under its requests"
@@ -86,6 +89,13 @@ class World:
                 self.turns.leave(id_, self.now)
             self.turns.ended(name, self.now, "it broke", is_final=self.random.random() < 0.3)
 
+    def crowd(self) -> None:
+        """Say of a model that was to be started that the memory has no room for it, as is known only beside another."""
+        for name in self.started:
+            if self.engines.get(name) == "starting" and len(self.engines) > 1 and self.random.random() < 0.4:
+                del self.engines[name]
+                self.turns.no_room(name)
+
     def command(self) -> None:
         name = self.random.choice(NAMES)
         if self.random.random() < 0.5:
@@ -106,6 +116,7 @@ class World:
             self.command()
         self.now += self.random.choice([0.0, 0.01, 0.1, 1.0])
         self.plan()
+        self.crowd()
 
     def settle(self) -> None:
         """Let calls end and engines move, until nobody waits."""

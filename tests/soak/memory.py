@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOM_MIB = 96.0  # beyond the parked text: buffers of the first requests, and garbage that Python has not collected yet
-RISE_MIB = 32.0  # in the second half of a run that is too short for a slope
+RISE_MIB = 64.0  # in the second half of a run that is too short for a slope: buffers that are used for the first time
 LONG_MINUTES = 4.0  # length of a half from which on the slope is used
 SLOPE_MIB = 1.0  # a minute
 _MIN_SAMPLES = 6  # samples; with fewer there is no second half

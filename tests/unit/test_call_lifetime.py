@@ -334,6 +334,17 @@ def test_a_socket_that_was_watched_is_watched_no_more(watch: ClientWatch[str], p
     assert len(watch) == 0
 
 
+def test_a_socket_whose_descriptor_another_has_by_now_may_be_removed(
+    watch: ClientWatch[str], pair: tuple[Any, Any]
+) -> None:
+    ours, _ = pair
+    watch.add(ours, "a")
+    watch.add(ours, "b")
+    watch.remove("b")
+    watch.remove("a")
+    assert len(watch) == 0
+
+
 def test_a_connection_that_a_stopping_server_has_shut_itself_has_a_client_until_it_resets() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         theirs = socket.create_connection(listener.getsockname())

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from srb.engine.fake import FakeModel
+from srb.engine.model import Batch, DecodeStatus
 from srb.engine.tree.checkpoints import AUTO, BRANCH_EVERY, CHECKPOINT_BYTES, Checkpoint, Checkpoints, Spacing
 from srb.engine.tree.host import NODE_BYTES
 from srb.protocol import Done
-from tests.engine_helpers import Driver, solo
+from tests.engine_helpers import Driver, plain, solo
 
 EVERY = 64
 
@@ -54,6 +55,24 @@ def test_the_last_tokens_of_a_prompt_have_checkpoints_closer_together(back: int)
     assert ask(at, [*prompt[:-back], 41])[1] <= EVERY // 4 + 16 + 1
 
 
+def test_each_batch_tells_how_much_of_its_prompt_is_to_come() -> None:
+    class Watched(FakeModel):
+        def decode(self, batch: Batch) -> DecodeStatus:
+            told.append((len(batch), dict(batch.to_come)))
+            return super().decode(batch)
+
+    told: list[tuple[int, dict[int, int]]] = []
+    at = Driver(Watched(n_ctx=8000, n_batch=512, n_ubatch=512, has_states=True), checkpoint_every=EVERY)
+    at.submit(words(300, 1), 1, 1, 3, ignore_eos=True)
+    at.run()
+    prompt, branch = told[:-2], told[-2:]
+    left = 300
+    for count, to_come in prompt:
+        left -= count
+        assert list(to_come.values()) == [left]
+    assert (left, branch) == (0, [(1, {})] * 2)
+
+
 def test_a_text_that_goes_on_computes_only_what_is_new() -> None:
     at, text = driver(cache_cells=0), words(200, 1)
     for turn in range(8):
@@ -66,6 +85,27 @@ def test_half_of_a_long_branch_computes_at_most_the_spacing_of_branches() -> Non
     at, prompt = driver(), words(100, 1)
     tokens, _ = ask(at, prompt, 300)
     assert ask(at, [*prompt, *tokens[:170], 41])[1] <= BRANCH_EVERY + 1
+
+
+@pytest.mark.parametrize("token", [1, 100, 170, 290])
+@pytest.mark.parametrize("cache_cells", [0, 10**6])
+def test_a_fork_in_the_middle_of_a_running_branch_goes_on_from_the_nearest_checkpoint(
+    token: int, cache_cells: int
+) -> None:
+    at, prompt = driver(cache_cells=cache_cells), words(100, 1)
+    request_id = at.submit(prompt, 1, 1, 400, ignore_eos=True, can_grow=True)
+    outcome = at.result(request_id)
+    while len(outcome.tokens[0]) < 300:
+        at.step()
+    before, written = at.model.n_tokens_decoded, list(outcome.tokens[0])
+    [index] = at.add(request_id, plain(seed=5, max_tokens=8), origin=0, token=token)
+    while index not in outcome.ends:
+        at.step()
+    of_origin = len(outcome.tokens[0]) - len(written)
+    assert at.model.n_tokens_decoded - before - of_origin <= BRANCH_EVERY + 8
+    assert outcome.tokens[index] == solo([*prompt, *written[:token]], 5, 8, ignore_eos=True).tokens[0]
+    at.run()
+    assert outcome.tokens[0] == solo(prompt, 1, 400, ignore_eos=True).tokens[0]
 
 
 def test_the_place_where_two_prompts_part_gets_a_checkpoint_for_the_third() -> None:
@@ -107,6 +147,17 @@ def test_under_pressure_texts_are_parked_with_their_states_and_nothing_is_comput
         ask(at, text)
     assert at.engine.stats()["tree_tokens_parked"] > 8 * 300
     assert [ask(at, [*text, 41])[1] for text in texts] == [1] * 8
+
+
+def test_branches_that_are_paused_for_lack_of_cells_are_parked_and_compute_nothing_again() -> None:
+    at, prompt = driver(n_ctx=600, n_seq_max=9), words(100, 1)
+    request_id = at.submit(prompt, 8, 1, 150, ignore_eos=True)
+    at.run()
+    paused = at.engine.stats()["branches_paused_total"]
+    assert paused > 0
+    assert at.model.n_tokens_decoded <= 100 + 8 * 149 + paused  # a paused branch's newest token, for its logits
+    for index in range(8):
+        assert at.result(request_id).texts[index] == solo(prompt, 1 + index, 150, ignore_eos=True).texts[0]
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 3000, 20_000])
@@ -234,7 +285,23 @@ def test_large_states_are_further_apart() -> None:
     assert spacing.every == 1024
     given = Spacing(100)
     given.note_size(10**9)
-    assert given.every == 100
+    assert (given.every, given.near) == (100, 25)
+
+
+@pytest.mark.parametrize(("mib", "near", "worth"), [(0, 64, 16), (1, 64, 16), (19, 128, 64), (75, 512, 256)])
+def test_large_states_are_saved_seldom_at_a_prompts_end(mib: int, near: int, worth: int) -> None:
+    spacing = Spacing(AUTO)
+    spacing.note_size(mib * 2**20)
+    assert spacing.near == near
+    last = 100 * spacing.every - 1  # tokens of a prompt; the last place is behind its round hundred of them
+    places, position = [], 0
+    while (position := spacing.next(position, last)) < last:
+        places.append(position)
+    assert last - places[-1] == near - 1
+    assert spacing.next(places[-1], places[-1] + near + worth - 1) == places[-1] + near + worth - 1
+    assert spacing.next(places[-1], places[-1] + near + worth) == places[-1] + near
+    assert {after - before for before, after in pairwise(places) if before > last - spacing.every} == {near}
+    assert max(after - before for before, after in pairwise(places)) <= spacing.every
 
 
 # ---- what is dropped

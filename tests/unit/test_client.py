@@ -122,7 +122,7 @@ def is_connected(client: EngineClient) -> bool:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(runtime_dir=str(tmp_path))
+    return Settings(runtime_dir=str(tmp_path), model="/models/tale.gguf")
 
 
 @pytest.fixture
@@ -163,11 +163,17 @@ def test_without_an_engine_a_request_is_told_that_the_model_loads(client: Engine
         client.submit(generate())
 
 
-def test_a_model_that_is_being_loaded_is_said_with_its_percentage(client: EngineClient, settings: Settings) -> None:
+def test_a_model_that_is_being_loaded_is_said_with_its_name_and_percentage(
+    client: EngineClient, settings: Settings
+) -> None:
+    with pytest.raises(EngineLoading, match=r"^Loading model$") as loading:
+        client.check_ready()
+    assert loading.value.body()["error"]["model"] == "tale"
     write_status(settings.runtime_path, "starting", "the model is being loaded", percent=42)
     with pytest.raises(EngineLoading, match=r"^Loading model, 42 %$") as loading:
         client.check_ready()
-    assert loading.value.body()["error"]["percent"] == 42
+    error = loading.value.body()["error"]
+    assert (error["model"], error["percent"]) == ("tale", 42)
 
 
 def test_a_model_that_waits_for_something_is_said_with_the_reason(client: EngineClient, settings: Settings) -> None:

@@ -138,17 +138,25 @@ def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
         await registry.announce("a", entry(state="leaving"))
         version, entries = await asyncio.wait_for(waiting, DEADLINE)
         assert entries["a"]["state"] == "leaving"
-        await registry.withdraw("a")
+        async with registry._changed:  # as while bridges are told of another change
+            twice = [asyncio.create_task(registry.withdraw("a")) for _ in range(2)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*twice)
         assert (await registry.listed(version, DEADLINE))[1] == {}
-        await registry.withdraw("a")
 
     asyncio.run(talk())
 
 
-def test_a_replica_that_is_silent_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_does_not_announce_itself_is_silent_and_then_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk() -> None:
         registry = Registry()
         await registry.announce("a", entry())
+        await registry.announce("b", entry(state="leaving"))
+        monkeypatch.setattr("srb.cluster.registry._SILENT_SECONDS", -1)
+        assert (await registry.listed())[1] == {"a": entry(state="silent"), "b": entry(state="leaving")}
+        monkeypatch.setattr("srb.cluster.registry._SILENT_SECONDS", DEADLINE)
+        await registry.announce("a", entry())
+        assert (await registry.listed())[1]["a"] == entry(), "it is heard again"
         monkeypatch.setattr("srb.cluster.registry._FORGET_SECONDS", -1)
         assert (await registry.listed())[1] == {}
 
@@ -160,7 +168,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> list[Arguments]:
     """The arguments that `srb cluster deploy` deploys, in the place of Ray."""
     made: list[Arguments] = []
     operate = ModuleType("operate")
-    operate.deploy = lambda address, arguments: made.append(arguments)  # type: ignore[attr-defined]
+    operate.deploy = lambda address, arguments, tell: made.append(arguments)  # type: ignore[attr-defined]
     operate.look = lambda address: ("RUNNING", [])  # type: ignore[attr-defined]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "srb.cluster.operate", operate)

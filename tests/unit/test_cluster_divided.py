@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from srb.cluster.divided import Divided
 from srb.cluster.members import Member, Members
 from srb.cluster.registry import Entry
-from srb.cluster.split import divide
-from srb.errors import EngineRestarted
-from srb.protocol import Attach, Attached, BranchEnded, BranchSpec, Done, Generate
+from srb.cluster.routing import merge
+from srb.cluster.split import divide, for_part, of_whole, unite
+from srb.errors import EngineRestarted, NotFound
+from srb.protocol import Attach, Attached, BranchEnded, BranchSpec, Done, EndReasoning, Generate
 
 WHOLE = Generate("whole", ("Once",), tuple(BranchSpec(seed) for seed in range(6)))
 
@@ -30,7 +33,8 @@ def part(*places: int) -> dict[str, Any]:
         }
         for index, place in enumerate(places)
     ]  # fmt: skip
-    return {"id": "whole", "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches}
+    return {"id": "whole", "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches,
+            "num_places": 3, "num_parts": 2}  # fmt: skip
 
 
 def test_a_part_that_is_lost_while_a_reader_joins_ends_for_that_reader() -> None:
@@ -55,3 +59,28 @@ def test_a_replica_that_has_just_gone_gets_no_part_without_branches() -> None:
         "b": [1, 3, 5],
     }
     assert divide(WHOLE, {"gone": 0, "gone too": 0}).keys() == {"gone", "gone too"}
+
+
+def test_the_end_of_reasoning_goes_to_the_replicas_of_its_branches_and_is_told_by_their_places() -> None:
+    described = {"a": part(0, 2), "b": part(1, 3)}
+    name, command = for_part(EndReasoning("c", "whole", index=3), described)
+    assert (name, command) == ("b", EndReasoning("c", "whole", index=1))
+    assert of_whole(command, {"branches": [3]}, described["b"]) == {"branches": [3]}
+    everywhere = EndReasoning("c", "whole")
+    assert merge(everywhere, {"a": {"branches": [0, 2]}, "b": {"branches": [1]}}) == {"branches": [0, 1, 2]}
+    with pytest.raises(NotFound, match="no branch 9"):
+        for_part(EndReasoning("c", "whole", index=9), described)
+
+
+def test_a_branch_that_is_just_being_added_is_not_described_as_lost() -> None:
+    early, late = part(0, 2), {**part(1), "num_places": 4}  # asked before and after a branch was added to the first
+    whole = unite([early, late])
+    assert [branch["index"] for branch in whole["branches"]] == [0, 1, 2]
+    assert whole.keys().isdisjoint({"num_places", "num_parts"})
+    lost = unite([late])
+    assert [(branch["index"], branch["state"]) for branch in lost["branches"]] == [
+        (0, "ended"),
+        (1, "running"),
+        (2, "ended"),
+        (3, "ended"),
+    ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from srb.cgroups import cpu_quota, memory_limit, throttled_times
-from srb.cores import usable_cores
+from srb.cores import give_way, gives_way, usable_cores
 from tests.machines import GIB, FakeRoot
+from tests.processes import DEADLINE
 
 
 def test_without_a_quota_every_core_that_the_process_may_use_counts(tmp_path: Path) -> None:
@@ -91,3 +95,38 @@ def test_the_times_that_a_group_was_stopped_are_counted(tmp_path: Path) -> None:
     assert throttled_times(tmp_path) == 0
     fake.write("sys/fs/cgroup/cpu.stat", "usage_usec 5\nnr_periods 9\nnr_throttled 7\n")
     assert throttled_times(tmp_path) == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+@pytest.mark.skipif(os.nice(0) == 19, reason="no thread can give way here")
+def test_a_thread_that_gives_way_and_those_that_it_starts_come_after_the_others() -> None:
+    before, after = os.nice(0), list[int]()
+    ended, told = threading.Event(), threading.Barrier(3, timeout=DEADLINE)
+
+    def started() -> None:
+        after.append(threading.get_native_id())
+        told.wait()
+        ended.wait(DEADLINE)
+
+    def encode() -> None:
+        give_way()
+        other = threading.Thread(target=started)
+        other.start()
+        started()
+        other.join()
+
+    thread = threading.Thread(target=encode)
+    thread.start()
+    try:
+        told.wait()
+        assert [os.getpriority(os.PRIO_PROCESS, each) for each in after] == [min(19, before + 5)] * 2
+        assert [gives_way(each) for each in (*after, threading.get_native_id(), 999_999_999)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert os.nice(0) == before
+    finally:
+        ended.set()
+        thread.join()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from srb import cpu_times
 from srb.cpu_times import CPUClock
 from tests.machines import FakeRoot
 
@@ -47,6 +48,16 @@ def test_the_threads_of_native_code_count_and_other_threads_of_python_do_not(fak
     finally:
         ended.set()
         python.join()
+
+
+def test_threads_that_give_way_are_no_part_of_the_computation(fake: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder's threads wait as long as decodes have the cores, and that is as it should be."""
+    monkeypatch.setattr(cpu_times, "gives_way", lambda thread: thread == 999_999_998)
+    clock = CPUClock(fake.path)
+    for thread in (999_999_998, 999_999_999):
+        write_thread(fake, thread, SECOND, 3 * SECOND)
+    times = clock.read()
+    assert (times.ran, times.waited) == (1.0, 3.0)
 
 
 def test_a_thread_that_ends_takes_nothing_away(fake: FakeRoot) -> None:

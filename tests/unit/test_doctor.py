@@ -11,13 +11,14 @@ import orjson
 import pytest
 
 from srb.doctor.activity import Activity, Program, watch
-from srb.doctor.checkup import Checkup
+from srb.doctor.checkup import Checkup, Neighbour
 from srb.doctor.findings import Finding, Level, findings
 from srb.doctor.machine import Card, Machine, read_machine
 from srb.doctor.report import as_json, as_text
-from srb.doctor.units import cores_text, size_text
+from srb.doctor.units import cores_text
 from srb.gguf import model_files
-from srb.native_facts import Build, Device, KVSize, ModelNeeds
+from srb.memory import size_text
+from srb.native_facts import Build, Device, KVSize, ModelNeeds, Remark
 from srb.settings import Settings
 from tests.machines import GIB, FakeRoot
 
@@ -195,6 +196,31 @@ def test_a_kv_store_that_does_not_fit_is_a_problem_with_the_cells_that_do(machin
     assert "are free beside the SRB engine that runs (pid 12)" in only(findings(beside), Level.PROBLEM).text
 
 
+def together(machine: Machine, *totals: int | None, **changed: Any) -> Checkup:
+    """A server of several models, of which two may be loaded at once; the largest need so many bytes."""
+    largest = tuple(Neighbour(f"m{number}", total) for number, total in enumerate(totals))
+    settings = Settings(model="/models/one.gguf", max_engines=2)
+    return checkup(machine, settings=settings, largest=largest, **changed)
+
+
+def test_models_that_have_no_room_together_are_told_of(machine: Machine) -> None:
+    assert findings(together(machine, 3 * GIB, 2 * GIB)) == []
+    note = only(findings(together(machine, 4 * GIB, 3 * GIB)), Level.NOTE)
+    assert "the largest models (m0, m1) need 7.00 GiB together, where 5.70 GiB are free" in note.text
+    assert findings(together(machine, 40 * GIB, None)) == [], "nothing is guessed"
+    text = as_text(together(machine, 3 * GIB, None), [])
+    assert "m0              3.00 GiB" in text
+    assert "m1            not known" in text
+    assert as_json(together(machine, 5), [])["largest_models"] == [{"name": "m0", "total": 5}]
+
+
+def test_models_that_share_a_gpu_are_told_of_where_they_have_no_room_there(machine: Machine) -> None:
+    build = dataclasses.replace(BUILD, devices=(GPU,))
+    assert findings(together(machine, 4 * GIB, 3 * GIB, build=build)) == []
+    note = only(findings(together(machine, 40 * GIB, GIB, build=build)), Level.NOTE)
+    assert "need 41.0 GiB together, where 7.60 GiB are free on the GPU" in note.text
+
+
 def test_weights_that_do_not_fit_are_slow_if_they_are_mapped_and_else_a_problem(machine: Machine) -> None:
     large = dataclasses.replace(MODEL, weights=7 * GIB)
     assert "a smaller model" in only(findings(checkup(machine, model=large)), Level.SLOW).change
@@ -337,11 +363,35 @@ def test_more_threads_than_cores_are_slow_and_fewer_are_noted(machine: Machine) 
     assert only(findings(checkup(machine, settings=settings, model=few)), Level.NOTE).change.startswith("threads = 0")
 
 
+def test_kernels_that_are_not_used_are_found(machine: Machine) -> None:
+    faulty = dataclasses.replace(BUILD, has_faulty_amx=True)
+    assert "AMX: they are not used" in only(findings(checkup(machine, build=faulty)), Level.SLOW).text
+
+
 def test_a_debug_build_and_a_file_outside_of_the_page_cache_are_found(machine: Machine) -> None:
     debug = dataclasses.replace(BUILD, is_debug=True)
     assert "debug build" in only(findings(checkup(machine, build=debug)), Level.SLOW).text
     assert "mlock" in only(findings(checkup(machine, cached=0.5)), Level.NOTE).change
     assert findings(checkup(machine, cached=None)) == []
+
+
+def test_a_small_cache_of_windows_is_told_with_what_the_full_size_takes(machine: Machine) -> None:
+    small = dataclasses.replace(MODEL, memory="sliding_window", windows="small", n_seq_max=4, full_store=2 * GIB)
+    note = only(findings(checkup(machine, model=small)), Level.NOTE)
+    assert "4 sequences are computed at once" in note.text
+    assert note.change == "swa_full = on, whose KV store takes 2.00 GiB"
+    large = dataclasses.replace(small, full_store=60 * GIB)
+    change = only(findings(checkup(machine, model=large)), Level.NOTE).change
+    assert change == "n_seq_max = 9, a window for each of 8 branches and for the prompt"
+    full = dataclasses.replace(small, windows="full", full_store=0)
+    assert findings(checkup(machine, model=full)) == []
+    assert "partly in a sliding window (full cache)" in as_text(checkup(machine, model=full), [])
+
+
+def test_a_setting_with_another_effect_comes_with_the_value_to_set(machine: Machine) -> None:
+    remark = Remark("n_batch 8 is raised to 96", "n_batch = 96")
+    note = only(findings(checkup(machine, model=dataclasses.replace(MODEL, remarks=(remark,)))), Level.NOTE)
+    assert note == Finding(Level.NOTE, remark.text, remark.change)
 
 
 def test_problems_come_first(machine: Machine) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from srb.engine.drafting import check_vocabularies
 from srb.engine.fake import EOS, FATAL, FakeModel
-from srb.engine.model import DecodeStatus
+from srb.engine.model import DecodeStatus, Logits
 from srb.errors import ModelLoadFailed
 from srb.protocol import ContextShift
-from tests.engine_helpers import Contrary, Driver, Wavering, always_draft
+from tests.engine_helpers import Always, Contrary, Driver, Wavering, always_draft
 from tests.media import b64, png
 from tests.unit.test_speculation import PROMPT, written
 
@@ -78,6 +79,22 @@ def test_a_twin_of_the_model_is_always_right() -> None:
     assert made.engine.stats()["n_decode_total"] < 0.3 * plain.engine.stats()["n_decode_total"]
 
 
+class Overflowing(FakeModel):
+    """A draft model whose computations overflow: none of its logits is a number."""
+
+    def _next_logits(self, visible: bytes) -> Logits:
+        return np.full_like(super()._next_logits(visible), np.nan)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_a_draft_model_without_numbers_drafts_nothing(temperature: float) -> None:
+    plain, made = Driver(FakeModel(n_ctx=1000)), driver(Overflowing)
+    options = {"n": 2, "max_tokens": 20, "temperature": temperature}
+    assert written(made, **options) == written(plain, **options)
+    assert drafted(made) == (0, 0)
+    assert copied(made) > 0, "it was asked"
+
+
 def test_a_draft_that_is_always_wrong_is_soon_not_asked_any_more() -> None:
     model = FakeModel(n_ctx=4000)
     made = Driver(model, max_draft=4, looks_up=False, draft_model=Contrary(n_ctx=4000))
@@ -87,8 +104,10 @@ def test_a_draft_that_is_always_wrong_is_soon_not_asked_any_more() -> None:
     assert right == 0
     assert 0 < tokens < 40
     assert made.result(request_id).tokens[0] == written(Driver(FakeModel(4000)), n=2, max_tokens=1000, **GREEDY)[0][0]
-    # What it is still asked for takes half a per cent of the time; the fake's clock counts steps and passes alike.
-    assert copied(made) < 200
+    draft = made.engine._speculation._draft_model
+    assert draft is not None
+    assert isinstance(draft.model, FakeModel)
+    assert draft.model.n_decodes < 0.1 * model.n_decodes
 
 
 def test_a_twin_that_pays_is_found_by_measuring() -> None:
@@ -105,6 +124,23 @@ def test_a_twin_that_pays_is_found_by_measuring() -> None:
     assert made.engine.stats()["n_decode_total"] < 100
 
 
+def test_a_draft_model_that_is_slow_at_first_is_tried_again_soon() -> None:
+    """Its file is not in memory yet, so reading the prompt takes as long as a hundred steps, and so does its first pass."""
+    model, draft = FakeModel(n_ctx=4000), FakeModel(n_ctx=4000)
+    made = Driver(model, max_draft=8, looks_up=False, draft_model=draft)
+    slow = [100.0, 100.0]
+
+    def wait(seconds: float) -> None:
+        made.now += seconds
+
+    model.before_decode = lambda: wait(1.0)
+    draft.before_decode = lambda: wait(slow.pop() if slow else 0.05)
+    made.submit(PROMPT, max_tokens=300, **GREEDY)
+    made.run()
+    assert not slow
+    assert drafted(made)[1] > 200
+
+
 def test_a_twin_that_takes_as_long_as_the_model_is_hardly_asked() -> None:
     model, draft = FakeModel(n_ctx=4000), FakeModel(n_ctx=4000)
     made = Driver(model, max_draft=8, looks_up=False, draft_model=draft)
@@ -115,7 +151,39 @@ def test_a_twin_that_takes_as_long_as_the_model_is_hardly_asked() -> None:
     model.before_decode = draft.before_decode = wait
     made.submit(PROMPT, 1, 1, 1000, **GREEDY)
     made.run()
-    assert draft.n_decodes < 0.05 * model.n_decodes
+    assert draft.n_decodes < 0.1 * model.n_decodes
+
+
+class Turning(FakeModel):
+    """A draft model that is always wrong, until it is always right."""
+
+    is_right = False
+
+    def _next_logits(self, visible: bytes) -> Logits:
+        logits = super()._next_logits(visible)
+        return logits if self.is_right else np.where(np.isfinite(logits), -logits, logits)
+
+
+def test_a_draft_model_that_begins_to_pay_is_found_by_a_later_request() -> None:
+    model, draft = FakeModel(n_ctx=4000), Turning(n_ctx=4000)
+    made = Driver(model, max_draft=8, looks_up=False, draft_model=draft)
+
+    def wait(seconds: float) -> None:
+        made.now += seconds
+
+    model.before_decode, draft.before_decode = (lambda: wait(1.0)), (lambda: wait(0.05))
+    made.submit(PROMPT, 1, 1, 600, **GREEDY)
+    for _ in range(450):
+        made.step()
+    before = draft.n_decodes
+    for _ in range(100):
+        made.step()
+    assert draft.n_decodes - before < 20
+    draft.is_right = True
+    made.run()
+    made.submit(PROMPT, 1, 1, 1000, **GREEDY)
+    made.run()
+    assert drafted(made)[1] > 500
 
 
 def test_a_prompt_is_computed_once_by_the_draft_model_for_all_branches() -> None:
@@ -283,12 +351,17 @@ def test_a_text_that_does_not_pay_is_weighed_once_a_step_for_all_its_branches(n:
     made = driver(n_ctx=4000, room={"n_ubatch": 8})
     weighed = 0
 
-    def promise(request: Any, size: int) -> float:
+    class Refusing(Always):
+        def may_read(self, lag: int, foreseen: int) -> bool:
+            return False
+
+    def foreseen(request: Any) -> int:
         nonlocal weighed
         weighed += 1
-        return -1.0
+        return 20
 
-    made.engine._speculation._promise = promise  # type: ignore[method-assign]
+    made.engine._speculation._decision = Refusing()
+    made.engine._speculation._foreseen = foreseen  # type: ignore[method-assign]
     made.submit(PROMPT * 8, n, 1, 20, **GREEDY)
     steps = 0
     while made.engine.has_work:

@@ -115,7 +115,10 @@ PARTS = sorted(
     cuts=st.tuples(st.integers(0, 200), st.integers(0, 200)),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
     options=st.fixed_dictionaries(
-        {}, optional={each: st.booleans() for each in ("reasoning", "thinking", "has_begun", "in_parts")}
+        {},
+        optional={
+            each: st.booleans() for each in ("reasoning", "thinking", "has_begun", "in_parts", "hides_reasoning")
+        },
     ),
 )
 def test_every_character_is_part_of_one_piece_and_the_parts_of_a_text_do_not_matter(

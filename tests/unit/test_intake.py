@@ -13,7 +13,7 @@ import pytest
 
 from srb.engine.process import intake as module
 from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem
-from srb.errors import InvalidRequest
+from srb.errors import Cancelled, InvalidRequest
 from srb.protocol import (
     BranchSpec,
     Cancel,
@@ -49,7 +49,8 @@ class SlowEngine:
         self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.made: list[Prepared] = []
 
-    def prepare(self, command: Any) -> Prepared:
+    def prepare(self, command: Any, is_wanted: Any) -> Prepared:
+        self.is_wanted = is_wanted
         self.begun.put(command.request_id)
         assert self.gate.acquire(timeout=DEADLINE)
         if command.request_id == "bad":
@@ -69,6 +70,11 @@ class SlowEngine:
         self.begun.put(command.request_id)
         assert self.gate.acquire(timeout=DEADLINE)
         return len(command.prompt)
+
+    def knows_media(self, command: Generate) -> bool:
+        if command.media == ("broken",):
+            raise InvalidRequest("base64")
+        return command.media == ("known",)
 
     def detokenize(self, tokens: Any, special: bool) -> list[bytes]:
         return [b"x"] * len(tokens)
@@ -149,6 +155,57 @@ def test_a_text_does_not_wait_for_a_picture_that_is_encoded(desk: Desk) -> None:
     assert desk.next_event().request_id == "picture"
     desk.engine.gate.release(2)
     assert desk.next_item().request_id == "text"
+
+
+def see(request_id: str, medium: str) -> Generate:
+    return Generate(request_id, (-1,), (BranchSpec(0), BranchSpec(1)), media=(medium,))
+
+
+@pytest.mark.parametrize("medium", ["known", "broken"])
+def test_a_picture_that_is_known_or_refused_does_not_wait_for_one_that_is_encoded(desk: Desk, medium: str) -> None:
+    desk.take(see("new", "a"), see("newer", "b"))
+    assert desk.begun() == "new"
+    desk.take(see("other", medium))
+    assert desk.begun() == "other"
+    desk.engine.gate.release(3)
+    assert {desk.next_item().request_id for _ in range(3)} == {"new", "newer", "other"}
+
+
+def test_only_the_lane_that_encodes_gives_way_to_decodes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(module, "give_way", lambda: given.put(threading.current_thread().name))
+    desk.take(see("known", "known"))
+    desk.engine.gate.release()
+    assert desk.next_item().request_id == "known"
+    assert given.empty()
+    desk.take(see("new", "new"))
+    assert [desk.engine.begun.get(timeout=DEADLINE) for _ in range(2)] == ["known", "new"]
+    assert given.get(timeout=DEADLINE) == "encoding"
+    desk.take(CountTokens("count", (-1,), ("new",)), Tokenize("text", ("a",), True, True))
+    desk.engine.gate.release(3)
+    assert {desk.line.sent.get(timeout=DEADLINE).request_id for _ in range(2)} == {"count", "text"}
+    assert given.empty()
+
+
+def test_a_cancel_finds_a_request_whose_picture_waits_to_be_encoded(desk: Desk) -> None:
+    desk.take(see("new", "a"), see("newer", "b"), see("newest", "c"))
+    assert desk.begun() == "new"
+    desk.take(Cancel("newer"), Cancel("newest", 1))
+    assert desk.next_event() == Rejected.of("newer", Cancelled("the request was cancelled"))
+    desk.engine.gate.release(2)
+    assert [desk.next_item().request_id for _ in range(2)] == ["new", "newest"]
+    assert desk.next_item() == CancelItem(desk.line, Cancel("newest", 1))  # type: ignore[arg-type]
+    assert desk.line.sent.empty()
+
+
+def test_the_encoding_for_a_cancelled_request_is_wanted_no_more(desk: Desk) -> None:
+    desk.take(see("new", "a"))
+    assert desk.begun() == "new"
+    desk.take(Cancel("new", 1))
+    assert desk.engine.is_wanted()
+    desk.take(Cancel("new"))
+    assert desk.next_event().code == "cancelled"
+    assert not desk.engine.is_wanted()
 
 
 def test_a_picture_is_counted_beside_requests_and_texts(desk: Desk) -> None:

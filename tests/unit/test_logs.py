@@ -12,7 +12,7 @@ import pytest
 
 from srb import logs
 from srb.errors import ConfigError
-from srb.settings import Settings
+from srb.settings import REPLICA_VARIABLE, Settings
 
 
 @pytest.fixture
@@ -27,6 +27,17 @@ def logger() -> Iterator[logging.Logger]:
 
 def written(log_file: Path) -> list[dict[str, object]]:
     return [orjson.loads(line) for line in log_file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_lines_of_a_replica_name_it(
+    logger: logging.Logger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_format: str
+) -> None:
+    monkeypatch.setenv(REPLICA_VARIABLE, "a1b2")
+    logs.configure(Settings(log_format=log_format, log_file=str(tmp_path / "log")))
+    logger.info("it ends")
+    line = (tmp_path / "log").read_text()
+    assert (" INFO a1b2 srb[" if log_format == "text" else '"replica":"a1b2"') in line
 
 
 def test_a_json_line_has_the_message_the_fields_and_the_traceback(logger: logging.Logger, tmp_path: Path) -> None:

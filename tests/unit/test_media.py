@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from srb.engine import media
 from srb.engine.fake import FakeModel
 from srb.engine.media import MediaFiles, media_tokens
 from srb.engine.model import DecodeStatus
+from srb.engine.request import Request
 from srb.engine.tokens import run_start, tokens_of
-from srb.errors import ContextExceeded, InvalidRequest, NotSupported
+from srb.errors import Cancelled, ContextExceeded, InvalidRequest, NotSupported
 from srb.media_files import MediaKind, kind_of
-from srb.protocol import ContextShift, Done, PromptDone, StateAction
+from srb.protocol import BranchSpec, ContextShift, Done, Generate, PromptDone, StateAction
 from tests.engine_helpers import Driver, Outcome
 from tests.media import b64, png, wav
+from tests.processes import DEADLINE
 
 FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))
 FOX = "the old king said "
@@ -308,3 +312,62 @@ def test_a_projector_that_cannot_be_used_says_why_and_texts_go_on() -> None:
         made.submit((FOX, -1), media=FILES)
     made.submit(FOX)
     made.run()
+
+
+@pytest.mark.parametrize("memory", [{}, SECTIONS, SECTIONS | {"has_states": True}])
+def test_a_step_computes_two_ubatches_of_pictures_at_most_and_a_token_of_every_branch(memory: dict[str, bool]) -> None:
+    """The pause of other branches: one share of prompts, and one picture that is computed whole."""
+    made = driver(4096, **memory)
+    story = made.request(made.submit(FOX, 4, 1, 400, ignore_eos=True))
+    while not all(branch.tokens for branch in story.branches):
+        made.step()
+    prompts = [(-1 - which, " then", -2, -3, -1) for which in range(3)]
+    seers = [made.request(made.submit(each, 1, 50, 400, media=FILES, ignore_eos=True)) for each in prompts]
+    steps = 0
+    while not all(request.prefix.is_complete for request in seers):
+        running = [branch for request in (story, *seers) for branch in request.branches if branch.tokens]
+        lengths = [len(branch.tokens) for branch in running]
+        before = made.engine.stats()["prompt_tokens_total"]
+        made.step()
+        assert [len(branch.tokens) for branch in running] == [length + 1 for length in lengths]
+        assert made.engine.stats()["prompt_tokens_total"] - before < 2 * made.model.n_ubatch
+        steps += 1
+    assert steps > 4
+
+
+def test_requests_at_once_about_equal_pictures_encode_each_once() -> None:
+    made = driver(4096)
+    ready, encode = Barrier(8), made.model.encoder.encode  # type: ignore[union-attr]
+
+    def slowly(*given: Any) -> Any:
+        ready.wait(DEADLINE)  # the others ask for the same file meanwhile
+        return encode(*given)
+
+    made.model.encoder.encode = slowly  # type: ignore[union-attr,method-assign]
+    files = made.engine._preparer.media
+
+    def ask(place: int) -> int:
+        if place:
+            ready.wait(DEADLINE)
+        tokens = tokens_of(())
+        files.append_to(tokens, png(seed=1), "prompt")
+        return len(tokens)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(ask, range(8)))) == 1
+    assert files.encoded_total == 1
+
+
+def test_files_for_a_cancelled_request_are_not_encoded_and_those_that_were_stay_known() -> None:
+    made = driver(4096)
+    files = made.engine._preparer.media
+    command = Generate("r", (FOX, -1, -2), (BranchSpec(0, 1),), media=FILES)
+    answers = iter([True, False])
+    with pytest.raises(Cancelled):
+        made.engine.prepare(command, lambda: next(answers))
+    assert files.encoded_total == 1
+    request = made.engine.prepare(command)
+    assert files.encoded_total == 2
+    assert isinstance(request, Request)
+    request.close()
+    assert made.model.open_samplers == 0

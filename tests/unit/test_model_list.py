@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srb.errors import ConfigError
-from srb.model_list import ListedModel, default_model, list_models, resolve
+from srb.model_list import OWN_SETTINGS, ListedModel, default_model, list_models, resolve
 from srb.settings import Settings
 
 
@@ -30,7 +30,9 @@ def test_a_folder_has_its_files_its_split_models_and_its_folders(tmp_path: Path)
         ListedModel("a_1", str(tmp_path / "a,1.gguf")),
         ListedModel("B", str(tmp_path / "B.gguf")),
         ListedModel("parts", str(tmp_path / "parts-00001-of-00002.gguf")),
-        ListedModel("seer", str(tmp_path / "seer" / "weights.gguf"), str(tmp_path / "seer" / "mmproj-f16.gguf")),
+        ListedModel(
+            "seer", str(tmp_path / "seer" / "weights.gguf"), {"mmproj": str(tmp_path / "seer" / "mmproj-f16.gguf")}
+        ),
     ]
 
 
@@ -96,3 +98,83 @@ def test_a_name_is_found_without_case_and_with_ollamas_tag() -> None:
     assert resolve("Qwen3", names) == resolve("qwen3:latest", names) == resolve("QWEN3", names) == "Qwen3"
     assert resolve("qwen3:8B", names) == "qwen3:8b"
     assert resolve("qwen", names) is None
+
+
+TABLES = """
+models = [
+    "/m/plain.gguf",
+    { name = "small", model = "/m/small.gguf", n_ctx = 4096, cache_type_k = "q8_0", mmap = false, temperature = 0.5 },
+    { model = "/m/large.gguf", chat_template = "llama3", spec_draft_model = "/m/small.gguf", stall_timeout = 600 },
+]
+n_ctx = 2048
+"""
+
+
+def of_toml(tmp_path: Path, text: str) -> Settings:
+    (tmp_path / "srb.toml").write_text(text)
+    return Settings.load(environ={"SRB_CONFIG": str(tmp_path / "srb.toml"), "SRB_RUNTIME_DIR": str(tmp_path / "run")})
+
+
+def test_a_model_has_the_settings_of_its_table_and_else_the_servers(tmp_path: Path) -> None:
+    settings = of_toml(tmp_path, TABLES)
+    models = list_models(settings)
+    assert list(models) == ["plain", "small", "large"]
+    plain, small, large = (each.settings(settings) for each in models.values())
+    assert (plain.n_ctx, small.n_ctx, large.n_ctx) == (2048, 4096, 2048)
+    assert (small.cache_type_k, small.mmap, small.temperature) == ("q8_0", False, 0.5)  # type: ignore[attr-defined]
+    assert (large.chat_template, large.has_draft_model, large.stall_timeout) == ("llama3", True, 600)
+    environ = {"SRB_CONFIG": str(tmp_path / "srb.toml"), **models["small"].environ(settings)}
+    assert Settings.load(environ=environ) == small, "the engine reads the same from its variables"
+
+
+def test_tables_of_tables_and_json_in_a_variable_are_the_same_list(tmp_path: Path) -> None:
+    toml = of_toml(
+        tmp_path, '[[models]]\nname = "a"\nmodel = "/m/a.gguf"\nn_ctx = 512\n\n[[models]]\nmodel = "/m/b.gguf"\n'
+    )
+    json = load(tmp_path, models='[{"name": "a", "model": "/m/a.gguf", "n_ctx": "512"}, "/m/b.gguf"]')
+    assert list_models(toml) == list_models(json)
+    assert list_models(json)["a"].own == {"n_ctx": 512}
+
+
+def test_a_table_without_a_model_gives_settings_to_one_of_the_folder(tmp_path: Path) -> None:
+    touch(tmp_path / "m" / "one.gguf", tmp_path / "m" / "two.gguf")
+    settings = of_toml(tmp_path, f'models = ["{tmp_path}/m", {{ name = "two", n_ctx = 512 }}]')
+    assert [(name, dict(each.own)) for name, each in list_models(settings).items()] == [
+        ("one", {}),
+        ("two", {"n_ctx": 512}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (
+            '[{"name": "a", "model": "/m/a.gguf", "n_ctx": -1}]',
+            r"models: a: n_ctx: .*greater than or equal to 0, got -1",
+        ),
+        (
+            '[{"name": "a", "model": "/m/a.gguf", "n_ctxx": 1}]',
+            r"models: a: unknown setting 'n_ctxx'; did you mean n_ctx\?",
+        ),
+        ('[{"name": "a", "model": "/m/a.gguf", "port": 1}]', "models: a: port: is a setting of the server"),
+        ('[{"name": "a", "model": "/m/a.gguf", "spec_type": "draft"}]', "models: a: settings: spec_type draft needs"),
+        ('[{"name": "a", "model": 1}]', "models: a: model: should be a text, got 1"),
+        ('[{"name": "a,b", "model": "/m/a.gguf"}]', "models: a,b: name: has a comma"),
+        ('[{"n_ctx": 1}]', "models: entry 1: has neither a name nor a model"),
+        ('["/m/a.gguf", {"name": "b"}]', "models: b: needs model, the path of its file; the list has a without"),
+        ('[{"name": "a", "model": "x.gguf"}, {"name": "a", "model": "y.gguf"}]', "have the same name, a"),
+        ('[{"name": "a", ]', "models: should be a JSON list"),
+        ("[]", "models: has no model"),
+        (",", "models: has no model"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_the_model_and_the_field(tmp_path: Path, tables: str, message: str) -> None:
+    settings = load(tmp_path, models=tables)
+    with pytest.raises(ConfigError, match=message):
+        list_models(settings)
+
+
+def test_every_setting_of_a_model_is_one_and_none_is_the_servers() -> None:
+    assert Settings.model_fields.keys() > OWN_SETTINGS
+    assert {"n_ctx", "cache_type_k", "chat_template", "mmproj", "spec_draft_model", "temperature"} <= OWN_SETTINGS
+    assert not {"port", "api_key", "models", "max_engines", "model", "alias", "max_n", "runtime_dir"} & OWN_SETTINGS

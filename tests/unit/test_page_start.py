@@ -12,10 +12,22 @@ MOST = 50_000  # bytes as they are sent, each file compressed; without the libra
 MOST_OF_LIBRARIES = 105_000
 BY_SCRIPT = ["parts/manuscript.css"]  # a style that the manuscript itself adds
 FOR_LATER = {  # files and folders of what is needed from the first Ctrl+Enter on, and of the dialogs
-    *("branches", "card", "outline", "status", "dialogs", "file_drops"),
+    *("branches", "card", "outline", "status", "dialogs", "file_drops", "layout"),
     *("rounds", "round", "live", "gestures", "context", "past_rounds"),
     *("prompt", "request", "compare", "cuts", "sampling", "read"),
-    *("formats", "help", "map", "settings", "stories", "versions", "alternatives", "presets", "hierarchy", "zip"),
+    *(
+        "formats",
+        "help",
+        "map",
+        "models",
+        "settings",
+        "stories",
+        "versions",
+        "alternatives",
+        "presets",
+        "hierarchy",
+        "zip",
+    ),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,17 @@ def test_a_saved_span_brings_its_pictures_along(told: Positions) -> None:
     for size in (8, 10, 20):
         with pytest.raises(ValueError, match="damaged"):
             upper.unpack(told.pack(0, 0, cells)[:size])
+
+
+def test_positions_may_count_the_pictures_before() -> None:
+    """HunyuanVL's: the last section tells which picture of the prompt it is."""
+    counting = np.array([[0], [0], [0], [1]], np.int32).repeat(6, axis=1)
+    chunk = picture(0).chunk
+    assert chunk.sections is not None
+    chunk = replace(chunk, sections=replace(chunk.sections, counting=counting))
+    made = Positions()
+    for place in range(3):
+        run = MediaRun(6 * place, chunk, MediaKind.IMAGE, pictures=place)
+        places = compute(made, 0, 6 * place, run, 6)
+        assert places[0] == [3 * place] * 6
+        assert places[3] == [place] * 6

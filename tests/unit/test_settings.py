@@ -50,6 +50,11 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         ({"n": "9", "max_n": "8"}, {}, "n (9) is more than max_n (8)"),
         ({"spec_type": "both"}, {}, "spec_type both needs spec_draft_model, the path of a GGUF file"),
         ({"spec_draft_n_min": "9"}, {}, "spec_draft_n_min (9) is more than spec_draft_n_max (8)"),
+        (
+            {"image_min_tokens": "9", "image_max_tokens": "8"},
+            {},
+            "image_min_tokens (9) is more than image_max_tokens (8)",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_source(flags: dict[str, str], environ: dict[str, str], message: str) -> None:

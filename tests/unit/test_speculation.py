@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.lookup import Lookup, prompt_index
-from srb.engine.model import DecodeStatus
-from srb.engine.step_times import StepTimes
+from srb.engine.lookup import Draft, Lookup, PromptLookup, prompt_index
+from srb.engine.model import Batch, DecodeStatus
 from srb.engine.tokens import Tokens, tokens_of
 from srb.protocol import ContextShift
 from tests.engine_helpers import Driver, solo
@@ -124,14 +123,14 @@ def test_a_request_that_rests_keeps_no_index_of_its_text() -> None:
     bias = tuple((token, None) for token in range(model.n_vocab) if token != 9)
     driver = Driver(model, max_draft=4)
     request_id = driver.submit(PROMPT, n=2, max_tokens=30, logit_bias=bias, linger=60.0)
-    driver.step()
     request = driver.request(request_id)
-    driver.step()
-    assert request.prefix.index is not None
+    for _ in range(6):
+        driver.step()
+    assert request.prefix.lookup is not None
     while driver.engine.has_work:
         driver.step()
     assert driver.resting == [request]
-    assert request.prefix.index is None
+    assert request.prefix.lookup is None
     assert [branch.draft for branch in request.branches] == [None, None]
     driver.change(request_id, 0, more=20)
     while driver.engine.has_work:
@@ -193,70 +192,92 @@ def test_a_long_prompt_is_indexed_at_its_end_alone() -> None:
     assert len(prompt_index(tokens_of(range(100_000)))) < 9000
 
 
-def measured(**seconds: float) -> StepTimes:
-    """Return times in which each size, `t1` for 1, was measured often."""
-    times = StepTimes()
-    for name, each in seconds.items():
-        for _ in range(100):
-            times.note(int(name[1:]), each)
-    return times
+def test_chances_follow_from_how_long_drafts_were_right() -> None:
+    """Lines of eight tokens come in any order: within a line the next token is sure, after it anything may come."""
+    lines = [list(range(10 * number, 10 * number + 8)) for number in range(1, 5)]
+    order = random.Random(1)
+    text = [token for _ in range(100) for token in order.choice(lines)]
+    prompt = tokens_of(text[:80])
+    draft, within, after = Draft(PromptLookup(prompt)), [], []
+    for length in range(1, 700):
+        tokens, chances = draft.propose(tokens_of(text[80 : 80 + length]), 4)
+        assert len(tokens) == len(chances)
+        assert chances == sorted(chances, reverse=True)
+        if length > 300 and chances:
+            (after if length % 8 == 0 else within).append(chances[0])
+    assert sum(within) / len(within) > sum(after) / len(after)
+    assert sum(within) / len(within) > 0.8
 
 
-def test_drafts_are_added_while_they_pay() -> None:
-    times = StepTimes()
-    assert times.best_addition(1, [0.9] * 4) == 0  # nothing is known yet
-    times.note(1, 1.0)
-    assert times.best_addition(1, [0.9] * 4) == 4  # larger steps are tried
-    assert measured(t1=1, t2=1.1, t3=1.2, t4=1.3, t5=1.4).best_addition(1, [0.9, 0.8, 0.05, 0.04]) == 2
-    assert measured(t1=1, t2=2, t3=3, t4=4, t5=5).best_addition(1, [0.9] * 4) == 0  # each token costs a step
+def test_drafts_that_will_hardly_be_right_end_early() -> None:
+    prompt = tokens_of([1, 2, 3, *([4, 1, 2, 3] * 20)])
+    draft = Draft(PromptLookup(prompt))
+    wrong = [token for number in range(60) for token in (1, 2, 3, 100 + number)]
+    lengths = [len(draft.propose(tokens_of(wrong[:length]), 8)[0]) for length in range(3, len(wrong), 4)]
+    assert lengths[0] > 5
+    assert lengths[-1] < 4
 
 
-def test_a_step_between_two_measured_ones_takes_a_time_between_theirs() -> None:
-    assert measured(t8=1, t32=4).best_addition(8, [0.9] * 24) == 0
-    assert measured(t8=1, t32=1.5).best_addition(8, [0.9] * 10 + [0.1] * 14) == 10
-    assert measured(t8=1, t12=1.1).best_addition(8, [0.9] * 24) == 24  # beyond them nothing is known
+class Costly(FakeModel):
+    """A fake whose decodes take seconds by the number of their tokens."""
+
+    def __init__(self, cost: Callable[[int], float], n_seq_max: int = 32) -> None:
+        super().__init__(n_ctx=8000, n_seq_max=n_seq_max, n_ubatch=64)
+        self.cost = cost
+        self.seconds = 0.0
+
+    def decode(self, batch: Batch) -> DecodeStatus:
+        self.seconds += self.cost(len(batch))
+        return super().decode(batch)
 
 
-def test_the_first_slow_step_of_a_size_is_not_its_time() -> None:
-    times = measured(t1=1)
-    for seconds in (9.0, 1.2, 1.2):
-        assert times.best_addition(1, [0.9] * 3) == 3
-        times.note(4, seconds)
-    assert times.best_addition(1, [0.9] * 3) == 3
+def seconds_to_write(model: Costly, max_draft: int, n: int, tokens: int = 600) -> tuple[float, dict[int, list[int]]]:
+    driver = Driver(model, max_draft=max_draft)
+    driver.engine._clock = driver.engine._speculation._clock = lambda: model.seconds
+    outcome = driver.outcomes[driver.submit(PROMPT, n=n, max_tokens=tokens, ignore_eos=True)]
+    driver.run()
+    return model.seconds, dict(outcome.tokens)
 
 
-def test_times_of_long_ago_are_measured_again() -> None:
-    times = measured(t1=1, t5=9)
-    assert times.best_addition(1, [0.9] * 4) == 0
-    for _ in range(5000):
-        times.note(1, 1.0)
-    assert times.best_addition(1, [0.9] * 4) == 4
+@pytest.mark.parametrize("n", [1, 2, 8])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+def test_drafts_that_do_not_pay_cost_hardly_anything(n: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each token takes as long as a step, so no draft can pay."""
+    without, texts = seconds_to_write(Costly(float), 0, n)
+    oracle = Oracle(list(texts.values()), share)
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
+    model = Costly(float)
+    seconds, same = seconds_to_write(model, 8, n)
+    assert same == texts
+    assert seconds <= 1.02 * without
 
 
-def test_a_single_slow_step_does_not_end_speculation() -> None:
-    times = StepTimes()
-    for _ in range(50):
-        for size, seconds in ((1, 1.0), (2, 1.1), (3, 1.2), (4, 1.2)):
-            times.note(size, seconds)
-    times.note(4, 100.0)
-    assert times.best_addition(1, [0.9, 0.9, 0.9]) == 3
+@pytest.mark.parametrize("n", [1, 2, 8])
+def test_drafts_that_pay_are_nearly_as_good_as_the_best_number(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    without, texts = seconds_to_write(Costly(cost := lambda size: 1 + 0.05 * (size - 1)), 0, n)
+    oracle = Oracle(list(texts.values()), 0.9)
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
+    seconds, same = seconds_to_write(Costly(cost), 8, n)
+    assert same == texts
+    deepest = min(8, 24 // n)
+    best = max(
+        sum(0.9**place for place in range(depth + 1)) * cost(n) / cost(n + n * depth) for depth in range(deepest + 1)
+    )
+    assert without / seconds > 1 + 0.85 * (best - 1)
 
 
-def test_the_time_that_drafting_takes_counts_against_its_tokens() -> None:
-    times = measured(t1=1, t2=1.1, t3=1.1, t4=1.1, t5=1.1)
-    assert times.best_addition(1, [0.9] * 4, [0.1, 0.2, 0.3, 0.4]) == 4
-    assert times.best_addition(1, [0.9] * 4, [0.1, 0.2, 1.9, 2.0]) == 2
-    assert times.best_addition(1, [0.9] * 4, [1.0, 2.0, 3.0, 4.0]) == 0
+@pytest.mark.parametrize("n", [1, 2, 8])
+def test_a_slow_first_step_with_drafts_does_not_end_them(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    without, texts = seconds_to_write(Costly(cost := lambda size: 1 + 0.05 * (size - 1)), 0, n)
+    oracle = Oracle(list(texts.values()), 0.9)
+    monkeypatch.setattr(Lookup, "draft", lambda _, tokens, most: oracle.draft(tokens, most))
+    sizes: list[int] = []
 
+    def once_slow(size: int) -> float:
+        is_first = size > n and max(sizes[1:], default=n) == n  # beside the prompt
+        sizes.append(size)
+        return cost(size) * (20 if is_first and len(sizes) > 1 else 1)
 
-def test_the_step_that_drafts_compete_with_is_measured_now_and_then() -> None:
-    times = StepTimes()
-    for _ in range(3):
-        assert not times.is_fresh(1)
-        times.note(1, 1.0)
-    assert times.is_fresh(1)
-    for _ in range(65):
-        times.note(5, 1.0)
-    assert not times.is_fresh(1)
-    times.note(1, 1.0)
-    assert times.is_fresh(1)
+    seconds, same = seconds_to_write(Costly(once_slow), 8, n)
+    assert same == texts
+    assert seconds - 20 < 0.8 * without

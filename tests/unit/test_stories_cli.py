@@ -9,7 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from srb.errors import StoryTooLarge
 from srb.launch import cli
+from srb.stories import files, store, tables
+from tests.media import b64, wav
 from tests.stories import Stories, at, model, person
 
 TALE = {"a": person("Once upon a time,"), "b": model(" there lived", "a", 17)}
@@ -78,6 +81,40 @@ def test_a_file_that_cannot_be_imported_is_named_and_the_others_are_imported(srb
     assert "bad.json: Field 'format'" in target.err
     assert "nowhere.json: No such file or directory" in target.err
     assert target.err.count("nothing of it was imported") == 2
+
+
+def test_a_story_beyond_the_limits_is_imported_as_it_was_exported(
+    srb: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page keeps what the server has no room for, and exports all of it."""
+    sound = wav(0.01)
+    stories = Stories(srb.path)
+    stories.add_medium(b64(sound), "one")
+    stories.store.close()
+    assert srb("export", "one", tmp_path / "one.json") == 0
+    for module in (files, tables, store):
+        monkeypatch.setattr(module, "MAX_NODES", 1)
+    monkeypatch.setattr(tables, "MAX_STORY", 100)
+    monkeypatch.setattr(tables, "MAX_MEDIA", 100)
+    target = Command(tmp_path / "new.sqlite3", srb._captured)
+    assert target("import", tmp_path / "one.json") == 0, target.err
+    assert target("export", "one", tmp_path / "again.json") == 0
+    first, again = (orjson.loads((tmp_path / name).read_bytes()) for name in ("one.json", "again.json"))
+    assert first == again | {"changed": first["changed"]}
+    assert len(again["nodes"]) == 2
+    assert again["media"]
+    assert target("check") == 0, target.out
+    assert target("import", tmp_path / "one.json") == 0, "and merged once more"
+    found = Stories(target.path)
+    assert (room := found.read("one")) is not None
+    assert (room["room"]["nodes"], room["room"]["bytes"]) == (0, 0)
+    with pytest.raises(StoryTooLarge, match="may have 1"):
+        found.bring_in(first)
+    found.store.remove("one")
+    assert found.store.ids() == []
+    found.store.restore("one")
+    assert found.store.ids() == ["one"]
+    found.store.close()
 
 
 def test_a_backup_is_whole_and_can_be_imported(srb: Command, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest
-from srb.stories import parts
+from srb.stories import files
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_DEPTH, MAX_NODES, MAX_TEXT, MAX_VALUE
 from srb.stories.posts import read_post
@@ -146,10 +146,16 @@ def test_a_circle_of_parents_is_refused_as_a_whole() -> None:
         assert "circle" in message
 
 
-def test_more_nodes_than_a_story_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_more_nodes_than_a_story_may_have_is_refused_unless_it_is_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert MAX_NODES >= 100_000
-    monkeypatch.setattr(parts, "MAX_NODES", 3)
-    assert refusal({"nodes": {f"n{number}": person("") for number in range(4)}})[0] == "nodes"
+    monkeypatch.setattr(files, "MAX_NODES", 3)
+    large = {**SMALL, "nodes": {f"n{number}": person("") for number in range(4)}}
+    field, message = refusal(large, read_file)
+    assert field == "nodes"
+    assert "may have 3" in message
+    assert len(read_file(orjson.dumps(large), is_limited=False).part.nodes) == 4
 
 
 def test_a_long_name_of_a_field_is_cut() -> None:

@@ -18,10 +18,6 @@ from tools.chat_templates import FOLDER
 TEMPLATES = sorted(FOLDER.glob("*.jinja"))
 pytestmark = pytest.mark.skipif(not TEMPLATES, reason=f"no templates in {FOLDER}: python -m tools.chat_templates")
 
-# Templates whose calls SRB cannot read, each with the reason.
-NOT_READ = {
-    "muse-glimmer": "a reply is several messages, each with its recipient in a header, which no entry of the table can say",
-}
 # Templates that render no thoughts of past replies, or those of calls alone.
 NO_THOUGHTS = (
     "Apertus",
@@ -131,24 +127,18 @@ def cut(text: str, before: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_a_conversation_is_rendered_and_read_back(path: Path) -> None:
     template = ChatTemplate(path.read_text(), "<s>", "</s>")
-    try:
-        followed = FOLLOWED.get(path.stem, "")
-        turns = [reply(template, before, after, followed) for before, after in ((ASKED, CALLED), (TOLD, ANSWERED))]
-        found = []
-        for text, thinking in turns:
-            tools = {"weather": TOOL["function"]["parameters"]}  # type: ignore[index]
-            parser = ReplyParser(tools, thinking=thinking, family=template.family)
-            found.append(parse_reply(parser, text))
-        (said, thought, calls), (answer, _, others) = found
-        assert ([(call.name, orjson.loads(call.arguments)) for call in calls], said.strip()) == (
-            [("weather", GIVEN)],
-            "",
-        )
-        assert (answer.strip(), others) == ("Wet.", [])
-        if not any(name in path.stem for name in NO_THOUGHTS):
-            assert thought == "¿Rain?"
-    except Exception:
-        if path.stem in NOT_READ:
-            pytest.xfail(NOT_READ[path.stem])
-        raise
-    assert path.stem not in NOT_READ
+    followed = FOLLOWED.get(path.stem, "")
+    turns = [reply(template, before, after, followed) for before, after in ((ASKED, CALLED), (TOLD, ANSWERED))]
+    found = []
+    for text, thinking in turns:
+        tools = {"weather": TOOL["function"]["parameters"]}  # type: ignore[index]
+        parser = ReplyParser(tools, thinking=thinking, family=template.family)
+        found.append(parse_reply(parser, text))
+    (said, thought, calls), (answer, _, others) = found
+    assert ([(call.name, orjson.loads(call.arguments)) for call in calls], said.strip()) == (
+        [("weather", GIVEN)],
+        "",
+    )
+    assert (answer.strip(), others) == ("Wet.", [])
+    if not any(name in path.stem for name in NO_THOUGHTS):
+        assert thought == "¿Rain?"

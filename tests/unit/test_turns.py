@@ -224,3 +224,97 @@ def test_a_model_that_is_held_stays_in_the_list_though_its_engine_and_its_file_a
     made.leave("1", 3.0)
     [held] = [each.held for each in made.models if each.name == "a"]
     assert held == 0
+
+
+def crowded(max_engines: int = 3) -> Turns:
+    """Return models of which a is loaded, and b is wished for and has no room in the memory beside it."""
+    made = turns(max_engines=max_engines)
+    made.want("1", "b", 1.0)
+    assert made.plan(1.0) == [Start("b")]
+    made.no_room("b")
+    return made
+
+
+def test_a_model_without_room_in_the_memory_waits_until_another_has_given_way() -> None:
+    made = crowded()
+    assert made.plan(1.0) == [Stop("a")], "it is idle"
+    made.ended("a", 1.1, "")
+    assert made.plan(1.1) == [Start("b")]
+    made.ready("b", 2.0)
+    assert made.plan(2.0) == [Grant("1")]
+
+
+def test_a_model_without_room_waits_for_the_turn_of_one_that_has_requests() -> None:
+    made = turns(max_engines=2)
+    made.want("0", "a", 0.5)
+    made.plan(0.5)
+    made.want("1", "b", 1.0)
+    made.plan(1.0)
+    made.no_room("b")
+    assert made.plan(1.0) == []
+    assert made.wake_at(1.0) == 11.0
+    made.leave("0", 3.0)
+    assert made.plan(3.25) == [Stop("a")]
+
+
+def test_one_engine_gives_way_at_a_time_and_then_the_memory_is_asked_again() -> None:
+    made = turns(max_engines=3)
+    made.want("1", "b", 1.0)
+    made.plan(1.0)
+    made.ready("b", 2.0)
+    made.plan(2.0)
+    made.leave("1", 3.0)
+    made.want("2", "c", 10.0)
+    assert made.plan(10.0) == [Start("c")]
+    made.no_room("c")
+    assert made.plan(10.0) == [Stop("a")], "the one used least recently"
+    made.ended("a", 10.1, "")
+    assert made.plan(10.1) == [Start("c")]
+    made.no_room("c")
+    assert made.plan(10.1) == [Stop("b")]
+    made.ended("b", 10.2, "")
+    assert made.plan(10.2) == [Start("c")]
+
+
+def test_later_wishes_do_not_overtake_one_that_waits_for_memory() -> None:
+    made = crowded()
+    made.want("2", "c", 1.0)
+    assert Start("c") not in made.plan(1.0)
+
+
+def test_a_wish_for_memory_that_is_taken_back_unloads_nothing() -> None:
+    made = turns(max_engines=3)
+    made.want("0", "a", 0.5)
+    made.want("1", "b", 1.0)
+    made.plan(1.0)
+    made.no_room("b")
+    assert made.plan(1.0) == []
+    made.leave("1", 2.0)
+    assert made.plan(60.0) == []
+    made.want("2", "c", 61.0)
+    assert made.plan(61.0) == [Start("c")], "the limit is max_engines again"
+
+
+def test_a_model_that_waits_for_memory_may_be_unloaded() -> None:
+    made = turns(max_engines=2)
+    made.load("b", 1.0)
+    assert made.plan(1.0) == [Start("b")]
+    made.unload("b")
+    assert made.plan(1.0) == [Stop("b")]
+    made.ended("b", 1.0, "")
+    made.no_room("b")
+    assert made.state("b") is State.UNLOADED
+
+
+def test_a_wish_for_memory_is_not_forgotten_when_another_one_is_taken_back() -> None:
+    """While the needs of both were asked for, each was among the engines beside which the other had no room."""
+    made = turns(max_engines=3)
+    made.want("0", "a", 0.5)
+    made.want("1", "b", 1.0)
+    made.want("2", "c", 1.0)
+    assert made.plan(1.0) == [Grant("0"), Start("b"), Start("c")]
+    made.no_room("b")
+    made.no_room("c")
+    made.leave("2", 1.5)
+    made.leave("0", 2.0)
+    assert made.plan(2.25) == [Stop("a")]

@@ -14,7 +14,7 @@ import pytest
 from srb.engine.fake import BOS, EOS, FakeModel
 from srb.engine.preparing import Preparer
 from srb.engine.watching import Watch, watch_of
-from srb.errors import InvalidRequest
+from srb.errors import Conflict, InvalidRequest, NotFound
 from srb.protocol import BranchSpec, Generate, SamplingParams
 from tests.engine_helpers import Driver
 
@@ -294,3 +294,103 @@ def test_schemas_that_make_no_grammar_leave_a_lazy_one_with_any_objects_and_refu
     request = preparer.request(Generate("c", ("the",), (BranchSpec(1, sampling=deep),)))
     assert request.branches[0].sampler._params.grammar == ""  # type: ignore[attr-defined]
     request.close()
+
+
+# Reasoning that is ended while it is written --------------------------------------------------------------------------
+
+
+CONTROLLED: dict[str, Any] = {"reasoning_control": True, "reasoning_budget_message": "[cut]", "ignore_eos": True}
+
+
+def ended_after(count: int, text: str, **options: Any) -> tuple[str, bool]:
+    """Write `text` where nothing is forced, and end the reasoning after `count` tokens; return all that came."""
+    model = FakeModel()
+    given = {"reasoning_tags": THINK, **CONTROLLED, **options}
+    watch = watch_of(SamplingParams(**given), model)
+    assert watch is not None
+    came, left, told = b"", tokens(model, text), False
+    while left or watch.forced is not None:
+        if not count:
+            told = watch.end_reasoning()
+        count -= 1
+        token = left.pop(0) if watch.forced is None else watch.forced
+        watch.accept(token)
+        came += model.piece(token)
+    return came.decode(), told
+
+
+def test_reasoning_ends_when_it_is_told_to_wherever_it_is() -> None:
+    size = len(tokens(FakeModel(), "<think>"))
+    assert ended_after(size + 2, "<think>abcd") == ("<think>ab[cut]</think>cd", True)
+    assert ended_after(0, "<think>ab") == ("<think>[cut]</think>ab", True)  # before it began
+    assert ended_after(1, "ab") == ("ab", False)
+    assert ended_after(size + 3, "<think>abcd", reasoning_budget_tokens=2) == ("<think>ab[cut]</think>cd", True)
+    assert ended_after(1, "abc", reasoning_tags=("", "</think>")) == ("a[cut]</think>bc", True)
+    whole = len(tokens(FakeModel(), "<think>a</think>b"))
+    assert ended_after(whole - 1, "<think>a</think>bc") == ("<think>a</think>bc", False)
+
+
+def test_without_a_control_reasoning_has_no_end_but_its_own() -> None:
+    assert ended_after(-1, "<think>abcd") == ("<think>abcd", False)
+
+
+THINKING: dict[str, Any] = {"reasoning_tags": ("", "</think>"), **CONTROLLED}
+
+
+def end_of(driver: Driver, request: str, index: int) -> int:
+    """Return the number of tokens before the forced end of a branch's reasoning; -1 without one."""
+    forced, found = tokens(driver.model, "[cut]</think>"), driver.outcomes[request].tokens[index]
+    places = [at for at in range(len(found)) if found[at : at + len(forced)] == forced]
+    return places[0] if places else -1
+
+
+def test_the_reasoning_of_one_branch_ends_and_the_others_go_on() -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    request = driver.submit("the old king", n=3, max_tokens=40, **THINKING)
+    for _ in range(6):
+        driver.step()
+    before = len(driver.outcomes[request].tokens[1])
+    assert driver.end_reasoning(request, 1) == [1]
+    for _ in range(20):
+        driver.step()
+    assert end_of(driver, request, 1) - before in (0, 1)
+    assert [end_of(driver, request, index) for index in (0, 2)] == [-1, -1]
+    assert driver.end_reasoning(request) == [0, 2]
+    driver.run()
+    assert all(end_of(driver, request, index) > before for index in (0, 2))
+
+
+def test_reasoning_of_branches_that_have_not_begun_ends_as_soon_as_it_begins() -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    request = driver.submit("the old king", n=2, max_tokens=30, **THINKING)
+    assert driver.end_reasoning(request) == [0, 1]
+    driver.run()
+    assert [end_of(driver, request, index) for index in range(2)] == [0, 0]
+
+
+def test_reasoning_cannot_be_ended_where_nobody_has_allowed_it_nor_of_branches_that_are_not_there() -> None:
+    driver = Driver(FakeModel(n_ctx=512))
+    plain = driver.submit("the old king", max_tokens=30, reasoning_tags=("", "</think>"), reasoning_budget_tokens=9)
+    with pytest.raises(Conflict, match="not enabled"):
+        driver.end_reasoning(plain)
+    request = driver.submit("the old king", n=2, max_tokens=30, **THINKING)
+    with pytest.raises(InvalidRequest, match="no branch 2"):
+        driver.end_reasoning(request, 2)
+    with pytest.raises(NotFound):
+        driver.end_reasoning("nobody")
+    driver.run()
+    with pytest.raises(NotFound):
+        driver.end_reasoning(request)
+
+
+def test_an_answer_that_a_grammar_awaits_begins_when_the_reasoning_is_ended() -> None:
+    model = FakeModel()
+    watch = Watch(answer(("", "</think>"), reasoning_control=True), model)
+    came = b""
+    for token in tokens(model, "ab"):
+        watch.accept(token)
+    assert watch.end_reasoning()
+    while (forced := watch.forced) is not None:
+        watch.accept(forced)
+        came += model.piece(forced)
+    assert (came, watch.is_on, watch.end_reasoning()) == (b"</think>", True, False)

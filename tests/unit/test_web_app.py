@@ -16,8 +16,10 @@ from srb.errors import EngineLoading, ModelLoadFailed, QueueFull
 from srb.protocol import MAX_BRANCHES, Accepted, BranchAdded, BranchEnded, Delta, Done, Event, Generate, Ready, Rejected
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.bodies.sampling import FieldsBody
 from srb.web.calls.scripted import MODEL, ScriptedClient
 from srb.web.context import web
+from srb.web.openapi import operation
 
 
 @pytest.fixture
@@ -32,6 +34,23 @@ def http(engine: ScriptedClient) -> FlaskClient:
 
 def post(http: FlaskClient, data: bytes, **options: Any) -> Any:
     return http.post("/v1/completions", data=data, **options)
+
+
+def test_the_checks_of_a_routes_body_are_built_before_its_first_request_and_not_at_the_import(
+    engine: ScriptedClient,
+) -> None:
+    class FreshBody(FieldsBody):
+        text: str
+
+    @operation(body=FreshBody)
+    def view() -> str:
+        return ""
+
+    app = create_app(Settings(), engine)
+    app.add_url_rule("/fresh", view_func=view)
+    assert not FreshBody.__pydantic_complete__
+    app.build_bodies()
+    assert FreshBody.__pydantic_complete__
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def test_the_headers_let_the_page_load_and_send_to_its_own_server_only(http: Fla
         "style-src": "'self'",
         "connect-src": "'self'",
         "img-src": "'self' data: blob:",
+        "media-src": "blob:",
         "font-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",

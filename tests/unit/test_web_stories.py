@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from srb.settings import Settings
-from srb.stories import tables
+from srb.stories import files, tables
 from srb.stories.limits import MAX_POST
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
@@ -180,7 +180,16 @@ def test_a_posts_limit_is_its_own_and_not_that_of_other_bodies(path: Path, monke
     file = http.get(f"{ONE}/export").data
     assert http.post(ROOT, data=file, content_type="application/json").status_code == 200
     monkeypatch.setattr(routes, "MAX_STORY", 1000)
-    assert error_of(http.post(ROOT, data=file, content_type="application/json"), 413)["param"] == "body"
+    error = error_of(http.post(ROOT, data=file, content_type="application/json"), 413)
+    assert (error["param"], "srb stories import" in error["message"]) == ("body", True)
+    monkeypatch.setattr(routes, "MAX_STORY", 10**6)
+    monkeypatch.setattr(tables, "MAX_STORY", 100)
+    longer = orjson.dumps(orjson.loads(file) | {"memory": "x" * 1000})
+    error = error_of(http.post(ROOT, data=longer, content_type="application/json"), 413)
+    assert (error["param"], "srb stories import" in error["message"]) == ("nodes", True)
+    monkeypatch.setattr(files, "MAX_NODES", 0)
+    error = error_of(http.post(ROOT, data=file, content_type="application/json"), 413)
+    assert (error["param"], "srb stories import" in error["message"]) == ("nodes", True)
 
 
 def test_a_story_that_grows_beyond_its_limit_is_413(http: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:

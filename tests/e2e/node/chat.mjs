@@ -1,6 +1,6 @@
 // A dialogue as a client of 2023 holds it: each chunk of an answer's body is taken for one event.
 // node chat.mjs <server URL> <question>…   Writes the answers as JSON.
-// node chat.mjs <server URL> --infill <prefix> <suffix>   The same loop over an infill.
+// node chat.mjs <server URL> --infill <prefix> <suffix>   An infill, whose events are read one by one.
 
 const [url, ...words] = process.argv.slice(2);
 
@@ -23,11 +23,10 @@ async function read(response) {
   throw new Error("the stream ended before its last event");
 }
 
-// Read streams without parsing them. Node compiles its own code at the first ones, for longer than a tiny model needs for
-// several tokens; no person writes to a model that fast.
+// Read streams without parsing them: Node compiles its own code at the first ones, for longer than some tokens take.
 async function warmUp() {
-  for (let i = 0; i < 5; i++) {
-    const response = await post("/completion", { prompt: "Once", n_predict: 32, stream: true });
+  for (let i = 0; i < 3; i++) {
+    const response = await post("/completion", { prompt: "Once", n_predict: 8, stream: true });
     for await (const chunk of response.body) Buffer.from(chunk).toString("utf8");
   }
 }
@@ -45,7 +44,7 @@ async function dialogue(questions) {
         top_k: 40,
         top_p: 0.9,
         n_keep: tokens.length,
-        n_predict: 64,
+        n_predict: 24,
         cache_prompt: true,
         slot_id: -1,
         stop: ["\n### Human:"],
@@ -58,10 +57,12 @@ async function dialogue(questions) {
   return turns.map(([, answer]) => answer);
 }
 
+// An infill streams though it is not asked to; its model is fast, so several events may come in one chunk.
 async function infill(prefix, suffix) {
-  return [(await read(await post("/infill", { input_prefix: prefix, input_suffix: suffix, n_predict: 64 }))).answer];
+  const body = await (await post("/infill", { input_prefix: prefix, input_suffix: suffix, n_predict: 24 })).text();
+  const events = body.split("\n\n").filter((event) => event.startsWith("data: "));
+  return [events.map((event) => JSON.parse(event.substring(6)).content).join("")];
 }
 
-await warmUp();
-const answers = words[0] === "--infill" ? await infill(words[1], words[2]) : await dialogue(words);
+const answers = words[0] === "--infill" ? await infill(words[1], words[2]) : await warmUp().then(() => dialogue(words));
 console.log(JSON.stringify(answers));

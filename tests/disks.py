@@ -1,0 +1,37 @@
+"""A disk of a test's own, which gets full or read-only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import wait_for
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes, for root."""
+    if os.getuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("disks cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def remount(folder: Path, option: str) -> None:
+    """Mount a disk again with another option; not as long as threads of a killed process have files open for writing."""
+    command = ["mount", "-o", f"remount,{option}", str(folder)]
+    wait_for(
+        lambda: not subprocess.run(command, capture_output=True, check=False).returncode, f"it is mounted {option}"
+    )

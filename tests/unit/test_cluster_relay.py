@@ -1,0 +1,268 @@
+"""A worker's relay and replicas on TCP ports that answer as a test says: every request gets an answer or an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from srb.cluster.door import TOKEN_LENGTH
+from srb.cluster.members import Members
+from srb.cluster.registry import Entry
+from srb.cluster.relay import Relay
+from srb.engine.fake import FakeModel
+from srb.errors import EngineRestarted, ShuttingDown, Unavailable
+from srb.framing import frame, read_frame
+from srb.protocol import (
+    VERSION,
+    Accepted,
+    BranchSpec,
+    Delta,
+    Done,
+    Failed,
+    Generate,
+    GetRequest,
+    Hello,
+    ListRequests,
+    Ready,
+    Rejected,
+    Reply,
+    decode,
+    encode,
+)
+from tests.processes import DEADLINE
+
+MODEL = asdict(FakeModel(n_seq_max=4).info("fake"))
+TOKEN = "t" * TOKEN_LENGTH
+
+
+class Replica:
+    """A replica's port. `asked` has the commands as they arrive; `describe` answers GetRequest and ListRequests."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: asyncio.Queue[Any] = asyncio.Queue()
+        self.describe: Callable[[Any], Any] | None = None
+        self._writers: dict[str, asyncio.StreamWriter] = {}  # of the connection on which each request arrived
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def listen(self) -> Entry:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return Entry(host="127.0.0.1", port=port, token=TOKEN, node="n", gpus=[], state="running", alias="m", pid=1)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
+        with contextlib.suppress(EOFError, OSError):
+            assert (await reader.readexactly(TOKEN_LENGTH)).decode() == TOKEN
+            writer.write(frame(encode([Hello(VERSION, 1, "")])) + frame(encode([Ready(MODEL)])))
+            while True:
+                for command in decode(await read_frame(reader)):
+                    self._writers[command.request_id] = writer
+                    if self.describe is not None and isinstance(command, GetRequest | ListRequests):
+                        self.say(self.describe(command))
+                    else:
+                        self.asked.put_nowait(command)
+        self._open.discard(writer)
+        writer.close()
+
+    async def next(self, kind: type) -> Any:
+        while not isinstance(command := await self.asked.get(), kind):
+            pass
+        return command
+
+    def say(self, *events: Any) -> None:
+        """Send events on the connection of the first one's request."""
+        self._writers[events[0].request_id].write(frame(encode(events)))
+
+    def say_nonsense(self, request_id: str) -> None:
+        """Send an event that only begins a connection."""
+        self._writers[request_id].write(frame(encode([Ready(MODEL)])))
+
+    def drop(self) -> None:
+        """Lose all connections and the port."""
+        self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+
+
+class Worker:
+    """A web worker's end of a relay."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._events: list[Any] = []
+
+    def send(self, command: Any) -> None:
+        self._writer.write(frame(encode([command])))
+
+    async def next(self, *kinds: type) -> Any:
+        while True:
+            while not self._events:
+                self._events = decode(await read_frame(self._reader))
+            event = self._events.pop(0)
+            if isinstance(event, kinds):
+                return event
+
+
+class Bench:
+    """A relay with its worker, and replicas."""
+
+    def __init__(
+        self, members: Members, worker: Worker, replicas: dict[str, Replica], entries: dict[str, Entry]
+    ) -> None:
+        self.members = members
+        self.worker = worker
+        self.replicas = replicas
+        self._entries = entries
+
+    def note(self, name: str, state: str) -> None:
+        """Let the registry say that a replica is in another state."""
+        self._entries[name] = {**self._entries[name], "state": state}
+        self.members.update(self._entries)
+
+    async def begun(self, command: Generate) -> Replica:
+        """Send a request; return the replica that gets it."""
+        self.worker.send(command)
+        tasks = {asyncio.create_task(each.next(Generate)): each for each in self.replicas.values()}
+        done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in others:
+            task.cancel()
+        [task] = done
+        assert task.result().request_id == command.request_id
+        return tasks[task]
+
+    def beside(self, replica: Replica) -> Replica:
+        [other] = [each for each in self.replicas.values() if each is not replica]
+        return other
+
+
+@contextlib.asynccontextmanager
+async def bench(number: int = 2) -> AsyncIterator[Bench]:
+    replicas = {f"r{each}": Replica(f"r{each}") for each in range(number)}
+    entries = {name: await replica.listen() for name, replica in replicas.items()}
+    ready = asyncio.Event()
+    members = Members(lambda: ready.set() if len(members.ready) == number else None)
+    members.update(entries)
+    await ready.wait()
+    ends = socket.socketpair()
+    relay = Relay(*await asyncio.open_unix_connection(sock=ends[0]), members)
+    running = asyncio.create_task(relay.run(Hello(VERSION, 1, "")))
+    worker = Worker(*await asyncio.open_unix_connection(sock=ends[1]))
+    await worker.next(Ready)
+    try:
+        yield Bench(members, worker, replicas, entries)
+    finally:
+        worker._writer.close()
+        await running
+        members.close()
+        for replica in replicas.values():
+            replica.drop()
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), DEADLINE))  # type: ignore[arg-type]
+
+
+def request(request_id: str, n: int = 1) -> Generate:
+    return Generate(
+        request_id, (f"{request_id} begins a text of its own.",), tuple(BranchSpec(seed) for seed in range(n))
+    )
+
+
+def test_an_event_that_nobody_expects_ends_the_requests_of_its_replica(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with bench(1) as here:
+            replica = await here.begun(request("a"))
+            replica.say(Accepted("a", 3))
+            replica.say_nonsense("a")
+            failed = await here.worker.next(Failed)
+            assert (failed.request_id, failed.code) == ("a", EngineRestarted.code)
+            assert "closing a channel to r0" in caplog.text
+            assert await here.begun(request("b")) is replica, "over a new connection"
+            replica.say(Accepted("b", 3), Done("b", 3, 0, 1, 0.0, 0.0))
+            assert (await here.worker.next(Done)).request_id == "b"
+
+    play(scene)
+
+
+def test_a_request_that_is_divided_at_its_second_replica_outlives_the_first() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            for name in ("r1", "r2"):
+                here.members.affinity.leave(name)
+            first = await here.begun(request("a", n=6))  # whole, as long as there is no other
+            for name in ("r1", "r2"):
+                here.members.affinity.join(name)
+            first.say(Rejected.of("a", ShuttingDown("bye")))
+            for name in ("r1", "r2"):
+                other = here.replicas[name]
+                assert len((await other.next(Generate)).branches) == 3
+                other.say(Accepted("a", 3))
+            await here.worker.next(Accepted)
+            first.drop()
+            while "r0" in here.members.affinity.replicas:
+                await asyncio.sleep(0)
+            here.replicas["r1"].say(Delta("a", 0, "text", [1]))
+            assert isinstance(await here.worker.next(Delta, Failed), Delta)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("state", ["hung", "silent"])
+def test_a_replica_that_hangs_gets_no_new_request_as_long_as_there_is_another(state: str) -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            first = await here.begun(request("a"))
+            first.say(Accepted("a", 3))
+            here.note(first.name, state)
+            second = here.beside(first)
+            assert await here.begun(request("a")) is second, "though the first has computed this text"
+            second.say(Accepted("a", 3), Done("a", 3, 0, 1, 0.0, 0.0))
+            here.note(second.name, state)
+            assert await here.begun(request("b"))
+            here.note(first.name, "running")
+            assert await here.begun(request("c")) is first
+
+    play(scene)
+
+
+def described(request_id: str, *places: int) -> dict[str, Any]:
+    branches = [
+        {"index": index, "place": place, "seed": place, "state": "running", "length": 1, "max_tokens": 9}
+        for index, place in enumerate(places)
+    ]
+    return {
+        "id": request_id, "state": "running", "age": 1.0, "prompt_tokens": 1, "linger": 0.0, "branches": branches,
+        "num_places": 3, "num_parts": 2,
+    }  # fmt: skip
+
+
+def test_a_part_on_a_replica_that_does_not_answer_is_not_told_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with bench() as here:
+            here.replicas["r0"].describe = lambda command: Reply(
+                command.request_id, [part] if isinstance(command, ListRequests) else part
+            )
+            part = described("divided", 0, 2)
+            here.worker.send(ListRequests("list", ""))
+            [listed] = (await here.worker.next(Reply)).value
+            assert [branch["index"] for branch in listed["branches"]] == [0, 2]
+            here.worker.send(GetRequest("get", "divided", ""))
+            refused = await here.worker.next(Reply, Rejected)
+            assert refused.code == Unavailable.code
+            here.replicas["r1"].describe = here.replicas["r0"].describe
+            part = described("divided", 1)
+            here.worker.send(GetRequest("again", "divided", ""))
+            found = await here.worker.next(Reply, Rejected)
+            assert isinstance(found, Reply), found
+
+    play(scene)

@@ -2,7 +2,8 @@
 
 `python -m bench.editing` writes a random-weight hybrid (LFM2), starts the server with it, and measures four acts after a
 few turns of one story: to continue, to take half of a branch, to edit a word 200 tokens back, and to go back three turns.
-Two more edit a text that was pasted, in which no turn has ended.
+Two more edit a text that was pasted, in which no turn has ended. Each is compared with a new prompt of as many tokens as it
+computes ("to cold").
 With `--llama-server` it starts that program with the same file and its default options, and both are measured in turns.
 The computed tokens do not depend on the load of the machine; read them first.
 """
@@ -20,7 +21,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ SHAPES = {
 PASTED = {"edit pasted text 200 back": 200, "edit pasted text 800 back": 800}
 ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns", *PASTED)
 STORY, BRANCH, WRITTEN, EDIT_BACK = 1500, 96, 20, 200  # tokens
+BOUND = 0.6  # of llama-server's time to the first token, for each act
 _FIRST_WORD, _NUM_WORDS = 400, 20000  # token ids of normal words
 _START_SECONDS = 120.0
 
@@ -56,6 +58,7 @@ class Answer:
     first_token: float
     computed: int
     tokens: list[int]
+    cold: float = 0.0
 
 
 def ask(url: str, prompt: list[int], tokens: int = BRANCH) -> Answer:
@@ -78,7 +81,10 @@ def ask(url: str, prompt: list[int], tokens: int = BRANCH) -> Answer:
 
 
 def acts(url: str, seed: int) -> dict[str, Answer]:
-    """Write a story of four turns on a server, then measure each act; every seed is another story."""
+    """Write a story of four turns on a server, then measure each act; every seed is another story.
+
+    `cold` of an answer is the time to the first token of a new prompt of as many tokens as the act computed.
+    """
     pick = random.Random(seed)
 
     def words(count: int) -> list[int]:
@@ -98,7 +104,7 @@ def acts(url: str, seed: int) -> dict[str, Answer]:
         pasted = [1, *words(STORY)]
         ask(url, pasted, 8)
         found[act] = ask(url, [*pasted[:-back], *words(1), *pasted[1 - back :]], 8)
-    return found
+    return {act: replace(one, cold=ask(url, words(max(1, one.computed)), 8).first_token) for act, one in found.items()}
 
 
 @dataclass
@@ -107,6 +113,7 @@ class Side:
 
     name: str
     url: str
+    pid: int
     answers: dict[str, list[Answer]] = field(default_factory=lambda: {act: [] for act in ACTS})
 
     def measure(self, seed: int) -> None:
@@ -119,22 +126,40 @@ class Side:
     def first_token(self, act: str) -> float:
         return statistics.median(answer.first_token for answer in self.answers[act]) * 1000
 
+    def to_cold(self, act: str) -> float:
+        """The time to the first token as a part of that of a new prompt of as many tokens."""
+        return statistics.median(answer.first_token / answer.cold for answer in self.answers[act])
+
+
+def children(pid: int) -> set[int]:
+    """Return the processes that a process has started and that still run."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {int(word) for task in tasks for word in (task / "children").read_text().split()}
+
+
+def memory_mib(pid: int) -> float:
+    """Return the memory of a process and of all that it has started, without what is mapped from files, as weights are."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return (sizes["Pss_Anon"] + sizes["Pss_Shmem"]) / 1024 + sum(map(memory_mib, children(pid)))
+
 
 def table(sides: list[Side]) -> str:
     """Return the medians of each act as lines, with the ratios of the first side to the second, if there is one."""
-    lines = [f"{'':<26}" + "".join(f"{side.name + ': computed':>24} {'first token ms':>15}" for side in sides)]
+    lines = [f"{'':<26}" + "".join(f"{f'{side.name}: computed':>24} {'first token ms':>15}" for side in sides)]
+    lines[0] += f" {'to cold':>8}"
     if len(sides) > 1:
         lines[0] += f" {'ratio of tokens':>16} {'of times':>9}"
     for act in ACTS:
         cells = "".join(f"{side.computed(act):>24.0f} {side.first_token(act):>15.1f}" for side in sides)
+        ours, other = sides[0], sides[-1]
+        cells += f" {ours.to_cold(act):>8.2f}"
         if len(sides) > 1:
-            ours, other = sides[0], sides[1]
-            ratios = [
-                statistics.median(one.first_token / two.first_token for one, two in zip(*pair, strict=True))
-                for pair in [(ours.answers[act], other.answers[act])]
-            ]
-            cells += f" {ours.computed(act) / max(1, other.computed(act)):>16.2f} {ratios[0]:>9.2f}"
-        lines.append(f"{act:<26}{cells}")
+            pairs = zip(ours.answers[act], other.answers[act], strict=True)
+            ratio = statistics.median(one.first_token / two.first_token for one, two in pairs)
+            cells += f" {ours.computed(act) / max(1, other.computed(act)):>16.2f} {ratio:>9.2f}"
+            cells += f" {'' if ratio <= BOUND else 'MISSED':<6}"
+        lines.append(f"{act:<26}{cells}".rstrip())
     return "\n".join(lines)
 
 
@@ -194,15 +219,24 @@ def main() -> None:
     if options.threads:
         environ["SRB_THREADS"] = str(options.threads)
     with contextlib.ExitStack() as stack:
-        sides = [Side("srb", stack.enter_context(server(environ)))]
+
+        def started(name: str, program: contextlib.AbstractContextManager[str]) -> Side:
+            before = children(os.getpid())
+            url = stack.enter_context(program)
+            [pid] = children(os.getpid()) - before
+            return Side(name, url, pid)
+
+        sides = [started("srb", server(environ))]
         if options.llama_server:
-            sides.append(
-                Side("llama-server", stack.enter_context(llama_server(options.llama_server, model, options.threads)))
-            )
+            sides.append(started("llama-server", llama_server(options.llama_server, model, options.threads)))
+        at_first = {one.name: memory_mib(one.pid) for one in sides}
         for seed in range(options.rounds):
             for side in sides:
                 side.measure(seed)
-    print(f"{model}, {options.rounds} stories, medians\n{table(sides)}")
+        at_last = {one.name: memory_mib(one.pid) for one in sides}
+    print(f"{model}, {options.rounds} stories, medians\n{table(sides)}\n")
+    for name, mib in at_first.items():
+        print(f"{name}: {mib:.0f} MiB at the start, {at_last[name]:.0f} MiB at the end, beside the model's file")
 
 
 if __name__ == "__main__":

@@ -1,38 +1,41 @@
-"""Tokens per second with drafts and without, in turns: `python -m bench.speculation --model M.gguf`.
+"""Tokens per second with drafts and without, in turns: `python -m bench.speculation`.
 
-Drafts come from the text itself, or with `--draft-model D.gguf` from a draft model. `--twins` writes a large model and one
-with its first layer alone, which writes nearly the same, into a folder, and measures these.
+Drafts come from the text itself. The model has 110 million parameters and writes texts of which it is known where tokens
+come again (`tools.chained_texts`): lists, as in lists and code; chatter, in which drafts are found and are mostly wrong;
+and prose, in which none are found. They are drawn with seeds and the usual sampling. `--model M.gguf` measures another
+model, and `--draft-model D.gguf` drafts by a second one. `--twins FOLDER` writes a large model and one with its first
+layer alone, which writes nearly the same, into a folder, and measures these.
 
-A model that draws its likeliest tokens repeats itself after some hundreds of them, as code and lists do: the cases "repeats"
-go on from there. One with random weights and its default sampling never does, so nothing can be gained there. A round runs
-every case once with each engine; the ratio is the median of the rounds.
+A round runs every case once with each engine; the ratio is the median of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 from srb.engine.engine import Engine
 from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Model
-from srb.protocol import BranchSpec, Delta, Generate, SamplingParams
-from srb.settings import BUNDLED_MODEL, Settings
-from tools.random_gguf import BENCH_TWINS, write_llama
+from srb.protocol import BranchSpec, Generate, SamplingParams
+from srb.settings import Settings
+from tools.chained_texts import a_text, chained_texts
+from tools.random_gguf import BENCH_CHAINED, BENCH_TWINS, Shape, write_llama
 
-_LIST = "".join(f"- item {number}: the red house by the river has a small green door.\n" for number in range(12))
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
-_UNTIL_REPEATED = 800  # tokens that the model adds to the list
-
+_PROMPT = 400  # tokens of a chained text that are given
 _COUNTED = (
     "spec_decode_num_draft_tokens_total",
     "spec_decode_num_accepted_tokens_total",
     "n_decode_total",
     "spec_decode_draft_model_tokens_total",
 )
+
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -42,51 +45,45 @@ class Case:
     name: str
     prompt: tuple[str | int, ...]
     n: int
-    sampling: SamplingParams
-    is_continued: bool = False  # the prompt is first continued, until the model repeats itself
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, n = {self.n}"
 
 
-CASES = (
-    Case("repeats, n = 1", (_LIST,), 1, SamplingParams(temperature=0.0), is_continued=True),
-    Case("repeats, n = 2", (_LIST,), 2, SamplingParams(temperature=0.0), is_continued=True),
-    Case("repeats, n = 8", (_LIST,), 8, SamplingParams(temperature=0.0), is_continued=True),
-    Case("likeliest, n = 1", (_STORY,), 1, SamplingParams(temperature=0.0)),
-    Case("likeliest, n = 2", (_STORY,), 2, SamplingParams(temperature=0.0)),
-    Case("likeliest, n = 8", (_STORY,), 8, SamplingParams(temperature=0.0)),
-    Case("story, n = 1", (_STORY,), 1, SamplingParams()),
-    Case("story, n = 8", (_STORY,), 8, SamplingParams()),
-)
+def of_chained_texts(n_vocab: int) -> list[Case]:
+    texts = chained_texts(n_vocab).items()
+    prompts = {name: tuple(a_text(successors, _PROMPT, seed=1)) for name, successors in texts}
+    return [Case(name, prompt, n) for name, prompt in prompts.items() for n in (1, 2, 8)]
 
 
-def engine(path: str, threads: int, max_draft: int, draft_path: str = "") -> Engine:
+def of_other_models() -> list[Case]:
+    likeliest = SamplingParams(temperature=0.0)
+    return [
+        *(Case("likeliest", (_STORY,), n, likeliest) for n in (1, 2, 8)),
+        *(Case("story", (_STORY,), n) for n in (1, 2, 8)),
+    ]
+
+
+def engine(path: Path, threads: int, clock: Clock, max_draft: int, draft_path: Path | None = None) -> Engine:
     """Return an engine of its own for a model, and for its draft model if there is one."""
-    settings = Settings(model=path, n_ctx=8192, n_seq_max=32, threads=threads, spec_draft_model=draft_path)
+    settings = Settings(
+        model=str(path), n_ctx=8192, n_seq_max=32, threads=threads, spec_draft_model=str(draft_path or "")
+    )
     model = LlamaModel.load(settings)
     draft: Model | None = LlamaModel.load_draft(settings, model) if draft_path else None
     drafts = {"max_draft": max_draft, "draft_model": draft, "looks_up": draft is None}
-    return Engine(model, max_queue=4, clock=time.perf_counter, cache_bytes=2**28, **drafts)
+    return Engine(model, max_queue=4, clock=clock, cache_bytes=2**28, **drafts)
 
 
-def twins(folder: Path) -> tuple[Path, Path]:
-    """Return a large model and its twin, written if they are not there."""
-    paths = folder / "large.gguf", folder / "twin.gguf"
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, shape in zip(paths, (BENCH_TWINS, replace(BENCH_TWINS, layers=BENCH_TWINS.loud)), strict=True):
-        if not path.exists():
-            write_llama(path, shape)
-    return paths
+def a_model(path: Path, shape: Shape) -> Path:
+    """Return the path of a model, which is written if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path if path.exists() else write_llama(path, shape)
 
 
-def continued(engine: Engine, prompt: str) -> tuple[str | int, ...]:
-    """Return a prompt with its likeliest continuation, as tokens."""
-    sampling, tokens = SamplingParams(temperature=0.0, ignore_eos=True), list[int]()
-    engine.submit(engine.prepare(Generate("first", (prompt,), (BranchSpec(0, _UNTIL_REPEATED, sampling=sampling),))))
-    while engine.has_work:
-        tokens += [token for event in engine.step() if isinstance(event, Delta) for token in event.tokens]
-    return (prompt, *tokens)
-
-
-def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
+def rate(engine: Engine, case: Case, tokens: int, seed: int, clock: Clock) -> float:
     """Return the tokens per second of one request, its prompt not counted."""
     branches = tuple(
         BranchSpec(seed + index, tokens, min_tokens=tokens, sampling=case.sampling) for index in range(case.n)
@@ -96,44 +93,57 @@ def rate(engine: Engine, case: Case, tokens: int, seed: int) -> float:
     while written == before:  # until the prompt is computed
         engine.step()
         written = engine.stats()["tokens_predicted_total"]
-    began = time.perf_counter()
+    began = clock()
     while engine.has_work:
         engine.step()
-    return (engine.stats()["tokens_predicted_total"] - written) / (time.perf_counter() - began)
+    return (engine.stats()["tokens_predicted_total"] - written) / (clock() - began)
 
 
-def main() -> None:
-    """Print for each case the ratio of the rates, and how many of the drafted tokens were right."""
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=BUNDLED_MODEL)
+    parser.add_argument("--model", type=Path, default=None)
+    parser.add_argument("--draft-model", type=Path, default=None)
+    parser.add_argument("--twins", type=Path, metavar="FOLDER", help="write two models there, and measure these")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=200, help="of each branch (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--max-draft", type=int, default=8)
-    parser.add_argument("--draft-model", type=Path, default=None)
-    parser.add_argument("--twins", type=Path, metavar="FOLDER", help="write two models there, and measure these")
-    given = parser.parse_args()
-    path, draft_path = twins(given.twins) if given.twins else (given.model, given.draft_model)
-    plain, drafting = (
-        engine(str(path), given.threads, 0),
-        engine(str(path), given.threads, given.max_draft, str(draft_path or "")),
+    parser.add_argument("--case", default="", help="only cases in whose name this is, as in 'n = 8'")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="one thread, and the CPU time of it: for machines that are not quiet"
     )
-    print(f"{'case':18} {'ratio':>6} {'tokens/s':>9} {'drafted':>8} {'right':>6} {'decodes':>8} {'read':>8}")
-    repeating = continued(plain, _LIST)
-    for case in CASES:
-        if case.is_continued:
-            case = replace(case, prompt=repeating)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print for each case the ratio of the rates, and how many of the drafted tokens were right."""
+    given = parse()
+    path, draft_path, cases = given.model, given.draft_model, of_other_models()
+    if given.twins:
+        path = a_model(given.twins / "large.gguf", BENCH_TWINS)
+        draft_path = a_model(given.twins / "twin.gguf", replace(BENCH_TWINS, layers=BENCH_TWINS.loud))
+    elif path is None:
+        path = a_model(Path("build/bench/chained-110m-q8_0.gguf"), BENCH_CHAINED)
+        cases = of_chained_texts(BENCH_CHAINED.vocab)
+    clock, threads = (time.thread_time, 1) if given.cpu_time else (time.perf_counter, given.threads)
+    plain, drafting = engine(path, threads, clock, 0), engine(path, threads, clock, given.max_draft, draft_path)
+    head = f"{'case':18} {'ratio':>6} {'from':>5} {'to':>5} {'tokens/s':>9} {'drafted':>8} {'right':>6}"
+    print(f"{head} {'decodes':>8} {'read':>8}")
+    for case in cases:
+        if given.case not in case.title:
+            continue
         ratios, rates = [], []
         before = drafting.stats()
         for seed in range(given.rounds):
-            alone = rate(plain, case, given.tokens, 1 + seed)
-            rates.append(rate(drafting, case, given.tokens, 1 + seed))
+            alone = rate(plain, case, given.tokens, 1 + seed * case.n, clock)
+            rates.append(rate(drafting, case, given.tokens, 1 + seed * case.n, clock))
             ratios.append(rates[-1] / alone)
         after = drafting.stats()
         drafted, right, decodes, read = (after[name] - before[name] for name in _COUNTED)
         share = f"{right / drafted:.2f}" if drafted else "-"
+        spread = f"{median(ratios):6.2f} {min(ratios):5.2f} {max(ratios):5.2f}"
         counts = f"{drafted:8.0f} {share:>6} {decodes:8.0f} {read:8.0f}"
-        print(f"{case.name:18} {median(ratios):6.2f} {median(rates):9.0f} {counts}", flush=True)
+        print(f"{case.title:18} {spread} {median(rates):9.0f} {counts}", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,15 @@ from typing import Any
 
 import orjson
 
-from bench.page import book
+from bench.page import alone, book
 from bench.page.desk import KEY_FLOOR, Desk, OpenDesk, Span, desks
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
 
 PAGE = Path("srb/web/page")
+ROUTE = "/v1/srb/completions"
+BEAT = 150  # ms between two drawings of texts that grow fast, as in the page
 BEGINNING = "Once upon a time,"
 TYPED = " and then she wrote on"
 KEY_PAUSE = 120  # ms between two typed keys
@@ -96,26 +98,32 @@ def growth(desk: Desk, branches: int, tokens: int, seconds: float) -> tuple[Span
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """One request, by the page or by a bare client: ms to its first word or event, and seconds from then to the last one."""
+    """One request: ms to its first word or event, and seconds from then to the last one. CPU seconds are the browser's."""
 
     first_ms: float
     seconds: float
+    cpu_seconds: float = 0.0
 
 
-def by_page(desk: Desk) -> tuple[Round, bytes]:
+def by_page(writer: alone.Writer) -> tuple[Round, bytes]:
     """Continue once; return the round and the body that the page sent."""
-    first_ms, seconds = desk.time_round()
-    body = desk.requests[-1].post_data_buffer
-    if body is None:
-        raise RuntimeError("the page sent no body")
-    return Round(first_ms, seconds), body
+    before = writer.cpu_seconds
+    first_ms, seconds, body = writer.continue_text()
+    return Round(first_ms, seconds, writer.cpu_seconds - before), body
 
 
-def by_client(url: str, path: str, body: bytes) -> Round:
+def by_bare_page(bare: alone.Bare, body: bytes) -> Round:
+    """Show the same texts in a page that does nothing else."""
+    before = bare.cpu_seconds
+    seconds = bare.show(ROUTE, body, BEAT)
+    return Round(0.0, seconds, bare.cpu_seconds - before)
+
+
+def by_client(url: str, body: bytes) -> Round:
     """Send the same body from a client that only reads."""
     n = orjson.loads(body)["n"]
     began, first, received = time.perf_counter(), 0.0, bytearray()
-    with post(url, path, body) as sock:
+    with post(url, ROUTE, body) as sock:
         while received.count(b'"event":"stop"') < n:
             chunk = sock.recv(65536)
             if not chunk:
@@ -126,30 +134,40 @@ def by_client(url: str, path: str, body: bytes) -> Round:
     return Round(1000 * (first - began), time.perf_counter() - first)
 
 
-def compare(desk: Desk, url: str, rounds: int) -> dict[str, float]:
-    """Ask the bundled model by page and by client in turns, with one seed; return medians.
+def compare(url: str, rounds: int, tokens: int = 128) -> dict[str, float]:
+    """Ask the bundled model by page, by client and by a bare page in turns, with one seed; return medians.
 
     Each turn begins when the page has saved what the last one brought.
     """
-    pages, clients = [], []
-    desk.set(n=8, max_tokens=128, stop_at="", seed=1)
-    desk.write(BEGINNING)
-    for _ in range(rounds + 1):
-        desk.wait_until_saved()
-        time.sleep(REST_SECONDS)
-        shown, body = by_page(desk)
-        path = desk.requests[-1].url.removeprefix(url)
-        desk.wait_until_saved()
-        time.sleep(REST_SECONDS)
-        pages.append(shown)
-        clients.append(by_client(url, path, body))
-    pairs = list(zip(pages, clients, strict=True))[1:]  # the first warms up
+    turns = []
+    with alone.browser() as desks, alone.browser() as others:
+        writer, bare = alone.Writer(desks, url), alone.Bare(others, url)
+        writer.set(n=8, max_tokens=tokens, stop_at="", seed=1)
+        writer.write(BEGINNING)
+        for _ in range(rounds + 1):
+            rest(writer)
+            page, body = by_page(writer)
+            rest(writer)
+            client = by_client(url, body)
+            rest(writer)
+            turns.append((page, client, by_bare_page(bare, body)))
+    turns = turns[1:]  # the first warms up
     return {
-        "page_first_ms": statistics.median(page.first_ms for page, _ in pairs),
-        "client_first_ms": statistics.median(client.first_ms for _, client in pairs),
-        "more_ms": statistics.median(page.first_ms - client.first_ms for page, client in pairs),
-        "rate_ratio": statistics.median(client.seconds / page.seconds for page, client in pairs),
+        "page_first_ms": statistics.median(page.first_ms for page, _, _ in turns),
+        "client_first_ms": statistics.median(client.first_ms for _, client, _ in turns),
+        "more_ms": statistics.median(page.first_ms - client.first_ms for page, client, _ in turns),
+        "seconds": statistics.median(client.seconds for _, client, _ in turns),
+        "rate_ratio": statistics.median(client.seconds / page.seconds for page, client, _ in turns),
+        "bare_rate_ratio": statistics.median(client.seconds / bare.seconds for _, client, bare in turns),
+        "cpu_ms": statistics.median(1000 * page.cpu_seconds for page, _, _ in turns),
+        "bare_cpu_ms": statistics.median(1000 * bare.cpu_seconds for _, _, bare in turns),
     }
+
+
+def rest(writer: alone.Writer) -> None:
+    """Wait until nothing of the last turn is under way."""
+    writer.wait_until_saved()
+    time.sleep(REST_SECONDS)
 
 
 def large_story(open_desk: OpenDesk, url: str, rounds: int) -> dict[str, dict[str, Any]]:
@@ -170,12 +188,15 @@ def brief(open_desk: OpenDesk, options: argparse.Namespace) -> dict[str, dict[st
         story, _ = book.bring_in(url)
         with open_desk(url) as desk:
             large = book.measure_briefly(desk, story, max(1, options.rounds // 3))
-    with own_stories() as environ, server(environ) as url, open_desk(url) as desk:
-        sides = compare(desk, url, options.rounds)
+    with own_stories() as environ, server(environ) as url:
+        sides = compare(url, options.rounds)
     return {
         "n = 8, bundled model": {
             "first word over curl, ms": sides["more_ms"],
             "tokens/s over curl's": sides["rate_ratio"],
+            "tokens/s of a bare page over curl's": sides["bare_rate_ratio"],
+            "browser's CPU a round, ms": sides["cpu_ms"],
+            "a bare page's CPU a round, ms": sides["bare_cpu_ms"],
         },
         f"{options.branches} branches x {options.rate:g} words a second": {
             "busy share": quiet.busy,
@@ -232,8 +253,8 @@ def main() -> None:
         with paced_server(options.rate) as url:
             for name, values in large_story(open_desk, url, options.rounds).items():
                 _show(f"a story of {book.WORDS:,} words and {book.NODES:,} nodes: {name}", values)
-        with own_stories() as environ, server(environ) as url, open_desk(url) as desk:
-            _show("n = 8, bundled model: page and bare client in turns", compare(desk, url, options.rounds))
+        with own_stories() as environ, server(environ) as url:
+            _show("n = 8, bundled model: page, bare client and bare page in turns", compare(url, options.rounds))
 
 
 if __name__ == "__main__":

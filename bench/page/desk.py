@@ -19,24 +19,6 @@ RUNNING = "article[aria-busy=true]"
 STARTED = "() => document.activeElement?.localName === 'srb-manuscript'"  # a bare expression would need eval
 DEADLINE = 120_000  # ms
 POLL = 200  # ms between two questions whether a round has ended, so that asking costs little
-QUIET = 0.4  # seconds after Ctrl+Enter in which nothing asks the page: an answer would take its time, and the server's
-ENTER = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "modifiers": 2}  # with Ctrl
-# From the arrival of the next round's first words to that of its end, in ms: what the server needs to write it.
-CLOCK = """() => {
-    const { rounds } = desk;
-    let began = null;
-    globalThis.writingMs = null;
-    rounds.text = (...given) => {
-        began ??= performance.now();
-        delete rounds.text;
-        rounds.text(...given);
-    };
-    desk.addEventListener("round", function note() {
-        if (began === null || desk.round?.state !== "ended") return;
-        writingMs = performance.now() - began;
-        desk.removeEventListener("round", note);
-    });
-}"""
 KEY_FLOOR = 16.0  # ms: shorter times from a key to its paint are not told apart
 SHOT = {"width": 1440, "height": 900}
 
@@ -67,7 +49,6 @@ class Desk:
 
     def __init__(self, page: Page, url: str) -> None:
         """Open the page and wait until a text can be written."""
-        self.requests: list[Request] = []
         self.saves: list[int] = []  # bytes of each post of a story
         self._page = page
         page.set_default_timeout(DEADLINE)
@@ -121,27 +102,6 @@ class Desk:
         has_ended = "(running) => !document.querySelector(running)"
         self._page.wait_for_function(has_ended, arg=RUNNING, polling=POLL)
 
-    def time_round(self) -> tuple[float, float]:
-        """Press Ctrl+Enter and wait for the round's end.
-
-        Return ms to the first word's paint, and seconds from the first words' arrival to that of the last.
-        """
-        self._manuscript.focus()
-        self._page.evaluate(CLOCK)
-        self._page.evaluate("readWatch()")
-        self._cdp.send("Input.dispatchKeyEvent", {"type": "rawKeyDown", **ENTER})
-        time.sleep(QUIET)
-        self._cdp.send("Input.dispatchKeyEvent", {"type": "keyUp", **ENTER})
-        self._page.wait_for_function("() => writingMs !== null", polling=POLL)
-        first, seconds = self._page.evaluate("() => [readWatch().firstWord, writingMs / 1000]")
-        if first is None:
-            raise RuntimeError("no word was shown")
-        return first, seconds
-
-    def wait_until_saved(self) -> None:
-        """Wait until the server has the story: saving would take part in what is measured next."""
-        self._page.wait_for_function("() => desk.saved.state === 'saved'", polling=POLL)
-
     @contextlib.contextmanager
     def span(self) -> Iterator[list[Span]]:
         """Yield a list that has the work of the block's time when it is left."""
@@ -179,11 +139,7 @@ class Desk:
         return {each["name"]: each["value"] for each in found}
 
     def _note_request(self, request: Request) -> None:
-        if request.method != "POST":
-            return
-        if request.url.endswith("/completions"):
-            self.requests.append(request)
-        elif "/stories/" in request.url:
+        if request.method == "POST" and "/stories/" in request.url:
             self.saves.append(len(request.post_data_buffer or b""))
 
 

@@ -7,14 +7,28 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from srb.protocol import Accepted
 from srb.settings import Settings
-from tests.processes import DEADLINE, PYTHON, Process, children, clean_environ, command_line, is_alive, status, wait_for
+from tests.processes import (
+    DEADLINE,
+    PYTHON,
+    Process,
+    Worker,
+    children,
+    clean_environ,
+    command_line,
+    endless,
+    is_alive,
+    status,
+    wait_for,
+)
 from tools.random_gguf import write_llama
 
 GUNICORN = (PYTHON, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
@@ -133,6 +147,19 @@ class Server:
 
     def post(self, path: str, body: dict[str, Any], **options: Any) -> requests.Response:
         return requests.post(self.url + path, json=body, timeout=60, **options)
+
+    def fill(self) -> Worker:
+        """Hold the engine's sequences by endless requests, until one waits; return their worker.
+
+        It is closed at the server's end, or earlier by the test.
+        """
+        worker = Worker(self.runtime).ready()
+        self._exits.callback(worker.close)
+        ids = (f"r{i}" for i in count())
+        while not self.metric("requests_deferred"):
+            worker.send(endless(next(ids), n=1))
+            worker.next(Accepted)
+        return worker
 
     def metric(self, name: str) -> float:
         """Return one value of GET /metrics, by the end of its name: `metric("requests_processing")`.

@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ import orjson
 import pytest
 import requests
 
-from srb.protocol import Accepted
 from tests.e2e.streams import ENDLESS
-from tests.processes import DEADLINE, Worker, endless, self_signed, wait_for
+from tests.processes import DEADLINE, self_signed, wait_for
 from tests.servers import MakeServer, Server
 from tools.random_gguf import write_bert
 
@@ -123,16 +121,11 @@ def test_row_42_a_client_that_leaves_politely_is_cancelled_wherever_its_request_
         wait_for(lambda: server.metric("requests_processing") == 1, "its prompt is being computed")
         leave(client)
         wait_for(lambda: server.metric("requests_processing") == 0, "the prompt has ended", SOON)
-    worker = Worker(server.runtime).ready()
-    ids = (f"r{i}" for i in count())
-    while not server.metric("requests_deferred"):
-        worker.send(endless(next(ids), n=1))
-        worker.next(Accepted)
+    server.fill()
     with connect(server, "/v1/completions", ENDLESS) as client:
         wait_for(lambda: server.metric("requests_deferred") == 2, "it waits")
         leave(client)
         wait_for(lambda: server.metric("requests_deferred") == 1, "it waits no more", SOON)
-    worker.close()
     assert server.metric("http_calls_open") == 0
 
 

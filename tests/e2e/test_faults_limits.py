@@ -12,16 +12,14 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from srb.protocol import Accepted
 from tests.e2e.streams import BRIEF, ENDLESS, Stream
-from tests.processes import PYTHON, ROOT, Worker, endless, wait_for
+from tests.processes import PYTHON, ROOT, wait_for
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -40,18 +38,11 @@ GENERATING: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.fixture
-def full(make_server: MakeServer, request: pytest.FixtureRequest) -> Iterator[Server]:
+def full(make_server: MakeServer, request: pytest.FixtureRequest) -> Server:
     """A server without room: endless requests hold its sequences, and the one that may wait does."""
     server = make_server(max_queue=1, **request.param).start()
-    worker = Worker(server.runtime).ready()
-    ids = (f"r{i}" for i in count())
-    try:
-        while not server.metric("requests_deferred"):
-            worker.send(endless(next(ids), n=1))
-            worker.next(Accepted)
-        yield server
-    finally:
-        worker.close()
+    server.fill()
+    return server
 
 
 @pytest.mark.parametrize("full", [{"queue_timeout": 0}], indirect=True)
@@ -180,16 +171,11 @@ def test_row_17_a_client_that_leaves_while_it_waits_or_its_prompt_is_computed_is
             wait_for(lambda: server.metric("requests_processing") == 1, "its prompt is being computed")
             assert server.metric("tokens_predicted_total") == 0
         wait_for(lambda: nothing_runs(server), "the request has ended", deadline=5)
-    worker = Worker(server.runtime).ready()
-    ids = (f"r{i}" for i in count())
-    while not server.metric("requests_deferred"):
-        worker.send(endless(next(ids), n=1))
-        worker.next(Accepted)
+    server.fill()
     for stream in (True, False):
         with connect(server, BRIEF | {"stream": stream}):
             wait_for(lambda: server.metric("requests_deferred") == 2, "it waits")
         wait_for(lambda: server.metric("requests_deferred") == 1, "it waits no more", deadline=5)
-    worker.close()
 
 
 def test_row_18_a_reader_that_stands_still_is_cancelled_and_others_go_on(make_server: MakeServer) -> None:
@@ -248,11 +234,7 @@ def test_row_03_a_thousand_streams_that_wait_cost_little_and_a_running_one_goes_
     [worker] = server.workers
     running = Stream(server, ENDLESS)
     running.until("stream")
-    with contextlib.closing(Worker(server.runtime).ready()) as filler:
-        ids = (f"r{i}" for i in count())
-        while not server.metric("requests_deferred"):
-            filler.send(endless(next(ids), n=1))
-            filler.next(Accepted)
+    with contextlib.closing(server.fill()):
         before = resident_mib(worker)
         clients = [connect(server, BRIEF) for _ in range(1000)]
         wait_for(lambda: server.metric("requests_deferred") >= 1000, "all of them wait")

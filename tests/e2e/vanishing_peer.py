@@ -6,6 +6,7 @@ import fcntl
 import socket
 import struct
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from tests.e2e.streams import ENDLESS, Stream
@@ -27,11 +28,10 @@ def main(folder: Path) -> None:
         server.start()
         stream = Stream(server, ENDLESS)
         stream.until("stream")
-        engine = Worker(server.runtime).ready()
-        assert engine.stats()["requests_processing"] == 1
-        set_loopback(0)
-        wait_for(lambda: engine.stats()["requests_processing"] == 0, "the request has ended", deadline=20)
-        engine.close()
+        with closing(Worker(server.runtime).ready()) as engine:
+            assert engine.stats()["requests_processing"] == 1
+            set_loopback(0)
+            wait_for(lambda: engine.stats()["requests_processing"] == 0, "the request has ended", deadline=20)
         set_loopback(_IFF_UP)
         server.wait_ready()
         assert "Traceback" not in server.logs, server.logs

@@ -19,7 +19,7 @@ from srb.engine.probs import chosen_probs
 from srb.errors import GrammarDeadEnd
 from srb.protocol import AddBranches, BranchSpec, ContextShift, Delta, Generate, SamplingParams
 from tests.contract.conftest import ALIKE, SMALL_WINDOWS, TWO_CONTEXTS
-from tests.contract.rounding import ROUNDING
+from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = ("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", *TWO_CONTEXTS[:2])
@@ -387,6 +387,7 @@ def generate(
     return tokens
 
 
+@needs_equal_texts
 def test_a_branch_among_eight_is_the_solo_run_with_its_seed(model: Model) -> None:
     together = generate(new_engine(model), list(range(50, 58)))
     assert len({tuple(tokens) for tokens in together}) == 8
@@ -458,7 +459,7 @@ def test_a_fork_computes_one_token_and_writes_what_a_new_request_would(
         while not written[1]:
             step()
         monkeypatch.undo()
-        assert decoded - (len(written[0]) - origin) <= 1
+        assert decoded - (len(written[0]) - origin) <= 1 + model.decodes_ahead
         while len(written[1]) < 6:
             step()
         engine.cancel("r")

@@ -8,6 +8,7 @@ from srb.engine.engine import Engine
 from srb.engine.lookup import Lookup
 from srb.engine.model import Model
 from srb.engine.tokens import Tokens
+from tests.contract.rounding import needs_equal_texts
 from tests.contract.test_model import generate
 
 
@@ -17,6 +18,7 @@ def engine_of(model: Model, max_draft: int) -> Engine:
     return Engine(model, max_queue=10, clock=lambda: next(ticks) / 1000, max_draft=max_draft)
 
 
+@needs_equal_texts
 def test_drafts_change_no_text(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = generate(engine_of(model, 0), [50, 51, 52])
 

@@ -21,6 +21,7 @@ from srb.engine.llama.windows import available_memory, small_cells
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.protocol import ContextShift
 from srb.settings import Settings
+from tests.contract.rounding import needs_equal_texts
 from tests.contract.writers import N_CTX, Writer, evening, words
 
 TOLERANCE = 2e-2  # llama.cpp's GELU is rounded to f16; other texts differ by ones
@@ -152,6 +153,7 @@ def test_with_the_full_cache_an_edit_computes_the_text_from_there_on(load: Calla
     assert computed["the first words again"] == 1
 
 
+@needs_equal_texts
 @MODES
 def test_eight_branches_of_a_long_prompt_are_what_each_is_alone(load: Callable[..., LlamaModel], swa_full: str) -> None:
     prompt = words(500, 4)
@@ -212,7 +214,8 @@ def test_a_small_cache_without_a_spare_cell_has_room_for_every_window(load: Call
 
 def native(gguf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, free: int, **changes: Any) -> LlamaModel:
     monkeypatch.setattr(windows, "available_memory", lambda: free)
-    return LlamaModel.load(Settings(model=str(gguf("gemma3")), n_ctx=N_CTX, n_ubatch=64, threads=1, **changes))
+    on_cpu = {"n_gpu_layers": 0, "n_ctx": N_CTX, "n_ubatch": 64, "threads": 1}
+    return LlamaModel.load(Settings(model=str(gguf("gemma3")), **(on_cpu | changes)))
 
 
 @pytest.mark.parametrize(("share", "cuts"), [(1.9, False), (2.1, True)])

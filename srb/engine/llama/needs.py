@@ -49,15 +49,17 @@ _MIB = 1 << 20
 _CELLS = 1 << 16  # llama.cpp tells sizes in hundredths of a MiB, so two sizes far apart give the bytes of one cell
 _STORE = re.compile(r"^llama_(?:kv_cache|memory_recurrent)\w*: size = +([\d.]+) MiB")
 _BREAKDOWN = "_Z26llama_get_memory_breakdownPK13llama_context"
-_COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
+_COMPUTE = re.compile(r"compute buffer size = +([\d.]+) MiB")
+_LOGITS = re.compile(r"output buffer size = +([\d.]+) MiB")
 
 
 @dataclass
 class _Sizes:
-    """Bytes of a context that was planned, and its numbers of cells and sequences."""
+    """Bytes of a context that was planned, and its numbers of cells and sequences; `compute` includes the logits."""
 
     store: float = 0
     compute: float = 0
+    logits: float = 0
     n_ctx: int = 0
     n_seq_max: int = 0
     n_batch: int = 0
@@ -78,6 +80,9 @@ class _SizeLines(logging.Handler):
             self.sizes.store += float(match[1]) * _MIB
             self.found_store = True
         elif match := _COMPUTE.search(line):
+            self.sizes.compute += float(match[1]) * _MIB
+        elif match := _LOGITS.search(line):
+            self.sizes.logits += float(match[1]) * _MIB
             self.sizes.compute += float(match[1]) * _MIB
 
 
@@ -255,14 +260,18 @@ def _planned(model: Any, params: Any, with_weights: bool = True) -> _Sizes:
         lines.sizes.n_ctx = lib.llama_n_ctx(context)
         lines.sizes.n_seq_max = lib.llama_n_seq_max(context)
         lines.sizes.n_batch = lib.llama_n_batch(context)
-        lines.sizes.places = _places(context, with_weights)
+        if places := _places(context, with_weights):
+            lines.sizes.places = places + Places(round(lines.sizes.logits))
     finally:
         lib.llama_free(context)
     return lines.sizes
 
 
 def _places(context: Any, with_weights: bool) -> Places | None:
-    """Return where a planned context is, and its model with `with_weights`. None where no function of this build tells."""
+    """Return where a planned context is but for its logits, and its model with `with_weights`.
+
+    None where no function of this build tells.
+    """
     try:
         breakdown = map_function(lib.llama_cpp._lib, _BREAKDOWN, ctypes.c_void_p)
     except AttributeError:

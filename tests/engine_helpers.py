@@ -290,15 +290,17 @@ class Driver:
         A request that rests has had none, and keeps the samplers of branches that may go on, but nothing else.
         """
         stats = self.engine.stats()
-        assert stats["kv_cells_used"] == stats["kv_cells_idle"] >= self.model.used_cells
+        in_tree = stats["kv_cells_used"] + stats["kv_cells_kept"]
+        assert stats["kv_cells_used"] == stats["kv_cells_idle"] >= self.model.used_cells - stats["kv_cells_kept"]
         assert (
-            stats["kv_cells_used"] == self.model.used_cells or not self.model.supports_partial_reuse
+            in_tree == self.model.used_cells or not self.model.supports_partial_reuse
         )  # whole texts that share tokens have cells of their own
         assert stats["sequences_used"] == stats["sequences_idle"]
         if (drafts := self.engine._speculation._draft_model) is not None:
             assert [*drafts._prompts, *drafts._copies, *drafts._awaits] == []
-            cells = drafts._residency.used_cells
-            assert cells == drafts._residency._idle.cells == drafts.model.used_cells  # type: ignore[attr-defined]
+            cells, kept = drafts._residency.used_cells, drafts._residency.stats()["kv_cells_kept"]
+            assert cells == drafts._residency._idle.cells
+            assert cells + kept == drafts.model.used_cells  # type: ignore[attr-defined]
         resting = {request.request_id: request for request in self.resting}
         resumable = sum(branch.can_resume for request in resting.values() for branch in request.branches)
         assert self.model.open_samplers == resumable

@@ -319,8 +319,8 @@ class DraftModel:
             self._refused.clear()
 
     @property
-    def is_over_budget(self) -> bool:
-        return self._residency.is_over_budget
+    def needs_trim(self) -> bool:
+        return self._residency.needs_trim
 
     def trim(self) -> None:
         """Park texts that are not in use, as far as one step may."""

@@ -345,8 +345,8 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        is_over_budget = self._residency.is_over_budget or self._speculation.is_over_budget
-        return bool(self._registry.active or self._embeddings) or is_over_budget
+        needs_trim = self._residency.needs_trim or self._speculation.needs_trim
+        return bool(self._registry.active or self._embeddings) or needs_trim
 
     def step(self) -> list[Event]:
         """Compute one batch and return its events. Raise EngineFault if the context is beyond repair."""

@@ -197,8 +197,8 @@ class Speculation:
         return self._draft_model.model.n_ubatch + self._max_draft if self._draft_model is not None else 0
 
     @property
-    def is_over_budget(self) -> bool:
-        return self._draft_model is not None and self._draft_model.is_over_budget
+    def needs_trim(self) -> bool:
+        return self._draft_model is not None and self._draft_model.needs_trim
 
     def trim(self) -> None:
         """Park texts of the draft model that are not in use, as far as one step may."""

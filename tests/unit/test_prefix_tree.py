@@ -130,6 +130,83 @@ def test_idle_cells_beyond_the_budget_are_parked_and_come_back() -> None:
     assert driver.result(second).texts[0] == solo(tokens, seed=99).texts[0]
 
 
+def after_a_round(n: int = 8) -> tuple[Driver, list[int], str]:
+    """Return a driver that has parked a prompt and `n` branches of 20 tokens, the prompt's tokens, and the request."""
+    driver = Driver(FakeModel(n_ctx=2000, n_ubatch=64), cache_cells=0)
+    prompt = [2 + place % 40 for place in range(300)]
+    request = driver.submit(prompt, n=n, max_tokens=20, ignore_eos=True)
+    driver.run()
+    return driver, prompt, request
+
+
+@pytest.mark.parametrize("branch", [0, 7])
+def test_the_next_turn_takes_the_newest_text_back_and_restores_the_branch_alone(branch: int) -> None:
+    driver, prompt, first = after_a_round()
+    stats = driver.engine.stats()
+    assert (stats["kv_cells_kept"], stats["kv_cells_used"], stats["sequences_used"]) == (len(prompt), 0, 0)
+    tokens = [*prompt, *driver.result(first).tokens[branch], 7, 8, 9]
+    second = driver.submit(tokens, n=2, seed=99)
+    driver.step()
+    assert driver.engine.stats()["kv_cells_kept"] == 0
+    driver.run()
+    assert done(driver.result(second)).cached_tokens >= len(tokens) - 4
+    assert 0 < driver.engine.stats()["tokens_restored_total"] <= 20
+    assert driver.result(second).texts[1] == solo(tokens, seed=100).texts[0]
+    assert driver.engine.stats()["kv_cells_kept"] == len(tokens)
+
+
+def test_memory_of_restored_spans_is_freed_after_the_first_tokens() -> None:
+    driver, prompt, _ = after_a_round()
+    driver.submit([*prompt, 7, 8, 9], max_tokens=1)
+    driver.step()
+    assert driver.engine._residency._restored
+    driver.run()
+    assert not driver.engine._residency._restored
+
+
+def test_going_back_within_the_newest_text_takes_back_what_is_left_of_it() -> None:
+    driver, prompt, _ = after_a_round()
+    tokens = [*prompt[:150], 7, 8, 9]
+    request = driver.submit(tokens, seed=99)
+    driver.run()
+    assert driver.engine.stats()["tokens_restored_total"] == 0
+    assert done(driver.result(request)).cached_tokens == 150
+    assert driver.result(request).texts[0] == solo(tokens, seed=99).texts[0]
+
+
+def test_another_text_frees_the_cells_that_are_kept() -> None:
+    driver, prompt, _ = after_a_round()
+    other = driver.submit([*range(41, 20, -1)], n=2, seed=5, max_tokens=30, ignore_eos=True)
+    driver.step()
+    assert driver.model.used_cells < len(prompt)
+    driver.run()
+    assert driver.result(other).texts[1] == solo([*range(41, 20, -1)], seed=6, max_tokens=30, ignore_eos=True).texts[0]
+    again = driver.submit([*prompt, 7], seed=9)
+    driver.run()
+    assert driver.engine.stats()["tokens_restored_total"] == len(prompt)
+    assert driver.result(again).texts[0] == solo([*prompt, 7], seed=9).texts[0]
+
+
+def test_texts_whose_cells_lie_among_others_are_not_kept() -> None:
+    driver = Driver(FakeModel(n_ctx=2000, n_ubatch=64), cache_cells=0)
+    for first in (2, 3):
+        driver.submit([first, *range(2, 40)] * 4, n=2, max_tokens=20, ignore_eos=True)
+    driver.run()
+    assert driver.engine.stats()["kv_cells_kept"] == 0
+
+
+def test_a_kept_text_gives_way_where_all_cells_are_needed() -> None:
+    driver = Driver(FakeModel(n_ctx=320, n_ubatch=64), cache_cells=0)
+    prompt = [2 + place % 40 for place in range(250)]
+    driver.submit(prompt, max_tokens=9)
+    driver.run()
+    assert driver.engine.stats()["kv_cells_kept"] == len(prompt)
+    other = [*prompt[:100], *range(41, 1, -1), *range(2, 42), *range(41, 1, -1), *range(2, 42), *range(41, 1, -1)]
+    request = driver.submit(other, seed=3, max_tokens=9)
+    driver.run()
+    assert driver.result(request).texts[0] == solo(other, seed=3, max_tokens=9).texts[0]
+
+
 def test_parking_a_long_text_takes_many_steps_of_bounded_work() -> None:
     driver = Driver(FakeModel(n_ctx=4096, n_batch=4096, n_ubatch=4096), cache_cells=0)
     driver.submit([7, 8, 9] * 700, max_tokens=1)

@@ -18,6 +18,7 @@ from srb.engine.tokens import run_start
 from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
+from srb.engine.tree.kept import KeptText, SolidCells
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.states import States
@@ -54,6 +55,9 @@ class Residency:
         self._node_ids = 0  # sequences that nodes have
         self._num_live = 0
         self._idle = IdleNodes()
+        self._solid = SolidCells()
+        self._kept: KeptText | None = None
+        self._restored: list[Blob] = []  # not needed any more; to free their memory takes a while
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
@@ -81,12 +85,12 @@ class Residency:
 
     @property
     def available_ids(self) -> int:
-        """Free sequence ids, counting those of idle nodes, which can be parked."""
-        return len(self._free_ids) + self._idle_ids
+        """Free sequence ids, counting those of idle nodes, which can be parked, and of a kept text."""
+        return len(self._free_ids) + self._idle_ids + (self._kept is not None)
 
     @property
-    def is_over_budget(self) -> bool:
-        return self._idle.cells > self._cache_cells
+    def needs_trim(self) -> bool:
+        return self._idle.cells > self._cache_cells or bool(self._restored)
 
     @property
     def private_nodes(self) -> list[Node]:
@@ -106,7 +110,8 @@ class Residency:
         return asdict(self.counters) | {
             "kv_cells_used": self.used_cells,
             "kv_cells_idle": self._idle.cells,
-            "sequences_used": self._model.n_seq_max - len(self._free_ids),
+            "kv_cells_kept": len(self._kept.tokens) if self._kept is not None else 0,
+            "sequences_used": self._model.n_seq_max - len(self._free_ids) - (self._kept is not None),
             "sequences_idle": self._idle_ids,
             "tree_nodes": self._num_live + self.host.num_nodes,
             "tree_tokens_resident": self._node_cells,
@@ -139,6 +144,7 @@ class Residency:
 
     def record_computed(self, node: Node, count: int) -> None:
         """Record that `count` further tokens of a prompt's node have been computed."""
+        self._solid.note_growth(node.start + node.num_computed, count, self.used_cells)
         node.num_computed += count
         self._node_cells += count
         if node.num_computed == len(node.tokens):
@@ -171,6 +177,7 @@ class Residency:
         self._model.truncate(node.seq_id, node.start + kept)
         self.states.note_lost(node.seq_id)
         self.states.drop({place: each for place, each in node.checkpoints.items() if place > node.start + kept})
+        self._solid.forget()
         self._node_cells -= node.num_computed - kept
         node.num_computed = kept
 
@@ -214,6 +221,7 @@ class Residency:
     def _add_live(self, node: Node) -> None:
         """Add an idle node to the sums of the KV store."""
         assert node.parent is not None
+        self._solid.note_growth(node.start, node.cells, self.used_cells)
         self._num_live += 1
         self._node_cells += node.cells
         self._node_ids += 1
@@ -226,6 +234,7 @@ class Residency:
         seq_id, parent = node.seq_id, node.parent
         assert seq_id is not None
         assert parent is not None
+        self._solid.note_removal(node.start, node.end, self.used_cells)
         self._num_live -= 1
         self._node_cells -= node.cells
         self._idle.remove(node)
@@ -266,6 +275,7 @@ class Residency:
         seq_id = node.seq_id
         assert seq_id is not None
         assert node.is_private
+        self._solid.forget()
         self._num_live -= 1
         self._node_cells -= node.cells
         self._node_ids -= 1
@@ -309,7 +319,12 @@ class Residency:
     # ---- room
 
     def make_room(self, cells: int, ids: int) -> bool:
-        """Park idle nodes until `cells` cells and `ids` sequence ids are free; return False if there are too few."""
+        """Park idle nodes until `cells` cells and `ids` sequence ids are free; return False if there are too few.
+
+        Something will be computed, so no parked text keeps its cells.
+        """
+        if (cells or ids) and self._kept is not None:
+            self._drop_kept()
         while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
             if not self.park_one():
                 return False
@@ -330,9 +345,14 @@ class Residency:
         return count
 
     def trim(self) -> None:
-        """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call."""
+        """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call.
+
+        The memory of restored nodes is freed here, and so after the first tokens that were waited for.
+        """
+        self._restored.clear()
         tokens = nodes = 0
-        while self.is_over_budget and tokens < PARK_TOKENS and nodes < PARK_NODES:
+        while self.needs_trim and tokens < PARK_TOKENS and nodes < PARK_NODES:
+            self._keep_newest()
             victim = self._victim()
             if victim is None:
                 return
@@ -363,6 +383,47 @@ class Residency:
         self._remove_live(node)
         self.host.add(node, blob)
 
+    # ---- the newest text's cells, while nothing runs
+
+    def _keep_newest(self) -> None:
+        """Keep the beginning of the last text that is in the KV store and about to be parked, if nothing is in use."""
+        is_last = self._node_ids == 1 and len(self._free_ids) == self._model.n_seq_max - 1
+        if not is_last or not self._solid.count or len(self._free_ids) < 2 or not self.host.budget:
+            return
+        leaf = self._idle.oldest_leaf
+        if leaf is not None and leaf.seq_id is not None and self._partial_reuse:
+            count, seq_id = min(self._solid.count, leaf.end), self._free_ids.pop()
+            self._model.fork(leaf.seq_id, seq_id, count)
+            self._kept = KeptText.of(leaf, count, seq_id)
+
+    def _drop_kept(self) -> None:
+        assert self._kept is not None
+        self.free_seq(self._kept.seq_id)
+        self._kept = None
+
+    def _take_back(self, at: Node, match: Match, steps: list[Node]) -> Node:
+        """Take the first of `steps`, parked nodes after `at` with the first one last, whose cells are kept off the list.
+
+        Return the last of them, pinned in the place of `at`; all other kept cells are freed.
+        """
+        kept = self._kept
+        if kept is None:
+            return at
+        nodes = kept.has(at, reversed(steps))
+        if not nodes:
+            self._drop_kept()
+            return at
+        self._kept = None
+        self._model.truncate(kept.seq_id, nodes[-1].end)
+        for node in nodes:
+            steps.pop()
+            assert node.parent is not None
+            if (seq_id := self._take_from(node.parent)) is not None and seq_id != kept.seq_id:
+                self.free_seq(seq_id)
+            self.record_restored(node, kept.seq_id)
+            at = self.move_pin(at, self.split(node, match.cut) if node is match.into else node)
+        return at
+
     # ---- back into the KV store
 
     def make_resident(self, match: Match) -> Node:
@@ -386,6 +447,7 @@ class Residency:
         while steps and steps[-1].is_live and not steps[-1].is_inner and steps[-1] is not match.into:
             at = steps.pop()  # already resident and whole
         self.pin(at)
+        at = self._take_back(at, match, steps)
         for node in reversed(steps):
             if node.is_inner:
                 at = self.move_pin(at, self.split(at, node.start - at.start))
@@ -422,6 +484,8 @@ class Residency:
 
     def record_restored(self, node: Node, seq_id: int) -> None:
         """Record that a parked node is resident again, in `seq_id`."""
+        assert node.blob is not None
+        self._restored.append(node.blob)
         self.host.remove(node)
         node.state, node.seq_id = NodeState.RESIDENT, seq_id
         self._add_live(node)
@@ -502,7 +566,9 @@ class Residency:
         """
         live = [node for node in nodes if node.is_live]
         ids = [node.seq_id for node in live if node.seq_id is not None]
-        assert sorted(ids + lent + self._free_ids) == list(range(self._model.n_seq_max)), (
+        kept = [] if self._kept is None else [self._kept.seq_id]
+        assert not kept or (not lent and len(ids) <= 1), "cells are kept while others are in use"
+        assert sorted(ids + lent + kept + self._free_ids) == list(range(self._model.n_seq_max)), (
             "sequence ids are not conserved"
         )
         assert self._node_ids == len(ids), "sequences of nodes"

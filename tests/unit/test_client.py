@@ -419,6 +419,27 @@ def test_bytes_of_tokens_survive_the_wire(client: EngineClient, engine_at: Calla
     assert engine.received[0].tokens == (5, 6)
 
 
+def test_the_engine_is_asked_once_for_a_tokens_bytes_while_its_model_is_the_same(
+    client: EngineClient, engine_at: Callable[..., Engine]
+) -> None:
+    def name(engine: Engine, command: Any) -> None:
+        word = "<{}>" if command.special else "{}"
+        engine.send(protocol.Reply(command.request_id, [word.format(token) for token in command.tokens]))
+
+    engine = engine_at(name)
+    assert client.detokenize([5, 6, 5]) == [b"<5>", b"<6>", b"<5>"]
+    assert client.detokenize([6, 7]) == [b"<6>", b"<7>"]
+    assert client.detokenize([6, 5], special=False) == [b"6", b"5"]
+    engine.send(Ready({**MODEL.as_dict(), "alias": "another"}))
+    eventually(lambda: client.check_ready().alias == "another")
+    assert client.detokenize([6]) == [b"<6>"]
+    assert [command.tokens for command in engine.received] == [(5, 6), (7,), (6, 5), (6,)]
+    engine.hang_up()
+    eventually(lambda: not client.is_connected)
+    with pytest.raises(EngineLoading):
+        client.detokenize([6])
+
+
 def test_a_refused_command_raises_its_error(client: EngineClient, engine_at: Callable[..., Engine]) -> None:
     engine_at(lambda engine, command: engine.send(Rejected(command.request_id, "invalid_request", "no such token", {})))
     with pytest.raises(InvalidRequest, match="no such token"):

@@ -133,6 +133,8 @@ class EngineClient:
         self._connected = gevent.event.Event()  # set while `_connection` is not None
         self._looked = gevent.event.Event()  # set after the first attempt to connect
         self.model: ModelInfo | None = None  # of the last engine; kept while the engine restarts
+        # Bytes of the model's tokens that were asked for, with control tokens' texts (True) and without.
+        self._pieces: dict[bool, dict[int, bytes]] = {True: {}, False: {}}
 
     def __repr__(self) -> str:
         state = "ready" if self._connection else "waiting"
@@ -270,9 +272,14 @@ class EngineClient:
     def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:
         """Return the bytes of each token; with `special` a control token has its text, else none.
 
-        A character may be spread over several tokens.
+        A character may be spread over several tokens. The engine is asked for tokens that are new here.
         """
-        return [piece.encode("latin-1") for piece in self.ask(Detokenize(_new_id(), tuple(tokens), special))]
+        self.check_ready()
+        tokens, known = tuple(tokens), self._pieces[special]
+        if unknown := tuple(dict.fromkeys(token for token in tokens if token not in known)):
+            pieces = self.ask(Detokenize(_new_id(), unknown, special))
+            known.update(zip(unknown, (piece.encode("latin-1") for piece in pieces), strict=True))
+        return [known[token] for token in tokens]
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges, or those of a cluster together."""
@@ -451,6 +458,7 @@ class EngineClient:
             self.model = ModelInfo(**event.model)
         except TypeError as error:
             raise ProtocolError(f"Ready has malformed model facts: {error}") from error
+        self._pieces = {True: {}, False: {}}
         self._connection = connection
         self._connected.set()
         self._looked.set()

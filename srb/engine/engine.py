@@ -529,11 +529,11 @@ class Engine:
             return
         batch = Batch(chunks[0].span.request.lora, self._residency.used_cells)
         rows = [chunk.add_to(batch) for chunk in chunks]
-        batch.to_come = {
-            seq_id: chunk.span.pending - chunk.count
-            for chunk in chunks
-            if chunk.count > 1 and (seq_id := chunk.span.seq_id) is not None
-        }
+        for chunk in chunks:
+            if chunk.count > 1 and (seq_id := chunk.span.seq_id) is not None:
+                batch.to_come[seq_id] = chunk.span.pending - chunk.count
+                if isinstance(chunk.span, Prefix):
+                    batch.texts[seq_id] = chunk.span.tokens
         if self.model.samples_on_device:
             batch.samplers = _lone_samplers(chunks, rows)
         self._counters.n_decode_total += 1

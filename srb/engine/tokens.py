@@ -16,6 +16,7 @@ Tokens: TypeAlias = "array[int]"  # of 32 bits, as llama_token; the alias is tex
 
 NEXT = 2**31 - 1  # stands for any token that may follow a text: of no vocabulary, and of no media
 _FEW = 256  # tokens; fewer are compared sooner as arrays
+_BLOCK = 4096  # tokens compared at once
 
 
 def tokens_of(ids: Iterable[int]) -> Tokens:
@@ -37,6 +38,29 @@ def has_at(tokens: Tokens, offset: int, part: Tokens) -> bool:
         return tokens[offset : offset + len(part)] == part
     with memoryview(tokens) as view:  # arrays compare number by number, bytes at once
         return view[offset : offset + len(part)].tobytes().startswith(part)
+
+
+def common_length(a: Tokens, b: Tokens, offset: int) -> int:
+    """Return the length of the longest common prefix of `a` and `b[offset:]`."""
+    most = min(len(a), len(b) - offset)
+    if most <= 0 or a[0] != b[offset]:
+        return 0
+    for low in range(0, most, _BLOCK):
+        high = min(low + _BLOCK, most)
+        if not has_at(b, offset + low, a[low:high]):
+            return _first_difference(a, b, offset, low, high)
+    return most
+
+
+def _first_difference(a: Tokens, b: Tokens, offset: int, low: int, high: int) -> int:
+    """Return the first index at which `a` and `b[offset:]` differ: at or after `low`, and before `high`."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[offset + low : offset + middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def without_media(tokens: Tokens) -> Tokens:

@@ -18,6 +18,7 @@ from srb.engine.llama.prompt_context import LEAST, Split, split_of
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.windows import Windows
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits
+from srb.engine.tokens import tokens_of
 from srb.protocol import BranchSpec, Delta, Event, Generate, PromptDone, SamplingParams
 from srb.settings import Settings
 
@@ -129,6 +130,58 @@ def test_long_text_behind_known_text_takes_that_along(model: LlamaModel, exact: 
     assert apart(model, (1, 400, 399 + LEAST), to_come={1: 401 - LEAST}) == []
     assert apart(model, (1, 400, 800)) == [1]
     assert close(*(compute(each, (1, 400, 800)) for each in (model, exact)))
+
+
+def with_texts(batch: Batch, *texts: list[int]) -> Batch:
+    """Tell a batch the whole texts of its sequences, in the order of their numbers."""
+    batch.texts = {seq_id: tokens_of(text) for seq_id, text in zip(sorted(set(batch.seq_ids)), texts, strict=True)}
+    return batch
+
+
+def decoded(model: LlamaModel, batch: Batch) -> list[Logits]:
+    assert model.decode(batch) is DecodeStatus.OK
+    return [model.logits(row).copy() for row, wanted in enumerate(batch.wanted) if wanted]
+
+
+@pytest.mark.parametrize("known", [500, 420])
+def test_a_prompt_goes_on_with_the_one_that_was_read_before_it(
+    model: LlamaModel, exact: LlamaModel, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    changed = [*TEXT[:known], *reversed(TEXT[: 1100 - known])]
+    copied: list[tuple[int, int]] = []
+    copy = prompt_context._copy
+    found = []
+    for each in (model, exact):
+        decoded(each, with_texts(batch_of((0, 0, 500)), TEXT))
+        each.fork(0, 1, 400)  # as a kept text; recurrent layers have no state there, so 400 tokens are computed first
+        each.remove(0)
+        if each.has_states:
+            each.remove(1)
+            decoded(each, batch_of((1, 0, 400)))
+        batch = Batch()
+        batch.add(1, 400, changed[400:500], want_logits=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(prompt_context, "_copy", lambda *given: (copied.append(given[4:]), copy(*given))[1])
+            found.append(decoded(each, with_texts(batch, changed)))
+    assert close(*found)
+    if not model.has_states:  # whose text is computed a second time here, as another one
+        assert copied == [(400, 500)]
+
+
+def test_another_text_takes_the_place_of_the_one_that_was_read_before(model: LlamaModel, exact: LlamaModel) -> None:
+    other = [*reversed(TEXT)]
+    for each in (model, exact):
+        decoded(each, with_texts(batch_of((0, 0, 500)), TEXT))
+        each.remove(0)
+    batch = Batch()
+    batch.add(1, 0, other[:300], want_logits=True)
+    found = [decoded(each, with_texts(batch, other)) for each in (model, exact)]
+    assert close(*found)
+    assert model._prompts is not None
+    assert model._prompts._left is None
+    assert len(model._prompts._texts) == 1
+    model.clear()
+    assert not model._prompts._texts
 
 
 def test_a_text_that_is_cut_is_cut_there_too(model: LlamaModel, exact: LlamaModel) -> None:

@@ -27,7 +27,8 @@ from srb.engine.llama.rows import Rows
 from srb.engine.llama.sections import NUM_SECTIONS, sequences_of
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.windows import Windows, free_memory, has_latent_attention, kv_bytes, num_cells
-from srb.engine.model import Batch, Blob, DecodeStatus
+from srb.engine.model import Batch, Blob, DecodeStatus, LoraScales
+from srb.engine.tokens import Tokens, common_length
 from srb.settings import Settings
 
 log = logging.getLogger("srb.llama")
@@ -121,12 +122,15 @@ class _Text:
     end: int = 0
     num_behind: int = 0  # of its last tokens, which the branches' context has not got yet
     has_state: bool = False  # of its end, if memory has states
+    tokens: Tokens | None = None  # the text, at least `end` of them, if it is known, …
+    lora: LoraScales = ()  # … and the scales that it was computed with
 
 
 class PromptContext:
     """The context of long chunks and crowds, beside that of the branches. For the decode thread only.
 
-    It keeps the texts that are being read, as far as it has computed them, until they are cut or their room is needed.
+    It keeps the texts that are being read, as far as it has computed them, until their room is needed. A prompt whose
+    sequence is cut or removed is kept without one, until a prompt goes on with it or another text is computed.
     """
 
     def __init__(self, context: Any, own: Sequences, home: Sequences, n_vocab: int, reads_prompts: bool = True) -> None:
@@ -141,6 +145,7 @@ class PromptContext:
         self._reads_prompts = reads_prompts
         self._batch = NativeBatch(int(lib.llama_n_batch(context)), NUM_SECTIONS)
         self._texts: dict[int, _Text] = {}  # by sequence, the longest unused first
+        self._left: _Text | None = None  # the newest prompt that has lost its sequence
         self._states: dict[int, Blob] = {}  # of the last batch's sequences, before their chunks
         self._state_tokens = 0.0  # so many tokens' KV takes as long to copy as a state
         self._is_off = False  # whether llama.cpp saves this model's sequences in a form that is not known
@@ -155,7 +160,10 @@ class PromptContext:
             return chosen
         if len(batch) < LEAST or not self._reads_prompts:
             return []
-        chosen = [chunk for chunk in _chunks(batch) if self._pays(chunk, batch.to_come.get(chunk.seq_id, 0))]
+        long = [chunk for chunk in _chunks(batch) if len(chunk) >= LEAST]
+        for chunk in long:
+            self._go_on(chunk, batch)
+        chosen = [chunk for chunk in long if self._pays(chunk, batch.to_come.get(chunk.seq_id, 0))]
         return chosen if chosen and self._has_room(chosen) else []
 
     def compute(self, batch: Batch, chunks: Sequence[Chunk]) -> DecodeStatus | None:
@@ -164,6 +172,7 @@ class PromptContext:
         Return None if that cannot be done for this model, which is found out here.
         """
         is_crowd = self._is_crowd(batch)
+        self._drop_left()
         if not is_crowd:
             self.bring_all_home(chunk.seq_id for chunk in chunks)
         if self._home.has_states:
@@ -187,6 +196,7 @@ class PromptContext:
         for done, chunk in enumerate(chunks):
             text = self._texts[chunk.seq_id]
             text.end, text.has_state = chunk.position + len(chunk), True
+            text.tokens, text.lora = batch.texts.get(chunk.seq_id), batch.lora
             if is_crowd and self._has_copied:
                 text.num_behind += len(chunk)
                 self._behind.add(chunk.seq_id)
@@ -214,10 +224,40 @@ class PromptContext:
             self._home.truncate(chunk.seq_id, chunk.position)
             if (state := self._states.get(chunk.seq_id)) is not None:
                 _set_state(self._home, chunk.seq_id, state)
-            self.truncate(chunk.seq_id, chunk.position)
+            self._cut(chunk.seq_id, chunk.position)
 
     def truncate(self, seq_id: int, end: int) -> None:
-        """Note that a sequence was cut at position `end`."""
+        """Note that a sequence was cut at position `end`, or removed with `end` 0."""
+        text = self._texts.get(seq_id)
+        if text is None or text.end <= end:
+            return
+        if text.tokens is None or text.num_behind:
+            self._cut(seq_id, end)
+            return
+        self._drop_left()
+        self._left = self._texts.pop(seq_id)
+
+    def _go_on(self, chunk: Chunk, batch: Batch) -> None:
+        """Give a chunk's sequence the prompt that was left, as far as its own text begins with it."""
+        left, tokens = self._left, batch.texts.get(chunk.seq_id)
+        if left is None or tokens is None or chunk.seq_id in self._texts or left.lora != batch.lora:
+            return
+        assert left.tokens is not None
+        end = min(common_length(left.tokens, tokens, 0), left.end, chunk.position)
+        if end >= LEAST:
+            self._left, self._texts[chunk.seq_id] = None, left
+            left.tokens = tokens
+            if end < left.end:
+                self._own.truncate(left.slot, end)
+                left.end, left.has_state = end, False
+
+    def _drop_left(self) -> None:
+        if self._left is not None:
+            self._own.remove(self._left.slot)
+            self._left = None
+
+    def _cut(self, seq_id: int, end: int) -> None:
+        """Cut a sequence's text here at position `end`."""
         text = self._texts.get(seq_id)
         if text is None or text.end <= end:
             return
@@ -249,10 +289,11 @@ class PromptContext:
 
     def clear(self) -> None:
         """Drop all texts, as the branches' context has dropped its own."""
-        if self._texts:
+        if self._texts or self._left is not None:
             self._own.clear()
             self._texts.clear()
             self._behind.clear()
+            self._left = None
 
     def _forget(self) -> None:
         """Drop all texts, of which the branches' context has all tokens then."""
@@ -292,7 +333,7 @@ class PromptContext:
                 break
             cells -= self._texts[seq_id].end
             self.bring_home(seq_id)
-            self.truncate(seq_id, 0)
+            self._cut(seq_id, 0)
         return True
 
     def _fetch(self, chunk: Chunk) -> bool:
@@ -300,7 +341,7 @@ class PromptContext:
 
         `_has_room` has said that it fits.
         """
-        self.truncate(chunk.seq_id, chunk.position)
+        self._cut(chunk.seq_id, chunk.position)
         text = self._texts.pop(chunk.seq_id, None) or _Text(self._free_slot())
         self._texts[chunk.seq_id] = text
         if text.end < chunk.position:
@@ -315,7 +356,7 @@ class PromptContext:
         return True
 
     def _free_slot(self) -> int:
-        taken = {text.slot for text in self._texts.values()}
+        taken = {text.slot for text in self._texts.values()}  # that of a prompt that was left is free by now
         return next(slot for slot in range(self._own.count) if slot not in taken)
 
     def _give_up(self) -> None:

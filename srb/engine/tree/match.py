@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
-from srb.engine.tokens import Tokens, has_at
+from srb.engine.tokens import Tokens, common_length, has_at
 from srb.engine.tree.node import Children, Node, NodeState
 
 WORTH_SHARING = 16  # tokens; computing fewer again is cheaper than waiting for them or splitting a node
 CROWD = 8  # siblings with the same first token; from here on every shared token makes a node: short lists
-_BLOCK = 4096  # tokens compared at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +112,3 @@ def best_child(children: Children, tokens: Tokens, offset: int, worth: int = WOR
         if common >= max(most, 1) and (common >= enough or common in (len(child.tokens), len(tokens) - offset)):
             best, most = child, common
     return best, most
-
-
-def common_length(a: Tokens, b: Tokens, offset: int) -> int:
-    """Return the length of the longest common prefix of `a` and `b[offset:]`."""
-    most = min(len(a), len(b) - offset)
-    if most <= 0 or a[0] != b[offset]:
-        return 0
-    for low in range(0, most, _BLOCK):
-        high = min(low + _BLOCK, most)
-        if not has_at(b, offset + low, a[low:high]):
-            return _first_difference(a, b, offset, low, high)
-    return most
-
-
-def _first_difference(a: Tokens, b: Tokens, offset: int, low: int, high: int) -> int:
-    """Return the first index at which `a` and `b[offset:]` differ: at or after `low`, and before `high`."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[offset + low : offset + middle]:
-            low = middle
-        else:
-            high = middle
-    return low

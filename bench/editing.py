@@ -27,6 +27,7 @@ from typing import Any
 
 import orjson
 
+from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
 from tools.random_gguf import WRITERS, Shape
@@ -62,7 +63,8 @@ class Answer:
 
 
 def ask(url: str, prompt: list[int], tokens: int = BRANCH) -> Answer:
-    """Stream one completion in llama-server's form, which both sides answer."""
+    """Stream one completion in llama-server's form, which both sides answer, after a pause in which one would read."""
+    time.sleep(REST_SECONDS)
     body = {"prompt": prompt, "n_predict": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
     data = orjson.dumps(body | {"return_tokens": True, "cache_prompt": True})
     began, first, received = time.perf_counter(), 0.0, bytearray()

@@ -3,7 +3,8 @@
 `python -m bench.editing` writes a random-weight hybrid (LFM2), starts the server with it, and measures four acts after a
 few turns of one story: to continue, to take half of a branch, to edit a word 200 tokens back, and to go back three turns.
 Two more edit a text that was pasted, in which no turn has ended. Each is compared with a new prompt of as many tokens as it
-computes ("to cold").
+computes ("to cold"), and with the floor: llama_decode alone, of the same tokens after as many known ones, with flash
+attention or without it, whichever is faster.
 With `--llama-server` it starts that program with the same file and its default options, and both are measured in turns.
 The computed tokens do not depend on the load of the machine; read them first.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import socket
@@ -30,6 +32,9 @@ import orjson
 from bench.scenarios import REST_SECONDS
 from srb.bench.client import post
 from srb.bench.server import server
+from srb.engine.llama.model import LlamaModel
+from srb.engine.model import Batch, DecodeStatus
+from srb.settings import Settings
 from tools.random_gguf import WRITERS, Shape
 
 FOLDER = Path("build/bench")
@@ -54,9 +59,10 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Answer:
-    """Seconds to the first token, tokens of the prompt that were computed, and the tokens of the text."""
+    """Seconds to the first token, tokens of the prompt that were known and that were computed, and those of the text."""
 
     first_token: float
+    known: int
     computed: int
     tokens: list[int]
     cold: float = 0.0
@@ -79,7 +85,8 @@ def ask(url: str, prompt: list[int], tokens: int = BRANCH) -> Answer:
         raise RuntimeError(f"{url} answered {bytes(received[:300])!r}")
     events = [orjson.loads(line[6:]) for line in bytes(received).split(b"\n") if line.startswith(b"data: {")]
     written = [token for event in events if not event.get("stop") for token in event.get("tokens", [])]
-    return Answer(first, int(events[-1]["timings"]["prompt_n"]), written)
+    computed = int(events[-1]["timings"]["prompt_n"])
+    return Answer(first, len(prompt) - computed, computed, written)
 
 
 def acts(url: str, seed: int) -> dict[str, Answer]:
@@ -133,6 +140,35 @@ class Side:
         return statistics.median(answer.first_token / answer.cold for answer in self.answers[act])
 
 
+def floors(model: Path, answers: dict[str, Answer], threads: int) -> dict[str, float]:
+    """Return for each act the milliseconds of llama_decode for the tokens that it computed, after those that were known."""
+    found = dict.fromkeys(answers, math.inf)
+    for flash_attn in ("on", "off"):
+        given = {"threads": threads, "threads_batch": threads} if threads else {}
+        loaded = LlamaModel.load(Settings(model=str(model), n_ctx=N_CTX, flash_attn=flash_attn, **given))
+        for act, answer in answers.items():
+            for start in range(0, answer.known, loaded.n_ubatch):
+                _decode(loaded, 0, start, min(loaded.n_ubatch, answer.known - start))
+            for _ in range(3):
+                loaded.fork(0, 1)
+                began = time.perf_counter()
+                for start in range(answer.known, answer.known + answer.computed, loaded.n_ubatch):
+                    _decode(loaded, 1, start, min(loaded.n_ubatch, answer.known + answer.computed - start))
+                found[act] = min(found[act], (time.perf_counter() - began) * 1000)
+                loaded.remove(1)
+            loaded.clear()
+        loaded.close()
+    return found
+
+
+def _decode(model: LlamaModel, seq_id: int, start: int, count: int) -> None:
+    batch = Batch()
+    row = batch.add(seq_id, start, [_FIRST_WORD + place % _NUM_WORDS for place in range(start, start + count)], True)
+    if model.decode(batch) is not DecodeStatus.OK:
+        raise RuntimeError("llama.cpp did not decode a batch")
+    model.logits(row)
+
+
 def children(pid: int) -> set[int]:
     """Return the processes that a process has started and that still run."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
@@ -146,16 +182,19 @@ def memory_mib(pid: int) -> float:
     return (sizes["Pss_Anon"] + sizes["Pss_Shmem"]) / 1024 + sum(map(memory_mib, children(pid)))
 
 
-def table(sides: list[Side]) -> str:
-    """Return the medians of each act as lines, with the ratios of the first side to the second, if there is one."""
+def table(sides: list[Side], floor: dict[str, float]) -> str:
+    """Return the medians of each act as lines, with the ratios of the first side to the second, if there is one.
+
+    `floor` has the milliseconds that the first side cannot do without.
+    """
     lines = [f"{'':<26}" + "".join(f"{f'{side.name}: computed':>24} {'first token ms':>15}" for side in sides)]
-    lines[0] += f" {'to cold':>8}"
+    lines[0] += f" {'to cold':>8} {'to floor':>9}"
     if len(sides) > 1:
         lines[0] += f" {'ratio of tokens':>16} {'of times':>9}"
     for act in ACTS:
         cells = "".join(f"{side.computed(act):>24.0f} {side.first_token(act):>15.1f}" for side in sides)
         ours, other = sides[0], sides[-1]
-        cells += f" {ours.to_cold(act):>8.2f}"
+        cells += f" {ours.to_cold(act):>8.2f} {ours.first_token(act) / floor[act]:>9.2f}"
         if len(sides) > 1:
             pairs = zip(ours.answers[act], other.answers[act], strict=True)
             ratio = statistics.median(one.first_token / two.first_token for one, two in pairs)
@@ -236,7 +275,8 @@ def main() -> None:
             for side in sides:
                 side.measure(seed)
         at_last = {one.name: memory_mib(one.pid) for one in sides}
-    print(f"{model}, {options.rounds} stories, medians\n{table(sides)}\n")
+    floor = floors(model, {act: answers[-1] for act, answers in sides[0].answers.items()}, options.threads)
+    print(f"{model}, {options.rounds} stories, medians\n{table(sides, floor)}\n")
     for name, mib in at_first.items():
         print(f"{name}: {mib:.0f} MiB at the start, {at_last[name]:.0f} MiB at the end, beside the model's file")
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.page.writer import START, Writer
+from tests.page.writer import PICTURED, START, Writer
 from tests.processes import wait_for
 from tests.servers import Server
 
@@ -231,20 +231,27 @@ def test_three_takes_need_no_mouse(writer: Writer) -> None:
 
 
 def test_a_word_changed_in_the_middle_leaves_other_branches_alone(writer: Writer) -> None:
-    writer.write(START).go().to_cards().press("Shift+Digit1").wait("!desk.isRunning")
-    before, written = writer.text, sorted(writer.model_texts())
-    writer.press("F6", "F6", "F6").wait("document.activeElement.localName === 'srb-manuscript'")
-    writer.press("Control+Home", "Control+Shift+ArrowRight").write("Twice")
-    writer.expect_text(before.replace("Once", "Twice", 1))
-    assert sorted(writer.model_texts()) == written
-    story = writer.story()
-    assert before in [writer.page.evaluate("(id) => desk.story.text(id)", node) for node in story["nodes"]]
-    authors = {piece["by"] for piece in writer.page.evaluate("desk.story.pieces(desk.head.node, 5)")}
-    assert authors == {"person"}
-    writer.page.get_by_role("button", name="Outline").click()
-    old = next(iter(node for node in story["nodes"].values() if node.get("slot") == 0))["text"].strip()
-    writer.page.get_by_role("searchbox", name="Search").fill(old)
-    row = writer.page.get_by_role("treeitem").filter(has_text=old[:30]).first
+    page = writer.set(seed=11).write(START).go().wait("desk.round.slots[0].text.length > 60").page
+    writer.to_cards().press("Shift+Digit1").wait("!desk.isRunning")
+    before, written = writer.text, writer.texts()
+    assert len(written) == 8
+    word = re.compile(r"\b[a-z]+\b").search(before, len(START) + 8)  # one of the model's, with its words on both sides
+    assert word
+    writer.to_text().press("Control+Home", *word.start() * ["ArrowRight"], *len(word[0]) * ["Shift+ArrowRight"])
+    expect(page.locator(".cm-line .by-edit")).to_have_count(0)
+    writer.write("nobody")
+    after = before[: word.start()] + "nobody" + before[word.end() :]
+    for turn in ("as typed", "as saved"):
+        writer.expect_text(after)
+        expect(page.locator(".cm-line .by-edit"), turn).to_have_text(["nobody"])
+        model = page.locator(".cm-line .by-model").all_inner_texts()
+        assert "".join(model).translate(PICTURED) == (before[len(START) : word.start()] + before[word.end() :])
+        assert writer.texts() == written
+        writer.wait_until_saved().reload()
+    page.get_by_role("button", name="Outline").click()
+    old = before[len(START) :].strip()
+    page.get_by_role("searchbox", name="Search").fill(old)
+    row = page.get_by_role("treeitem").filter(has_text=old[:30]).first
     row.click()
     row.get_by_role("button", name="Open").click()
     writer.wait("desk.text.startsWith(argument)", before)

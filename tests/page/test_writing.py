@@ -13,6 +13,9 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
 
+SOON = 2.0  # seconds in which an act of the page reaches the server's branches: twice the promise, for busy machines
+ENDLESS = 4000  # tokens: the branches would go on for 160 seconds
+
 
 POINT = """(at) => {
   const text = document.querySelectorAll("srb-branches article.card .text")[1];
@@ -61,10 +64,12 @@ def test_sorting_is_by_the_likelihood_that_the_server_tells_from_then_on(writer:
 def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> None:
     asked, closed = completions(writer.page), list[Request]()
     writer.page.on("requestfailed", lambda each: closed.append(each))
-    writer.write(START).go().to_cards()
+    writer.set(max_tokens=ENDLESS).write(START).go().to_cards()
     assert len(asked) == 1
     first = writer.page.evaluate("desk.round.id")
-    writer.press("3").wait("desk.round.id !== argument", first)
+    with writer.page.expect_event("requestfailed", lambda each: each == asked[0], timeout=1000 * SOON):
+        writer.press("3")
+    writer.wait("desk.round.id !== argument", first)
     taken = writer.text
     assert taken.startswith(START)
     kept = [node for node in writer.story()["nodes"].values() if node.get("slot") == 2]
@@ -77,9 +82,10 @@ def test_a_digit_takes_the_card_of_that_moment_and_goes_on(writer: Writer) -> No
 
 
 def test_taking_ends_the_round_on_the_server(writer: Writer, slow: Server) -> None:
-    writer.write(START).go().to_cards().press("Shift+Digit2")
-    writer.wait("!desk.isRunning")
-    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+    writer.set(max_tokens=ENDLESS).write(START).go().to_cards()
+    wait_for(lambda: slow.metric("branches_running") == 8, "the round's branches run")
+    writer.press("Shift+Digit2").wait("!desk.isRunning", deadline=SOON)
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more", SOON)
 
 
 def test_a_round_that_is_asked_for_twice_at_once_runs_once_on_the_server(writer: Writer, slow: Server) -> None:
@@ -136,10 +142,12 @@ def test_undo_goes_back_through_typing_and_taking_in_their_order(writer: Writer)
 
 
 def test_escape_stops_all_and_keeps_every_text(writer: Writer, slow: Server) -> None:
-    writer.set(seed=11).write(START).go().press("Escape").wait("!desk.isRunning")
+    writer.set(seed=11, max_tokens=ENDLESS).write(START).go()
+    wait_for(lambda: slow.metric("branches_running") == 8, "the round's branches run")
+    writer.press("Escape").wait("!desk.isRunning", deadline=SOON)
     texts = [slot["text"] for slot in writer.slots()]
     assert all(texts)
-    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more")
+    wait_for(lambda: slow.metric("branches_running") == 0, "no branch runs any more", SOON)
     assert [slot["text"] for slot in writer.slots()] == texts
     writer.to_cards().press("Shift+Digit5")
     writer.expect_text(START + texts[4].rstrip())

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.disks import remount
 from tests.page.conftest import MakePage, Troubles
-from tests.page.writer import START, Writer
+from tests.page.writer import NEWS, START, Writer
 from tests.processes import wait_for
 from tests.servers import MakeServer, Server
 
@@ -149,14 +149,13 @@ def test_two_who_write_in_one_story_lose_nothing(make_page: MakePage, shared: Se
     mine = START + "".join(f" one{turn}" for turn in range(4))
     theirs = START + "".join(f" other{turn}" for turn in range(4))
     for each, own in ((one, mine), (other, theirs)):
-        each.wait(SAVED)
-        assert each.text == own
-    for each in (one, other):
         each.wait(
             "argument.every((text) => [...desk.story.nodes.keys()].some((id) => desk.story.text(id) === text))",
             [mine, theirs],
+            deadline=NEWS,
         )
-        assert each.text == (mine if each is one else theirs)
+        assert each.text == own
+        each.wait(SAVED)
 
 
 def test_without_stories_the_browser_keeps_them_and_says_so(

@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import need
 from tests.processes import wait_for
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of two megabytes, for root."""
-    if os.getuid() != 0 or shutil.which("mount") is None:
+    if os.getuid() != 0:
         pytest.skip("only root can mount a disk")
+    need(shutil.which("mount"), "the program mount")
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip("disks cannot be mounted here")
+    need(not mounted.returncode, f"a disk: {mounted.stderr.decode()}")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.servers import MakeServer, Server
 pytestmark = pytest.mark.e2e
 
 GONE = "The server cannot be reached."
+RESTARTING = "The engine stopped and is being started again. Your text is kept."
+SOON = 5000.0  # ms until the page tells of a server or an engine that has ended
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
     page = writer.page
     before = [slot["text"] for slot in writer.slots()]
     kill(server)
-    expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible(timeout=SOON)
     writer.wait_for_end()
     kept = [slot["text"] for slot in writer.slots()]
     assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))
@@ -97,3 +100,31 @@ def test_the_round_itself_can_be_tried_again(
     writer.page.locator("srb-banner .error").get_by_role("button", name="Try again").click()
     writer.wait("desk.round.id !== argument && desk.round.slots.every((slot) => slot.text)", failed)
     assert writer.text == START
+
+
+def test_an_engine_killed_in_a_round_is_told_of_and_the_round_is_filled_again(writer: Writer, server: Server) -> None:
+    page = writer.page
+    banner = page.locator("srb-banner .server")
+    before, round_id = [slot["text"] for slot in writer.slots()], page.evaluate("desk.round.id")
+    supervisor, engine = server.supervisor, server.engine
+    os.kill(supervisor, signal.SIGSTOP)  # the next engine takes long to load
+    try:
+        os.kill(engine, signal.SIGKILL)
+        expect(page.get_by_role("alert").filter(has_text=RESTARTING)).to_be_visible(timeout=SOON)
+        writer.wait_for_end()
+        kept = [slot["text"] for slot in writer.slots()]
+        assert all(now.startswith(text) for now, text in zip(kept, before, strict=True))
+        expect(writer.card(1)).to_have_accessible_description(re.compile(r"engine was restarted.* Key 1 takes it\.$"))
+        writer.write(" he said").wait("desk.saved.state === 'saved' && !desk.story.changed")
+        assert " he said" in texts(server, writer)
+        assert texts(server, writer) == own_texts(writer)
+        expect(banner).to_have_text(RESTARTING)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    expect(banner).to_have_count(0)
+    assert server.engine != engine
+    assert {slot["state"] for slot in writer.slots()} == {"failed"}
+    writer.to_cards().press("r").wait("desk.round.slots.every((slot) => slot.state === 'running')")
+    assert page.evaluate("desk.round.id") == round_id
+    assert set(kept) <= set(writer.model_texts())
+    writer.wait_until_saved()

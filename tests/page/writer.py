@@ -6,9 +6,10 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.processes import wait_for
+from tests.processes import DEADLINE, wait_for
 
 START = "Once upon a time,"
+NEWS = 10.0  # seconds in which a page shows what another has written: twice the promise, for busy machines
 
 
 def expect_loaded(page: Page) -> None:
@@ -16,7 +17,7 @@ def expect_loaded(page: Page) -> None:
     expect(page.locator("srb-versions dialog")).to_be_attached()
 
 
-_PICTURED = {0x2400 + code: code for code in range(32) if chr(code) not in "\n\t"}
+PICTURED = {0x2400 + code: code for code in range(32) if chr(code) not in "\n\t"}
 
 
 class Writer:
@@ -103,9 +104,9 @@ class Writer:
             self.page.evaluate("([name, value]) => desk.setSetting(name, value)", [name, value])
         return self
 
-    def wait(self, condition: str, argument: Any = None) -> Writer:
-        """Wait for a condition of JavaScript to become true."""
-        self.page.wait_for_function(f"(argument) => {condition}", arg=argument, polling=20)
+    def wait(self, condition: str, argument: Any = None, deadline: float = DEADLINE) -> Writer:
+        """Wait for a condition of JavaScript to become true, for `deadline` seconds at most."""
+        self.page.wait_for_function(f"(argument) => {condition}", arg=argument, polling=20, timeout=1000 * deadline)
         return self
 
     # What is seen
@@ -113,7 +114,7 @@ class Writer:
     @property
     def text(self) -> str:
         """The manuscript, with control characters in place of the pictures that the editor shows for them."""
-        return self.shown_text.translate(_PICTURED)
+        return self.shown_text.translate(PICTURED)
 
     @property
     def shown_text(self) -> str:
@@ -150,6 +151,14 @@ class Writer:
         """The story in the form of its export."""
         story: dict[str, Any] = self.page.evaluate("desk.story.toJSON()")
         return story
+
+    def texts(self) -> dict[str, str]:
+        """The whole text of each node that a model has written, from the story's beginning to the node's end."""
+        found: dict[str, str] = self.page.evaluate(
+            """Object.fromEntries(Object.entries(desk.story.toJSON().nodes)
+                .filter(([, node]) => node.by === "model").map(([id]) => [id, desk.story.text(id)]))"""
+        )
+        return found
 
     def model_texts(self) -> list[str]:
         """What models have written in this story, by node."""

@@ -694,7 +694,7 @@ class Settings(_SamplingSettings):
         if not self.engine_managed:
             raise ValueError("models needs engine_managed, since the server starts and ends the models' engines")
         if self.alias:
-            raise ValueError("alias names one model; with models each has its file's name, or NAME of NAME=PATH")
+            raise ValueError("alias names one model; with models, give it in the table of the model that has these names")
 
     @property
     def in_profile(self) -> dict[str, Any]:

@@ -82,6 +82,19 @@ def test_a_request_names_its_model_and_one_without_a_name_gets_the_first(shared:
     assert "a, b" in missing.json()["error"]["message"]
 
 
+def test_a_request_may_name_a_model_by_its_alias(make_server: MakeServer) -> None:
+    models = '[{"name": "a", "model": "fake:"}, {"name": "b", "model": "fake:", "alias": "gpt-4o, small"}]'
+    server = make_server(models=models, model="").start()
+    assert complete(server, "gpt-4o").json()["model"] == "b"
+    chat = server.post("/api/chat", {"model": "GPT-4o:latest", "messages": [], "stream": False})
+    assert chat.status_code == 200, chat.text
+    listed = server.get("/v1/models").json()["data"]
+    assert [(each["id"], each["aliases"]) for each in listed] == [("a", []), ("b", ["gpt-4o", "small"])]
+    assert server.get("/v1/models/small").json()["id"] == "b"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
+    wait_for(lambda: state(server, "b") == "unloaded", "b is unloaded")
+
+
 def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
     answer = stream(server, "a", 60)

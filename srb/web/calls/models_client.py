@@ -118,6 +118,7 @@ class ModelsClient:
         self._is_foreign = False
         self.default = ""
         self.states: dict[str, ModelState] = {}  # in the order of the list; {} before the first connection
+        self._names: dict[str, str] = {}  # of the models' names and aliases: the models' names
 
     def __repr__(self) -> str:
         return f"<ModelsClient of {len(self.states)} models, {len(self._holds)} held>"
@@ -135,15 +136,15 @@ class ModelsClient:
         self._check_known()
         if not given:
             return self.default
-        name = resolve(given, self.states)
+        name = resolve(given, self._names)
         if name is None:
             self.look()
-            name = resolve(given, self.states)
+            name = resolve(given, self._names)
         if name is None:
             raise ModelNotFound(
                 f"The model '{given}' does not exist; there are {', '.join(self.states)}", models=list(self.states)
             )
-        return name
+        return self._names[name]
 
     def loaded(self) -> list[str]:
         """Return the models whose engines serve requests, the default first."""
@@ -288,6 +289,10 @@ class ModelsClient:
             raise ProtocolError(f"malformed states of models: {error}") from None
         self.default = event.default
         self.states = {each.name: each for each in states}
+        self._names = {name: name for name in self.states}
+        for each in states:
+            for alias in ListedModel(each.name, each.model, each.own).names:
+                self._names.setdefault(alias, each.name)
         for name, each in self.states.items():
             if each.state in _WITH_ENGINE:
                 self.client(name).start()

@@ -109,7 +109,10 @@ def _listed(model: ModelInfo, settings: Settings) -> dict[str, Any]:
 
 
 def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
-    """Return the entry of one of several models; its facts are known once it was loaded."""
+    """Return the entry of one of several models; its facts are known once it was loaded.
+
+    As in llama-server's list, `aliases` are its names beside the id.
+    """
     model, settings = choice.facts(state.name), choice.models.settings(state.name)
     entry: dict[str, Any] = {
         "id": state.name,
@@ -121,6 +124,7 @@ def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
     entry |= {"owned_by": "llamacpp", "meta": None}
     if model is not None:
         entry = _listed(model, settings)
+    entry["aliases"] = settings.model_aliases[1:]
     status: dict[str, Any] = {"value": word(state)}
     if state.state in ("draining", "ending"):
         status["draining"] = True

@@ -113,6 +113,8 @@ def strings_of(text: str) -> list[str]:
 
 Strings = Annotated[str, AfterValidator(_check_strings)]
 
+OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
+
 # Types of the sampling settings that are written as text.
 _TEXTS: dict[str, Any] = {
     "samplers": Annotated[str, Field(pattern=r"^[\w;-]*$")],
@@ -694,7 +696,14 @@ class Settings(_SamplingSettings):
         if not self.engine_managed:
             raise ValueError("models needs engine_managed, since the server starts and ends the models' engines")
         if self.alias:
-            raise ValueError("alias names one model; with models, give it in the table of the model that has these names")
+            raise ValueError(
+                "alias names one model; with models, give it in the table of the model that has these names"
+            )
+        for name in OF_ONE_MODEL:
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} fits one model; with models, give it in the table ([[models]]) or section of that model"
+                )
 
     @property
     def in_profile(self) -> dict[str, Any]:

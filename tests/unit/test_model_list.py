@@ -86,6 +86,9 @@ def test_each_engine_has_its_own_model_and_folder(tmp_path: Path) -> None:
         ("cluster", "auto", "exclude each other"),
         ("engine_managed", "false", "needs engine_managed"),
         ("alias", "x", "alias"),
+        ("mmproj", "/m/mmproj.gguf", "mmproj fits one model; with models, give it in the table"),
+        ("spec_draft_model", "/m/small.gguf", "spec_draft_model fits one model"),
+        ("lora", "/m/lora.gguf=0.5", "lora fits one model"),
     ],
 )
 def test_settings_of_one_model_are_refused(tmp_path: Path, setting: str, value: str, message: str) -> None:

@@ -161,6 +161,26 @@ def test_load_and_unload(shared: Server) -> None:
     assert complete(shared, "a").status_code == 200
 
 
+def test_a_stream_of_the_models_states_ends_with_its_client(make_server: MakeServer) -> None:
+    server = make_server(**TWO, max_client_requests=1, graceful_timeout=60).start()
+
+    with requests.get(f"{server.url}/models/sse", stream=True, timeout=60) as answer:
+        assert server.get("/models/sse").status_code == 429, "it counts as an open request"
+        assert server.post("/models/load", {"model": "b"}).status_code == 200
+        told = events(answer)
+        found = [next(told) for _ in range(3)]
+        assert found == [
+            {"model": "a", "event": "status_change", "data": {"status": "unloaded", "exit_code": 0}},
+            {"model": "b", "event": "model_status", "data": {"status": "loading"}},
+            {"model": "b", "event": "status_change", "data": {"status": "loaded"}},
+        ]
+    wait_for(lambda: complete(server, "b").status_code == 200, "the stream counts no longer")
+    with requests.get(f"{server.url}/models/sse", stream=True, timeout=60) as answer:
+        assert answer.status_code == 200
+        assert server.stop() == 0, "long before graceful_timeout"
+        assert list(events(answer)) == []
+
+
 def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:,c=fake:", model="", max_engines=2).start()
     answer = stream(server, "a", 1000)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -55,6 +56,10 @@ log = logging.getLogger("srb.client")
 _FIRST_LOOK = 1.0  # seconds that a call waits for the supervisor, which begins with the server
 _ANSWER_SECONDS = 5.0  # for commands that the supervisor answers at once
 _CONNECT_SECONDS = 10.0  # from a model's Granted to the connection with its engine
+Watcher = Callable[
+    [Mapping[str, ModelState], Mapping[str, ModelState]], None
+]  # of the states before and after a change
+
 _WITH_ENGINE = ("loading", "loaded", "draining")
 
 
@@ -112,6 +117,7 @@ class ModelsClient:
         ] = {}  # of each model, and what they are made of
         self._holds: dict[str, Hold] = {}
         self._answers: dict[str, Any] = {}  # AsyncResults of Load, Unload and Look
+        self._watchers: set[Watcher] = set()
         self._outbox: Any = None  # of the present connection
         self._known = gevent.event.Event()  # set while connected
         self._keeper: Any = None
@@ -197,6 +203,16 @@ class ModelsClient:
     def unload(self, name: str) -> None:
         """Have a model unloaded when its requests have ended. Raise InvalidRequest if it is not loaded."""
         self._ask(Unload(uuid4().hex, name))
+
+    @contextmanager
+    def watched(self, watcher: Watcher) -> Iterator[None]:
+        """Within the block, tell `watcher` the states before and after each change. Raise EngineLoading if none is known."""
+        self._check_known()
+        self._watchers.add(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.discard(watcher)
 
     # The connection -------------------------------------------------------------------------------------------------
 
@@ -287,7 +303,7 @@ class ModelsClient:
             states = [ModelState(**each) for each in event.models]
         except TypeError as error:
             raise ProtocolError(f"malformed states of models: {error}") from None
-        self.default = event.default
+        self.default, before = event.default, self.states
         self.states = {each.name: each for each in states}
         self._names = {name: name for name in self.states}
         for each in states:
@@ -300,6 +316,8 @@ class ModelsClient:
             state = self.states.get(name)
             if state is None or state.state not in (*_WITH_ENGINE, "ending"):
                 client.stop()
+        for watcher in list(self._watchers):
+            watcher(before, self.states)
 
     def _fail_all(self) -> None:
         holds, self._holds = self._holds, {}

@@ -15,16 +15,19 @@ from srb.settings import Settings
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.sampling import explain
+from srb.web.calls.streaming import HEADERS
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import Success
 from srb.web.model_choice import ModelChoice, model_path, word
 from srb.web.openapi import operation
+from srb.web.ops.model_events import ModelEvents
 from srb.web.replies import json_reply
 
 routes = Blueprint("models", __name__)
 
 STARTED = int(time.time())  # of this worker, in Unix seconds
 _SUCCESS: Success = {"success": True}
+_ONE_MODEL = "This server has one model, which stays loaded. Start it with `--models` for several"
 
 
 class NamedModel(BaseModel):
@@ -62,6 +65,17 @@ def one_model(name: str) -> Response:
     return json_reply(_listed(model, web().server))
 
 
+@routes.get("/models/sse")
+@operation(media_type="text/event-stream")
+def model_events() -> Response:
+    """Stream the changes of the models' states, each as an event, until the client leaves."""
+    if (choice := web().choice) is None:
+        raise NotSupported(_ONE_MODEL)
+    interval = web().server.sse_ping_interval
+    events = ModelEvents(choice.models, web().calls, request.environ, interval if interval > 0 else None)
+    return Response(events, mimetype="text/event-stream", headers=HEADERS, direct_passthrough=True)
+
+
 @routes.post("/models/load")
 @operation(NamedModel, Success)
 def load() -> Response:
@@ -83,7 +97,7 @@ def unload() -> Response:
 def _named() -> tuple[ModelChoice, str]:
     """Return the choice, and the model that the body names. Raise NotSupported for a server with one model."""
     if (choice := web().choice) is None:
-        raise NotSupported("This server has one model, which stays loaded. Start it with `--models` for several")
+        raise NotSupported(_ONE_MODEL)
     try:
         given = NamedModel.model_validate(read_body(request)).model
     except ValidationError as error:

@@ -95,6 +95,14 @@ def test_a_request_may_name_a_model_by_its_alias(make_server: MakeServer) -> Non
     wait_for(lambda: state(server, "b") == "unloaded", "b is unloaded")
 
 
+def test_a_model_with_a_projector_is_multimodal_before_it_is_loaded(make_server: MakeServer) -> None:
+    models = '["a=fake:", {"name": "b", "model": "fake:", "mmproj": "fake.gguf"}]'
+    server = make_server(models=models, model="").start()
+    listed = server.get("/v1/models").json()
+    assert listed["data"][1]["status"]["value"] == "unloaded"
+    assert [each["capabilities"] for each in listed["models"]] == [["completion"], ["completion", "multimodal"]]
+
+
 def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
     answer = stream(server, "a", 60)

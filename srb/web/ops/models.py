@@ -148,22 +148,24 @@ def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
 
 
 def _brief_of(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
+    """Return the entry of one of several models; one that was not loaded is taken for multimodal if it has a projector."""
     model = choice.facts(state.name)
     if model is not None:
         return _brief(model)
-    return _brief_form(state.name, "", "", "", "", "", ["completion"])
+    is_multimodal = bool(choice.models.settings(state.name).mmproj)
+    return _brief_form(state.name, "", "", "", "", "", is_multimodal)
 
 
 def _brief(model: ModelInfo) -> dict[str, Any]:
-    abilities = ["completion", "multimodal"] if model.sees or model.hears else ["completion"]
-    size, parameters = str(model.size), str(model.n_params)
-    return _brief_form(model.alias, size, model.description, model.architecture, parameters, model.ftype, abilities)
+    size, parameters, is_multimodal = str(model.size), str(model.n_params), model.sees or model.hears
+    return _brief_form(model.alias, size, model.description, model.architecture, parameters, model.ftype, is_multimodal)
 
 
 def _brief_form(
-    name: str, size: str, description: str, family: str, parameters: str, ftype: str, abilities: list[str]
+    name: str, size: str, description: str, family: str, parameters: str, ftype: str, is_multimodal: bool
 ) -> dict[str, Any]:
     """Return a model in the form of Ollama's lists that llama-server adds to OpenAI's."""
+    abilities = ["completion", "multimodal"] if is_multimodal else ["completion"]
     return {
         "name": name, "model": name, "modified_at": "", "size": size, "digest": "",
         "type": "model", "description": description, "tags": [], "capabilities": abilities, "parameters": "",

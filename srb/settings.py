@@ -820,9 +820,14 @@ class Settings(_SamplingSettings):
         return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
 
     @property
+    def looks_up_drafts(self) -> bool:
+        """Whether drafts are looked up in the text itself."""
+        return self.spec_type in ("ngram", "both")
+
+    @property
     def has_drafts(self) -> bool:
         """Whether tokens are drafted at all."""
-        return self.has_draft_model or self.spec_type == "ngram"
+        return self.has_draft_model or self.looks_up_drafts
 
     @property
     def of_draft_model(self) -> Settings:

@@ -36,7 +36,7 @@ def _own_settings() -> frozenset[str]:
         heading = HEADINGS.get(name, heading)
         if heading in _OWN_HEADINGS and name not in _OF_SERVER:
             found.add(name)
-    return frozenset(found - {"model", "alias"})
+    return frozenset(found - {"model"})
 
 
 OWN_SETTINGS = _own_settings()  # names of the settings that a model of the list may have for itself
@@ -44,11 +44,19 @@ OWN_SETTINGS = _own_settings()  # names of the settings that a model of the list
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """One model of the list: its name, its value of the setting `model`, and the settings that it has for itself."""
+    """One model of the list: its name, its value of the setting `model`, and the settings that it has for itself.
+
+    Its own `alias` has further names, which mean it in requests.
+    """
 
     name: str
     model: str
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """All names of the model, each once, the main one first."""
+        return list(dict.fromkeys((self.name, *split_commas(self.own.get("alias", "")))))
 
     def folder(self, settings: Settings) -> Path:
         """Return the runtime folder of this model's engine, below the server's."""
@@ -56,8 +64,8 @@ class ListedModel:
 
     def changes(self, settings: Settings) -> dict[str, Any]:
         """Return the settings in which this model's engine differs from the server."""
-        names = {"models": "", "model": self.model, "alias": self.name}
-        return {**names, "runtime_dir": str(self.folder(settings)), **self.own}
+        files = {"models": "", "model": self.model, "runtime_dir": str(self.folder(settings))}
+        return {**files, **self.own, "alias": ",".join(self.names)}
 
     def environ(self, settings: Settings) -> dict[str, str]:
         """Return the variables by which this model's engine gets its settings."""
@@ -105,7 +113,18 @@ def _with_own(models: list[ListedModel], others: list[ListedModel], settings: Se
         listed[name] = replace(listed[name], own={**listed[name].own, **each.own})
     if not listed:
         raise ConfigError("models: has no model")
-    return {name: _checked(each, settings) if each.own else each for name, each in listed.items()}
+    checked = {name: _checked(each, settings) if each.own else each for name, each in listed.items()}
+    _check_names(checked.values())
+    return checked
+
+
+def _check_names(models: Iterable[ListedModel]) -> None:
+    """Raise ConfigError for a name that two models have."""
+    found: dict[str, str] = {}
+    for each in models:
+        for name in each.names:
+            if (other := found.setdefault(name, each.name)) != each.name:
+                raise ConfigError(f"models: {other} and {each.name} both have the name {name}; see their alias")
 
 
 def items_of(text: str) -> list[str | dict[str, Any]]:
@@ -125,7 +144,7 @@ def items_of(text: str) -> list[str | dict[str, Any]]:
 def _from_table(table: Mapping[str, Any], number: int) -> ListedModel:
     """Return the model of a table, whose own settings are not checked yet; its path is empty if the table has none."""
     name, model = table.get("name", ""), table.get("model", "")
-    for key, value in (("name", name), ("model", model)):
+    for key, value in (("name", name), ("model", model), ("alias", table.get("alias", ""))):
         if not isinstance(value, str):
             raise ConfigError(f"models: {name or f'entry {number}'}: {key}: should be a text, got {value!r}")
     name = name.strip() or (_stem(Path(model)) if model else "")
@@ -238,7 +257,7 @@ def default_model(settings: Settings, models: dict[str, ListedModel]) -> str:
     if not settings.model:
         return next(iter(models))
     for name, each in models.items():
-        if settings.model in (name, each.model) or _same(settings.model, each.model):
+        if settings.model in (*each.names, each.model) or _same(settings.model, each.model):
             return name
     raise ConfigError(f"model: {settings.model} is not among models, which has {', '.join(models)}")
 

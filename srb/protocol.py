@@ -650,6 +650,7 @@ class ModelInfo:
     replicas: int = 1  # engines that have this model: those of a cluster that are ready
     sees: bool = False  # takes pictures as media
     hears: bool = False  # takes sounds as media
+    speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
 
     as_dict = asdict
 

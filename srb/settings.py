@@ -76,6 +76,12 @@ def _proportions(text: str) -> str:
     return text
 
 
+def _body_limit(size: int) -> int:
+    if 0 < size < 1024:
+        raise ValueError("should be 0, or 1024 or more")
+    return size
+
+
 def _biases(text: str) -> str:
     """Check pairs of a token id and a signed bias, separated by commas; the bias may be -inf."""
     for part in filter(None, text.split(",")):
@@ -112,6 +118,9 @@ def strings_of(text: str) -> list[str]:
 
 
 Strings = Annotated[str, AfterValidator(_check_strings)]
+
+_BODY, _BODY_WITH_MEDIA = 4 * 1024 * 1024, 32 * 1024 * 1024  # bytes: the default of max_body_bytes
+OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
 
 # Types of the sampling settings that are written as text.
 _TEXTS: dict[str, Any] = {
@@ -205,7 +214,12 @@ class _RequestSettings(BaseModel):
     sse_ping_interval: int = Field(
         15, ge=-1, description="seconds without an event before a stream sends a keep-alive comment; -1: never"
     )
-    max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="largest request body, in bytes")
+    max_body_bytes: Annotated[int, AfterValidator(_body_limit)] = Field(
+        0,
+        ge=0,
+        description="largest request body, in bytes, 1024 or more; 0: 4 MiB, or with a projector (mmproj) 32 MiB, since a "
+        "picture of 20 MiB has 27 MiB as base64",
+    )
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
     )
@@ -694,7 +708,14 @@ class Settings(_SamplingSettings):
         if not self.engine_managed:
             raise ValueError("models needs engine_managed, since the server starts and ends the models' engines")
         if self.alias:
-            raise ValueError("alias names one model; with models each has its file's name, or NAME of NAME=PATH")
+            raise ValueError(
+                "alias names one model; with models, give it in the table of the model that has these names"
+            )
+        for name in OF_ONE_MODEL:
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} fits one model; with models, give it in the table ([[models]]) or section of that model"
+                )
 
     @property
     def in_profile(self) -> dict[str, Any]:
@@ -797,6 +818,10 @@ class Settings(_SamplingSettings):
     def rpc_nodes(self) -> tuple[Node, ...]:
         return nodes_of(self.rpc)
 
+    def body_limit(self, reads_media: bool) -> int:
+        """Return the largest body, in bytes, of a server that has a projector or none."""
+        return self.max_body_bytes or (_BODY_WITH_MEDIA if reads_media else _BODY)
+
     @property
     def mmproj_path(self) -> Path:
         return Path(self.mmproj).expanduser()
@@ -811,9 +836,14 @@ class Settings(_SamplingSettings):
         return bool(self.spec_draft_model) and self.spec_type in ("auto", "draft", "both")
 
     @property
+    def looks_up_drafts(self) -> bool:
+        """Whether drafts are looked up in the text itself."""
+        return self.spec_type in ("ngram", "both")
+
+    @property
     def has_drafts(self) -> bool:
         """Whether tokens are drafted at all."""
-        return self.has_draft_model or self.spec_type == "ngram"
+        return self.has_draft_model or self.looks_up_drafts
 
     @property
     def of_draft_model(self) -> Settings:

@@ -156,7 +156,10 @@ def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) ->
         return settings
     if "hf_file" in flags.values and not sources & _SOURCES:
         raise ConfigError(f"{flags.sources['hf_file']} needs --hf-repo")
-    return settings | _downloaded({name: value for name, value in values.items() if name not in _SOURCES - sources})
+    chosen = {name: value for name, value in values.items() if name not in _SOURCES - sources}
+    if "models" in settings or ENV_PREFIX + "MODELS" in environ:
+        chosen["mmproj_auto"] = "false"  # a projector of one of several models belongs into its section
+    return settings | _downloaded(chosen)
 
 
 def _presets(values: Mapping[str, str], settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -23,11 +23,8 @@ _HEADER = re.compile(r"\[\s*([^]]*?)\s*\]\s*(?:[;#].*)?")
 _PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*([^;#]*)(?:[;#].*)?")
 _ALL = "*"
 _STARTS = ("load-on-startup", "LLAMA_ARG_LOAD_ON_STARTUP")
-# Keys that only such files have, and an option that a list of models has no use for.
-_WITHOUT_EFFECT = {
-    "stop-timeout": "a model that is unloaded finishes its requests first",
-    "alias": "a model's name is its section's",
-}
+# Keys that only such files have.
+_WITHOUT_EFFECT = {"stop-timeout": "a model that is unloaded finishes its requests first"}
 
 Download = Callable[[Mapping[str, str]], dict[str, str]]
 

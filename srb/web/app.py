@@ -88,10 +88,10 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     check_configured(settings)
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout
-    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes + 1  # a body of this length is refused, see _read
     shared = app.extensions["srb"] = Web(settings, client or _own_engine(settings))
     app.metrics = shared.metrics
     app.before_request(_note_route)
+    app.before_request(_limit_body)
     if (choice := shared.choice) is not None:
         app.teardown_request(lambda _: choice.release(shared.calls))
     app.access = Access(settings, shared.folder)
@@ -108,6 +108,10 @@ def _note_route() -> None:
         request.environ[ROUTE] = request.url_rule.rule
 
 
+def _limit_body() -> None:
+    request.max_content_length = web().body_limit + 1  # a body of this length is refused, see read_bytes
+
+
 def _error_reply(error: SRBError) -> Response:
     return error_reply(error, request.path)
 
@@ -117,7 +121,7 @@ def _http_error_reply(error: HTTPException) -> Any:
     if error.response is not None or error.code is None or error.code < 400:
         return error
     if error.code == 413:
-        limit = web().server.max_body_bytes
+        limit = web().body_limit
         return _error_reply(BodyTooLarge(f"The body is larger than {limit} bytes"))
     response = _error_reply(_BY_STATUS.get(error.code) or InvalidRequest(error.description or error.name))
     if error.code == 405 and (allowed := getattr(error, "valid_methods", None)):

@@ -93,6 +93,13 @@ def test_a_picture_is_read_and_a_damaged_one_is_400_with_its_field(seer: Server,
         assert f"Field '{field}'" in refused.text
 
 
+def test_a_picture_of_almost_20_mib_is_taken(seer: Server) -> None:
+    picture = bmp(2640, 2640)
+    assert 19.9 * 2**20 < len(picture) < 20 * 2**20
+    answer = post(seer, *_messages(b64(picture)))
+    assert answer.status_code == 200, answer.text
+
+
 def test_ollama_and_koboldcpp_say_that_the_model_sees(seer: Server) -> None:
     assert "vision" in post(seer, "/api/show", {"model": NAME}).json()["capabilities"]
     assert requests.get(f"{seer.url}/api/extra/version", timeout=DEADLINE).json()["vision"] is True

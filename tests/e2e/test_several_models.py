@@ -82,6 +82,27 @@ def test_a_request_names_its_model_and_one_without_a_name_gets_the_first(shared:
     assert "a, b" in missing.json()["error"]["message"]
 
 
+def test_a_request_may_name_a_model_by_its_alias(make_server: MakeServer) -> None:
+    models = '[{"name": "a", "model": "fake:"}, {"name": "b", "model": "fake:", "alias": "gpt-4o, small"}]'
+    server = make_server(models=models, model="").start()
+    assert complete(server, "gpt-4o").json()["model"] == "b"
+    chat = server.post("/api/chat", {"model": "GPT-4o:latest", "messages": [], "stream": False})
+    assert chat.status_code == 200, chat.text
+    listed = server.get("/v1/models").json()["data"]
+    assert [(each["id"], each["aliases"]) for each in listed] == [("a", []), ("b", ["gpt-4o", "small"])]
+    assert server.get("/v1/models/small").json()["id"] == "b"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
+    wait_for(lambda: state(server, "b") == "unloaded", "b is unloaded")
+
+
+def test_a_model_with_a_projector_is_multimodal_before_it_is_loaded(make_server: MakeServer) -> None:
+    models = '["a=fake:", {"name": "b", "model": "fake:", "mmproj": "fake.gguf"}]'
+    server = make_server(models=models, model="").start()
+    listed = server.get("/v1/models").json()
+    assert listed["data"][1]["status"]["value"] == "unloaded"
+    assert [each["capabilities"] for each in listed["models"]] == [["completion"], ["completion", "multimodal"]]
+
+
 def test_a_stream_ends_whole_while_another_model_is_wished_for(make_server: MakeServer) -> None:
     server = make_server(models="a=fake:50,b=fake:", model="", model_seconds=0).start()
     answer = stream(server, "a", 60)
@@ -146,6 +167,26 @@ def test_load_and_unload(shared: Server) -> None:
     assert refused.status_code == 400
     assert "not loaded" in refused.json()["error"]["message"]
     assert complete(shared, "a").status_code == 200
+
+
+def test_a_stream_of_the_models_states_ends_with_its_client(make_server: MakeServer) -> None:
+    server = make_server(**TWO, max_client_requests=1, graceful_timeout=60).start()
+
+    with requests.get(f"{server.url}/models/sse", stream=True, timeout=60) as answer:
+        assert server.get("/models/sse").status_code == 429, "it counts as an open request"
+        assert server.post("/models/load", {"model": "b"}).status_code == 200
+        told = events(answer)
+        found = [next(told) for _ in range(3)]
+        assert found == [
+            {"model": "a", "event": "status_change", "data": {"status": "unloaded", "exit_code": 0}},
+            {"model": "b", "event": "model_status", "data": {"status": "loading"}},
+            {"model": "b", "event": "status_change", "data": {"status": "loaded"}},
+        ]
+    wait_for(lambda: complete(server, "b").status_code == 200, "the stream counts no longer")
+    with requests.get(f"{server.url}/models/sse", stream=True, timeout=60) as answer:
+        assert answer.status_code == 200
+        assert server.stop() == 0, "long before graceful_timeout"
+        assert list(events(answer)) == []
 
 
 def test_two_engines_serve_two_models_at_once(make_server: MakeServer) -> None:

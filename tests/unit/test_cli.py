@@ -340,6 +340,11 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
+def test_a_repository_among_several_models_adds_no_projector_for_all(fetched: list[Any]) -> None:
+    listed = '[{"name": "a", "model": "/cache/me-sees"}, {"name": "b", "model": "/m/b.gguf"}]'
+    assert serve("--models", listed, "-hf", "me/sees").mmproj == ""
+
+
 def test_a_repositorys_projector_is_fetched_unless_it_is_named_or_forbidden(fetched: list[Any]) -> None:
     assert serve("-hf", "us/sees").mmproj == "/cache/mmproj.gguf"
     assert serve("-hf", "us/blind").mmproj == ""

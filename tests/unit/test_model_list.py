@@ -86,6 +86,9 @@ def test_each_engine_has_its_own_model_and_folder(tmp_path: Path) -> None:
         ("cluster", "auto", "exclude each other"),
         ("engine_managed", "false", "needs engine_managed"),
         ("alias", "x", "alias"),
+        ("mmproj", "/m/mmproj.gguf", "mmproj fits one model; with models, give it in the table"),
+        ("spec_draft_model", "/m/small.gguf", "spec_draft_model fits one model"),
+        ("lora", "/m/lora.gguf=0.5", "lora fits one model"),
     ],
 )
 def test_settings_of_one_model_are_refused(tmp_path: Path, setting: str, value: str, message: str) -> None:
@@ -145,6 +148,16 @@ def test_a_table_without_a_model_gives_settings_to_one_of_the_folder(tmp_path: P
     ]
 
 
+def test_a_model_has_the_names_of_its_alias_after_its_own(tmp_path: Path) -> None:
+    models = '[{"name": "a", "model": "/m/a.gguf", "alias": "gpt-4o, x,a"}, {"name": "b", "model": "/m/b.gguf"}]'
+    settings = load(tmp_path, models=models, model="x")
+    listed = list_models(settings)
+    assert [each.names for each in listed.values()] == [["a", "gpt-4o", "x"], ["b"]]
+    assert listed["a"].settings(settings).model_aliases == ["a", "gpt-4o", "x"]
+    assert Settings.load(environ=listed["a"].environ(settings)).alias == "a,gpt-4o,x"
+    assert default_model(settings, listed) == "a"
+
+
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
@@ -159,6 +172,15 @@ def test_a_table_without_a_model_gives_settings_to_one_of_the_folder(tmp_path: P
         ('[{"name": "a", "model": "/m/a.gguf", "port": 1}]', "models: a: port: is a setting of the server"),
         ('[{"name": "a", "model": "/m/a.gguf", "spec_type": "draft"}]', "models: a: settings: spec_type draft needs"),
         ('[{"name": "a", "model": 1}]', "models: a: model: should be a text, got 1"),
+        (
+            '[{"name": "a", "model": "/m/a.gguf", "alias": "b"}, {"name": "b", "model": "/m/b.gguf"}]',
+            "models: a and b both have the name b; see their alias",
+        ),
+        (
+            '[{"name": "a", "model": "/m/a.gguf", "alias": "c"}, {"name": "b", "model": "/m/b.gguf", "alias": "d,c"}]',
+            "models: a and b both have the name c; see their alias",
+        ),
+        ('[{"name": "a", "model": "/m/a.gguf", "alias": ["b"]}]', "models: a: alias: should be a text"),
         ('[{"name": "a,b", "model": "/m/a.gguf"}]', "models: a,b: name: has a comma"),
         ('[{"n_ctx": 1}]', "models: entry 1: has neither a name nor a model"),
         ('["/m/a.gguf", {"name": "b"}]', "models: b: needs model, the path of its file; the list has a without"),
@@ -177,4 +199,4 @@ def test_a_wrong_table_is_refused_with_the_model_and_the_field(tmp_path: Path, t
 def test_every_setting_of_a_model_is_one_and_none_is_the_servers() -> None:
     assert Settings.model_fields.keys() > OWN_SETTINGS
     assert {"n_ctx", "cache_type_k", "chat_template", "mmproj", "spec_draft_model", "temperature"} <= OWN_SETTINGS
-    assert not {"port", "api_key", "models", "max_engines", "model", "alias", "max_n", "runtime_dir"} & OWN_SETTINGS
+    assert not {"port", "api_key", "models", "max_engines", "model", "max_n", "runtime_dir"} & OWN_SETTINGS

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from srb.launch import hub
+from srb.model_list import list_models
 from srb.settings import Settings
 from tests.unit.test_cli import no_exec as no_exec
 from tests.unit.test_cli import refusal, serve
@@ -81,6 +82,11 @@ def test_an_option_has_precedence_over_a_section_and_a_section_over_all(tmp_path
     settings = serve("--models-preset", path, "-c", "512")
     assert (settings.n_ctx, settings.n_ubatch) == (512, 64)
     assert tables(settings) == [{"name": "a", "model": "/m/a.gguf", "n_ubatch": "32"}]
+
+
+def test_a_section_may_have_further_names(tmp_path: Path) -> None:
+    settings = serve("--models-preset", write(tmp_path, "[a]\nmodel = /m/a.gguf\nalias = gpt-4o, x\n"))
+    assert list_models(settings)["a"].names == ["a", "gpt-4o", "x"]
 
 
 def test_sections_configure_the_models_of_a_folder(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,8 +85,8 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             from srb.engine.llama.rpc import watch_nodes
 
             watch_nodes(_end_without_node)
-    info = model.info(settings.model_alias)
     can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
+    info = replace(model.info(settings.model_alias), speculative=_drafts(settings) if can_draft else "none")
     draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None
     states = _open_states(settings, info.memory, model)
     if not model.supports_partial_reuse and info.memory != "sliding_window":  # the model has told of its windows
@@ -112,7 +113,7 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
         checkpoint_every=settings.checkpoint_every,
         states=states,
         max_draft=settings.spec_draft_n_max if can_draft else 0,
-        looks_up=settings.spec_type in ("ngram", "both"),
+        looks_up=settings.looks_up_drafts,
         draft_model=draft_model,
         min_draft=settings.spec_draft_n_min,
         min_draft_p=settings.spec_draft_p_min,
@@ -129,6 +130,12 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             states.close(settings.state_seconds)
 
     return engine, info, close
+
+
+def _drafts(settings: Settings) -> str:
+    """Return the kinds of drafts in the order in which they are tried, under llama-server's names."""
+    kinds = {"ngram-simple": settings.looks_up_drafts, "draft-simple": settings.has_draft_model}
+    return ",".join(kind for kind, is_on in kinds.items() if is_on)
 
 
 def _load_draft_model(settings: Settings, model: Model) -> Model:

@@ -190,6 +190,7 @@ class Calls:
         self._limit = OpenLimit(limit, folder) if limit else None
         self._open: set[Call] = set()
         self._waits: set[Waiting] = set()
+        self._listeners: set[Waiting] = set()  # those that have no end of their own
         self._clients: ClientWatch[Call | Waiting] = ClientWatch()
         self._watchdog: Any = None
         self.closing = False  # connections end with their call
@@ -294,6 +295,25 @@ class Calls:
             self._waits.discard(waiting)
             self._clients.remove(waiting)
 
+    @contextlib.contextmanager
+    def listening(self, listener: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:
+        """Within the block, count a stream that needs no engine and has no end; tell `listener` as `watching` does.
+
+        It is told as soon as the worker begins to stop. Raise RateLimited, or ShuttingDown from then on.
+        """
+        if self.closing:
+            raise ShuttingDown("The server is shutting down")
+        self.count(environ)
+        counted = environ.pop(_COUNTED, None)
+        self._listeners.add(listener)
+        try:
+            with self.watching(listener, environ):
+                yield
+        finally:
+            self._listeners.discard(listener)
+            if self._limit is not None and counted is not None:
+                self._limit.give_back(counted)
+
     @property
     def client(self) -> EngineClient:
         """The client of the engine for the present call. Raise the reasons why there is none."""
@@ -333,9 +353,14 @@ class Calls:
         shorter grace.
         """
         self.closing = True
+        gevent.spawn(self._end_listeners)
         if grace is None:
             grace = self._settings.graceful_timeout
         gevent.spawn_later(grace, self._end_all)
+
+    def _end_listeners(self) -> None:
+        for listener in list(self._listeners):
+            listener.abandon(ShuttingDown("The server is shutting down"))
 
     def _end_all(self) -> None:
         self._closed = True

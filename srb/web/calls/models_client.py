@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -55,6 +56,10 @@ log = logging.getLogger("srb.client")
 _FIRST_LOOK = 1.0  # seconds that a call waits for the supervisor, which begins with the server
 _ANSWER_SECONDS = 5.0  # for commands that the supervisor answers at once
 _CONNECT_SECONDS = 10.0  # from a model's Granted to the connection with its engine
+Watcher = Callable[
+    [Mapping[str, ModelState], Mapping[str, ModelState]], None
+]  # of the states before and after a change
+
 _WITH_ENGINE = ("loading", "loaded", "draining")
 
 
@@ -112,12 +117,14 @@ class ModelsClient:
         ] = {}  # of each model, and what they are made of
         self._holds: dict[str, Hold] = {}
         self._answers: dict[str, Any] = {}  # AsyncResults of Load, Unload and Look
+        self._watchers: set[Watcher] = set()
         self._outbox: Any = None  # of the present connection
         self._known = gevent.event.Event()  # set while connected
         self._keeper: Any = None
         self._is_foreign = False
         self.default = ""
         self.states: dict[str, ModelState] = {}  # in the order of the list; {} before the first connection
+        self._names: dict[str, str] = {}  # of the models' names and aliases: the models' names
 
     def __repr__(self) -> str:
         return f"<ModelsClient of {len(self.states)} models, {len(self._holds)} held>"
@@ -135,21 +142,26 @@ class ModelsClient:
         self._check_known()
         if not given:
             return self.default
-        name = resolve(given, self.states)
+        name = resolve(given, self._names)
         if name is None:
             self.look()
-            name = resolve(given, self.states)
+            name = resolve(given, self._names)
         if name is None:
             raise ModelNotFound(
                 f"The model '{given}' does not exist; there are {', '.join(self.states)}", models=list(self.states)
             )
-        return name
+        return self._names[name]
 
     def loaded(self) -> list[str]:
         """Return the models whose engines serve requests, the default first."""
         self._check_known()
         names = [name for name, each in self.states.items() if each.state in ("loaded", "draining")]
         return sorted(names, key=lambda name: name != self.default)
+
+    @property
+    def read_media(self) -> bool:
+        """Whether any of the models has a projector, as far as they are known."""
+        return any(each.own.get("mmproj") for each in self.states.values())
 
     def client(self, name: str) -> EngineClient:
         """Return the client of a model's engine, which may not run."""
@@ -196,6 +208,16 @@ class ModelsClient:
     def unload(self, name: str) -> None:
         """Have a model unloaded when its requests have ended. Raise InvalidRequest if it is not loaded."""
         self._ask(Unload(uuid4().hex, name))
+
+    @contextmanager
+    def watched(self, watcher: Watcher) -> Iterator[None]:
+        """Within the block, tell `watcher` the states before and after each change. Raise EngineLoading if none is known."""
+        self._check_known()
+        self._watchers.add(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.discard(watcher)
 
     # The connection -------------------------------------------------------------------------------------------------
 
@@ -286,8 +308,12 @@ class ModelsClient:
             states = [ModelState(**each) for each in event.models]
         except TypeError as error:
             raise ProtocolError(f"malformed states of models: {error}") from None
-        self.default = event.default
+        self.default, before = event.default, self.states
         self.states = {each.name: each for each in states}
+        self._names = {name: name for name in self.states}
+        for each in states:
+            for alias in ListedModel(each.name, each.model, each.own).names:
+                self._names.setdefault(alias, each.name)
         for name, each in self.states.items():
             if each.state in _WITH_ENGINE:
                 self.client(name).start()
@@ -295,6 +321,8 @@ class ModelsClient:
             state = self.states.get(name)
             if state is None or state.state not in (*_WITH_ENGINE, "ending"):
                 client.stop()
+        for watcher in list(self._watchers):
+            watcher(before, self.states)
 
     def _fail_all(self) -> None:
         holds, self._holds = self._holds, {}

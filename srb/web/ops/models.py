@@ -15,16 +15,19 @@ from srb.settings import Settings
 from srb.web.answers import JSONObject
 from srb.web.bodies.completion import read_body
 from srb.web.bodies.sampling import explain
+from srb.web.calls.streaming import HEADERS
 from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import Success
 from srb.web.model_choice import ModelChoice, model_path, word
 from srb.web.openapi import operation
+from srb.web.ops.model_events import ModelEvents
 from srb.web.replies import json_reply
 
 routes = Blueprint("models", __name__)
 
 STARTED = int(time.time())  # of this worker, in Unix seconds
 _SUCCESS: Success = {"success": True}
+_ONE_MODEL = "This server has one model, which stays loaded. Start it with `--models` for several"
 
 
 class NamedModel(BaseModel):
@@ -62,6 +65,17 @@ def one_model(name: str) -> Response:
     return json_reply(_listed(model, web().server))
 
 
+@routes.get("/models/sse")
+@operation(media_type="text/event-stream")
+def model_events() -> Response:
+    """Stream the changes of the models' states, each as an event, until the client leaves."""
+    if (choice := web().choice) is None:
+        raise NotSupported(_ONE_MODEL)
+    interval = web().server.sse_ping_interval
+    events = ModelEvents(choice.models, web().calls, request.environ, interval if interval > 0 else None)
+    return Response(events, mimetype="text/event-stream", headers=HEADERS, direct_passthrough=True)
+
+
 @routes.post("/models/load")
 @operation(NamedModel, Success)
 def load() -> Response:
@@ -83,7 +97,7 @@ def unload() -> Response:
 def _named() -> tuple[ModelChoice, str]:
     """Return the choice, and the model that the body names. Raise NotSupported for a server with one model."""
     if (choice := web().choice) is None:
-        raise NotSupported("This server has one model, which stays loaded. Start it with `--models` for several")
+        raise NotSupported(_ONE_MODEL)
     try:
         given = NamedModel.model_validate(read_body(request)).model
     except ValidationError as error:
@@ -109,7 +123,10 @@ def _listed(model: ModelInfo, settings: Settings) -> dict[str, Any]:
 
 
 def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
-    """Return the entry of one of several models; its facts are known once it was loaded."""
+    """Return the entry of one of several models; its facts are known once it was loaded.
+
+    As in llama-server's list, `aliases` are its names beside the id.
+    """
     model, settings = choice.facts(state.name), choice.models.settings(state.name)
     entry: dict[str, Any] = {
         "id": state.name,
@@ -121,6 +138,7 @@ def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
     entry |= {"owned_by": "llamacpp", "meta": None}
     if model is not None:
         entry = _listed(model, settings)
+    entry["aliases"] = settings.model_aliases[1:]
     status: dict[str, Any] = {"value": word(state)}
     if state.state in ("draining", "ending"):
         status["draining"] = True
@@ -130,22 +148,24 @@ def _with_status(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
 
 
 def _brief_of(choice: ModelChoice, state: ModelState) -> dict[str, Any]:
+    """Return the entry of one of several models; one that was not loaded is taken for multimodal if it has a projector."""
     model = choice.facts(state.name)
     if model is not None:
         return _brief(model)
-    return _brief_form(state.name, "", "", "", "", "", ["completion"])
+    is_multimodal = bool(choice.models.settings(state.name).mmproj)
+    return _brief_form(state.name, "", "", "", "", "", is_multimodal)
 
 
 def _brief(model: ModelInfo) -> dict[str, Any]:
-    abilities = ["completion", "multimodal"] if model.sees or model.hears else ["completion"]
-    size, parameters = str(model.size), str(model.n_params)
-    return _brief_form(model.alias, size, model.description, model.architecture, parameters, model.ftype, abilities)
+    size, parameters, is_multimodal = str(model.size), str(model.n_params), model.sees or model.hears
+    return _brief_form(model.alias, size, model.description, model.architecture, parameters, model.ftype, is_multimodal)
 
 
 def _brief_form(
-    name: str, size: str, description: str, family: str, parameters: str, ftype: str, abilities: list[str]
+    name: str, size: str, description: str, family: str, parameters: str, ftype: str, is_multimodal: bool
 ) -> dict[str, Any]:
     """Return a model in the form of Ollama's lists that llama-server adds to OpenAI's."""
+    abilities = ["completion", "multimodal"] if is_multimodal else ["completion"]
     return {
         "name": name, "model": name, "modified_at": "", "size": size, "digest": "",
         "type": "model", "description": description, "tags": [], "capabilities": abilities, "parameters": "",

@@ -61,22 +61,21 @@ if TYPE_CHECKING:
 else:
     Plain = TypedDict("Plain", {name: each.type for name, each in PARAMETERS.items() if each.is_plain})
 
-Constant = TypedDict(
-    "Constant",
-    {
-        "chat_format": str,
-        "reasoning_format": str,
-        "reasoning_in_content": bool,
-        "generation_prompt": str,
-        "speculative.types": str,
-        "backend_sampling": bool,
-        "tfs_z": float,
-        "penalize_nl": bool,
-    },
-)
+
+class Constant(TypedDict):
+    chat_format: str
+    reasoning_format: str
+    reasoning_in_content: bool
+    generation_prompt: str
+    backend_sampling: bool
+    tfs_z: float
+    penalize_nl: bool
 
 
-class Sampling(Plain, Constant):
+Drafts = TypedDict("Drafts", {"speculative.types": str})
+
+
+class Sampling(Plain, Constant, Drafts):
     samplers: tuple[str, ...]
     penalty_prompt_tokens: list[int]
     use_penalty_prompt_tokens: bool

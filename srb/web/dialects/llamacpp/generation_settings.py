@@ -25,7 +25,6 @@ _CONSTANT: Constant = {
     "reasoning_format": "none",
     "reasoning_in_content": False,
     "generation_prompt": "",
-    "speculative.types": "none",
     "backend_sampling": False,
     "tfs_z": 1.0,
     "penalize_nl": True,
@@ -38,7 +37,7 @@ def generation_settings(
     """Return the parameters of one branch; `seed` is the branch's own seed."""
     sampling = spec.sampling
     return {
-        **_sampling(sampling),
+        **_sampling(sampling, model.speculative),
         "reasoning_format": asked.reasoning_format or _CONSTANT["reasoning_format"],
         "seed": spec.seed,
         **_forms(sampling, model),
@@ -91,7 +90,7 @@ def default_generation_settings(settings: Settings, model: ModelInfo) -> Default
     """Return the default parameters of requests, at the top level as in 2024, and under `params` as now."""
     sampling = default_sampling(settings)
     params: GenerationSettings = {
-        **_sampling(sampling),
+        **_sampling(sampling, model.speculative),
         "seed": UINT32_MAX if settings.seed == -1 else settings.seed,
         "stop": default_stop(settings),
         "max_tokens": settings.n_predict,
@@ -122,9 +121,10 @@ def slot_settings(settings: Settings, model: ModelInfo) -> GenerationSettings:
 def running_settings(slot: dict[str, Any], idle: GenerationSettings) -> GenerationSettings:
     """Return the parameters that run in a slot, from the engine's entry; those that it does not have are `idle`'s."""
     limit = slot["max_tokens"]
+    sampling = SamplingParams(**{**slot["sampling"], "samplers": tuple(slot["sampling"]["samplers"])})
     return {
         **idle,
-        **_sampling(SamplingParams(**{**slot["sampling"], "samplers": tuple(slot["sampling"]["samplers"])})),
+        **_sampling(sampling, idle["speculative.types"]),
         "seed": slot["seed"],
         "n_predict": limit,
         "max_tokens": limit,
@@ -133,10 +133,11 @@ def running_settings(slot: dict[str, Any], idle: GenerationSettings) -> Generati
     }
 
 
-def _sampling(sampling: SamplingParams) -> Sampling:
+def _sampling(sampling: SamplingParams, drafts: str) -> Sampling:
     return {
         **_plain(sampling),
         **_CONSTANT,
+        "speculative.types": drafts,
         "samplers": sampling.samplers,
         "penalty_prompt_tokens": [part for part in sampling.penalty_prompt or () if isinstance(part, int)],
         "use_penalty_prompt_tokens": sampling.penalty_prompt is not None,

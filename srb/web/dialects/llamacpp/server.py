@@ -117,7 +117,7 @@ def _shown(slot: dict[str, Any], idle: GenerationSettings, is_full: bool) -> Slo
     runs: bool = slot["is_processing"]
     state: SlotState = {
         "id": slot["id"],
-        "speculative": False,
+        "speculative": idle["speculative.types"] != "none",
         "is_processing": runs,
         "state": 1 if runs else 0,
         "id_task": int(slot["request_id"][:7], 16) if runs else -1,  # a number, as in llama-server

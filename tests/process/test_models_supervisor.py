@@ -112,6 +112,16 @@ def test_a_wish_is_granted_when_its_model_is_loaded_and_another_waits_until_it_i
     assert len(children(supervisor.pid)) == 1
 
 
+def test_a_worker_knows_that_a_model_is_loaded_before_it_is_granted(start: Start, connect: Connect) -> None:
+    supervise(start)
+    one = connect()
+    for wish, name in enumerate("ab"):
+        one.send(Want(str(wish), name))
+        assert one.next() == Granted(str(wish))
+        assert one.states[name] == "loaded"
+        one.send(Leave(str(wish)))
+
+
 def test_a_worker_that_goes_leaves_what_it_held_and_wished_for(start: Start, connect: Connect) -> None:
     supervise(start)
     one, two = connect(), connect()

@@ -165,6 +165,7 @@ class ModelsSupervisor:
             case Stop(name):
                 self._stop(name)
             case Grant(id_):
+                self._publish()  # first: what the worker's client asks next may depend on the model's state
                 self._answer(id_, Granted(id_))
             case Refuse(id_, reason):
                 self._answer(id_, Refused(id_, ModelLoadFailed.code, reason))

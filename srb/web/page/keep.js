@@ -10,7 +10,7 @@
  * @import {Shelf} from "./keep/shelf.js"
  * @import {News} from "./story/types.js"
  */
-import { describe } from "./keep/describe.js";
+import { describe, isEntry } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
 import { Leftovers } from "./keep/leftovers.js";
 import { Listing } from "./keep/listing.js";
@@ -40,6 +40,8 @@ export class Keeper extends EventTarget {
   #saver = null;
   /** @type {WeakMap<Story, Known>} what the server had of a story when it was loaded */
   #loaded = new WeakMap();
+  /** @type {WeakSet<Story>} stories of which the server or the outbox has something */
+  #kept = new WeakSet();
   #unread = "";
   #describedAt = 0;
   #isDescribed = true;
@@ -113,9 +115,9 @@ export class Keeper extends EventTarget {
     };
   }
 
-  /** A story without any text or title is no entry of the list. */
+  /** A story that was only begun is no entry of the list; one that is kept stays one, also when a setting is put back. */
   get #isWorthSaving() {
-    return this.story !== null && (this.story.nodes.size > 0 || Boolean(this.story.meta("title")));
+    return this.story !== null && (this.#kept.has(this.story) || isEntry(this.story));
   }
 
   #tell() {
@@ -167,6 +169,7 @@ export class Keeper extends EventTarget {
       story.putBack(kept);
     }
     this.#unread = "";
+    this.#kept.add(story);
     return story;
   }
 
@@ -269,6 +272,7 @@ export class Keeper extends EventTarget {
     const wire = this.#isWorthSaving ? story.takeChanges() : null;
     if (wire !== null) {
       saver.add(wire);
+      this.#kept.add(story);
       this.tabs.tell(story.id, wire);
       this.lastOpen.remember(story.id);
     }

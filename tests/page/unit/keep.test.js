@@ -82,19 +82,56 @@ test("words are saved a second after they were typed, and the state says so", as
   assert.deepEqual(await keeper.outbox.read(keeper.story.id), null);
 });
 
-test("a story without a word or a title is not saved", async () => {
+test("a story that was only begun is not saved", async () => {
   const server = new FakeServer();
   const keeper = newKeeper(server);
   keeper.open(Story.create());
-  keeper.story.setMeta("settings.n", 4);
+  keeper.story.setMeta("settings.n", 8); // as it is without being set
+  keeper.story.setMeta("memory", "");
   keeper.changed();
   await pass(2);
   await keeper.flush({ keepalive: true });
   assert.equal(server.posts().length, 0);
+  assert.deepEqual(await keeper.outbox.list(), []);
   assert.equal(keeper.state, "saved");
   write(keeper, "Once");
   await pass(1);
-  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 4);
+  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 8);
+});
+
+for (const [key, value] of [
+  ["memory", "Mira keeps the light."],
+  ["note", { text: "Slowly.", depth: 3 }],
+  ["settings.system", "You write."],
+  ["settings.banned_strings", ["suddenly"]],
+  ["settings.n", 4],
+]) {
+  test(`${key} that is set before the first word is saved, and there after a reload`, async () => {
+    const server = new FakeServer();
+    const browser = new FakeBrowser();
+    const first = newKeeper(server, { browser });
+    first.open(Story.create());
+    first.story.setMeta(key, value);
+    first.changed();
+    assert.equal(first.state, "saving");
+    await pass(1);
+    assert.equal(first.state, "saved");
+    first.close();
+    const second = newKeeper(server, { browser });
+    assert.deepEqual((await second.openLast()).meta(key), value);
+  });
+}
+
+test("a setting that is put back before the first word is saved too", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  for (const n of [4, 8]) {
+    keeper.story.setMeta("settings.n", n);
+    keeper.changed();
+    await pass(1);
+  }
+  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 8);
 });
 
 test("a story gets its title from its first words until it is given one, and its words are counted", async () => {

@@ -103,6 +103,18 @@ export class Gestures {
     return this.withShown((live) => this.carryOut(live, live.round.planMore(count)));
   }
 
+  /** Try a request again that has failed: read on what the server has begun, or ask once more. @param {Live} live @param {string} key */
+  async again(live, key) {
+    const { desk, rounds } = this;
+    if (live !== rounds.shown) return desk.notice("The cards that this was asked for are not shown any more.");
+    if (live.round.requests.get(key)?.id) return rounds.attach(live);
+    return this.withShown(() => {
+      const plan = live.round.planAgain(key);
+      if (!plan) return desk.notice("The cards that this was asked for have other texts now.");
+      return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(each)])));
+    });
+  }
+
   /** @param {number | null} number @param {number} at @param {string} rival */
   choose(number, at, rival) {
     if (number === null) return this.chooseInText(at, rival);

@@ -103,7 +103,7 @@ export class Outline extends Part {
     this.path = new Set(path);
     this.counts = this.counted();
     if (this.query) {
-      this.rows = found(story, this.query).map((id) => ({
+      this.rows = found(story, this.query, { path: this.path, hidesPruned: this.hidesPruned }).map((id) => ({
         id,
         depth: 0,
         others: 0,

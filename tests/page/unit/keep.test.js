@@ -621,13 +621,50 @@ test("the list has the stories of the server and those that it does not have yet
   assert.match(where, /by the server at 127.0.0.1:9090/);
 });
 
-test("stories that cannot be read are told of, and nothing is opened by half", async () => {
+test("if the server cannot read its stories, what this browser keeps is listed and opened", async () => {
   const server = new FakeServer();
   const browser = new FakeBrowser();
   const first = newKeeper(server, { browser });
   first.open(Story.create("First"));
   write(first, "one");
   await pass(2);
+  const { id } = first.story;
+  server.trouble = "damaged";
+  write(first, " two");
+  await pass(2);
+  first.close();
+  const second = newKeeper(server, { browser });
+  const story = await second.openLast();
+  assert.equal(story.text(story.head.node, story.head.at), "one two");
+  second.open(story);
+  assert.equal(second.state, "outbox");
+  assert.match(second.message, /damaged/);
+  const { stories, fault } = await second.list();
+  assert.match(fault, /damaged/);
+  assert.deepEqual(
+    stories.map(({ id, isUnsaved }) => [id, isUnsaved]),
+    [[id, true]],
+  );
+  write(second, " three");
+  await pass(12);
+  server.trouble = "";
+  await second.wake();
+  await pass(2);
+  assert.equal(second.state, "saved");
+  assert.equal(second.message, "");
+  assert.equal(textOf(server.wire(id)), "one two three");
+  assert.equal(server.wire(id).meta.title.value, "First");
+});
+
+test("a story of which the browser has only a part is not opened by half", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create("First"));
+  const { node } = write(first, "one");
+  first.story.close(node);
+  await pass(2);
+  const { id } = first.story;
   server.trouble = "damaged";
   write(first, " two");
   await pass(2);
@@ -635,8 +672,12 @@ test("stories that cannot be read are told of, and nothing is opened by half", a
   const second = newKeeper(server, { browser });
   assert.equal(await second.openLast(), null);
   assert.equal(second.state, "outbox");
-  assert.match(second.message, /damaged/);
-  await assert.rejects(second.list(), /damaged/);
+  assert.match(second.message, /damaged.*only a part/);
+  assert.equal((await second.list()).stories.length, 1);
+  await assert.rejects(second.load(id), /damaged.*only a part/);
+  server.trouble = "";
+  const story = await second.load(id);
+  assert.equal(story.text(story.head.node, story.head.at), "one two");
 });
 
 test("whatever fails on the way, everything arrives in the end and is never saved twice", async () => {

@@ -4,7 +4,7 @@
  * loaded; what needs them waits for them.
  */
 
-import { settingsOf } from "./desk/defaults.js";
+import { settingsOf, withLooks } from "./desk/defaults.js";
 import { ServerWatch } from "./desk/server_watch.js";
 import { Typing } from "./desk/typing.js";
 import { WordCount } from "./desk/words.js";
@@ -156,7 +156,7 @@ export class Desk extends EventTarget {
   }
 
   newStory() {
-    this.setStory(Story.create());
+    this.setStory(withLooks(Story.create(), this.settings));
     this.manuscript?.focus();
   }
 

@@ -10,6 +10,7 @@
  * @import {Shelf} from "./keep/shelf.js"
  * @import {News} from "./story/types.js"
  */
+import { DEFAULTS, settingsOf } from "./desk/defaults.js";
 import { describe, isEntry } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
 import { Leftovers } from "./keep/leftovers.js";
@@ -43,6 +44,8 @@ export class Keeper extends EventTarget {
   #loaded = new WeakMap();
   /** @type {WeakSet<Story>} stories of which the server or the outbox has something */
   #kept = new WeakSet();
+  /** The settings with which the open story was opened: a new one has the looks of the one before. */
+  #begun = { ...DEFAULTS };
   /** @type {WeakSet<Story>} stories that were opened without what the server has of them */
   #parts = new WeakSet();
   #unread = "";
@@ -120,7 +123,7 @@ export class Keeper extends EventTarget {
 
   /** A story that was only begun is no entry of the list; one that is kept stays one, also when a setting is put back. */
   get #isWorthSaving() {
-    return this.story !== null && (this.#kept.has(this.story) || isEntry(this.story));
+    return this.story !== null && (this.#kept.has(this.story) || isEntry(this.story, this.#begun));
   }
 
   #tell() {
@@ -210,6 +213,7 @@ export class Keeper extends EventTarget {
     });
     saver.known = this.#loaded.get(story) ?? { seq: 0 };
     this.story = story;
+    this.#begun = settingsOf(story);
     this.#saver = saver;
     this.#describedAt = 0;
     this.#isDescribed = true;

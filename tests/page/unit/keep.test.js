@@ -122,6 +122,21 @@ for (const [key, value] of [
   });
 }
 
+test("settings with which a story was begun are no reason to save it, and are saved with its first word", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  const story = Story.create();
+  story.setMeta("settings.theme", "dark");
+  keeper.open(story);
+  await pass(2);
+  await keeper.flush({ keepalive: true });
+  assert.equal(server.posts().length, 0);
+  assert.deepEqual(await keeper.outbox.list(), []);
+  write(keeper, "Once");
+  await pass(1);
+  assert.equal(server.wire(story.id).meta["settings.theme"].value, "dark");
+});
+
 test("a setting that is put back before the first word is saved too", async () => {
   const server = new FakeServer();
   const keeper = newKeeper(server);

@@ -469,6 +469,11 @@ export class Desk extends EventTarget {
     return this.withRounds(({ gestures }) => gestures.change((round) => round.unfold(number)));
   }
 
+  /** Show what could stand in place of the word at the manuscript's caret. */
+  askWords() {
+    return this.withRounds(({ gestures }) => gestures.askWords());
+  }
+
   /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */
   alternatives(number, at) {
     return this.withRounds(({ gestures }) => gestures.alternatives(number, at));

@@ -1,6 +1,8 @@
 /** Gestures on the shown round: what a person does with its cards. */
 
 import { commonLength } from "../compare.js";
+import { trimCut, wordEndAt, wordStartAt } from "../cuts.js";
+import { markersOf } from "../markers.js";
 import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../round.js").Round} Round */
@@ -129,6 +131,19 @@ export class Gestures {
     const going = this.rounds.go();
     endOnServer();
     await going;
+  }
+
+  /** Open the list of what could stand in place of the word at the manuscript's caret. */
+  askWords() {
+    const { text, manuscript } = this.desk;
+    if (!manuscript) return;
+    const end = wordEndAt(text, manuscript.caret());
+    const from = wordStartAt(text, end);
+    if (from === end || markersOf(text).some((marker) => marker.from < end && marker.to > from))
+      return this.desk.notice("Put the caret at a word: then the words that could stand in its place are shown.");
+    const [at, word] = [trimCut(text, from), text.slice(from, end)];
+    const back = () => manuscript.focus();
+    this.desk.openDialog("alternatives", { number: null, at, word, rect: manuscript.rect(from), back });
   }
 
   /** @param {number | null} number @param {number} at */

@@ -96,6 +96,25 @@ def test_an_exported_story_is_the_same_in_another_browser_and_server(
     assert content(there.story()) == content(written.story())
 
 
+def test_an_edited_file_of_a_story_that_is_there_becomes_a_story_of_its_own(written: Writer, slow: Server) -> None:
+    page, file = written.page, json.loads(export(written, "SRB story").read_text())
+    written.wait_until_saved()
+    before, text = file["id"], written.text
+    first = next(node for node in file["nodes"].values() if "parent" not in node)
+    first["text"] = first["text"].replace("Once", "Only")
+    dialog = written.open_dialog("formats")
+    dialog.get_by_label("Choose files").set_input_files(
+        {"name": "story.json", "mimeType": "", "buffer": json.dumps(file).encode()}
+    )
+    expect(dialog.get_by_role("status")).to_contain_text("is a story of its own now")
+    assert page.evaluate("desk.story.id") != before
+    assert written.text == text
+    written.press("Escape").wait("desk.saved.state === 'saved' && !desk.story.changed")
+    for story, beginning in ((before, "Once"), (page.evaluate("desk.story.id"), "Only")):
+        saved = slow.get(f"/v1/srb/stories/{story}").json()["nodes"].values()
+        assert next(node for node in saved if "parent" not in node)["text"].startswith(beginning)
+
+
 def socketteer(node: dict[str, Any]) -> Iterator[str]:
     yield node["text"]
     for child in node.get("children", []):

@@ -22,6 +22,7 @@ GESTURES = [
     *("Mark one word more", "Mark one word less", "Mark up to the sentence", "Sort", "Fold"),
     *("Refill", "More branches", "Stop all"),
 ]  # fmt: skip
+GESTURES_OF_THE_OUTLINE = ["Star", "Name", "Note", "Prune"]
 
 
 @pytest.fixture
@@ -79,6 +80,49 @@ def test_every_gesture_has_a_button_for_a_thumb(writer: Writer) -> None:
     expect_room_for_thumbs(page)
     menu.get_by_role("button", name=re.compile("^Star")).tap()
     expect(writer.card(1).locator(".marks")).to_contain_text("★")
+
+
+def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START)
+    page.get_by_role("button", name="Continue").tap()
+    writer.wait_for_end()
+    page.get_by_role("button", name="Outline").tap()
+    page.get_by_role("treeitem").last.tap()
+    expect_room_for_thumbs(page)
+    node = page.evaluate("document.querySelector('srb-outline').current")
+    row = page.locator(f"#outline-{node}")
+    acts = page.get_by_role("group", name="The chosen branch")
+    for gesture in GESTURES_OF_THE_OUTLINE:
+        expect(acts.get_by_role("button", name=re.compile(f"^{gesture}"))).to_have_count(1)
+    acts.get_by_role("button", name="Name").tap()
+    page.get_by_label("Name (a chapter").fill("Two")
+    expect_room_for_thumbs(page)
+    page.get_by_role("button", name="Keep").tap()
+    expect(row.locator("b")).to_have_text("Two")
+    acts.get_by_role("button", name="Note").tap()
+    page.get_by_role("textbox", name="Note").fill("Too short?")
+    page.get_by_role("button", name="Keep").tap()
+    for gesture in ("Star", "Prune"):
+        acts.get_by_role("button", name=gesture).tap()
+        expect(acts.get_by_role("button", name=gesture)).to_have_attribute("aria-pressed", "true")
+    marks = page.evaluate("(id) => desk.story.mark(id)", node)
+    assert [marks[key] for key in ("star", "name", "note", "pruned")] == [True, "Two", "Too short?", True]
+    acts.get_by_role("button", name="Prune").tap()
+    expect(acts.get_by_role("button", name="Prune")).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=8).write(START)
+    page.get_by_role("button", name="Continue").tap()
+    writer.wait_for_end()
+    page.get_by_role("button", name="Outline").tap()
+    expect(page.get_by_role("treeitem")).to_have_count(9)
+    page.get_by_role("button", name="Close the fork").tap()
+    expect(page.get_by_role("treeitem")).to_have_count(2)
+    page.get_by_role("button", name="Open the fork").tap()
+    expect(page.get_by_role("treeitem")).to_have_count(9)
 
 
 @pytest.mark.parametrize("name", ["stories", "settings", "formats", "help", "map", "versions"])

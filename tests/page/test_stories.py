@@ -110,10 +110,12 @@ def test_new_import_and_sample_are_one_click_away(page: Page) -> None:
         expect(stories(page)).to_have_count(3)
 
 
-def test_stories_that_cannot_be_read_are_told_of(page: Page) -> None:
+def test_stories_that_cannot_be_read_are_told_of_and_what_the_browser_keeps_is_listed(page: Page) -> None:
     page.evaluate("desk.keeper.trouble = 'The server cannot be reached.'")
     page.evaluate("document.querySelector('srb-stories dialog').close(); desk.openDialog('stories')")
     expect(page.get_by_role("alert")).to_have_text("The server cannot be reached.")
+    expect(stories(page)).to_have_count(1)
+    expect(stories(page)).to_contain_text("not on the server yet")
     expect(page.get_by_role("button", name="New story")).to_be_enabled()
 
 

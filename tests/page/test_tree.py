@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_node_gets_a_star_a_name_a_note_and_is_pruned_and_all_is_undone(page: 
     assert page.evaluate(marks, node) == had
 
 
-def test_a_search_lists_what_has_the_words_and_hiding_pruned_leaves_them_out(page: Page) -> None:
+def test_a_search_lists_what_has_the_words(page: Page) -> None:
     tree = opened(page)
     page.get_by_label("Search").fill("FERRY")
     page.wait_for_function("() => document.querySelectorAll('srb-outline .row').length < desk.story.nodes.size")
@@ -114,6 +115,42 @@ def test_a_search_lists_what_has_the_words_and_hiding_pruned_leaves_them_out(pag
     assert len(labels) == texts
     page.get_by_label("Search").fill("no such words")
     expect(page.get_by_text("Nothing has these words.")).to_be_visible()
+
+
+def test_what_is_pruned_is_hidden_in_the_tree_and_in_a_search(page: Page) -> None:
+    page.evaluate("openLarge(2)")
+    tree = opened(page)
+    pruned = tree.get_by_role("treeitem").filter(has_text="round 1 card 5")
+    pruned.click()
+    page.get_by_role("group", name="The chosen branch").get_by_role("button", name="Prune").click()
+    box = page.get_by_role("checkbox", name="hide pruned")
+    box.check()
+    expect(pruned).to_have_count(0)
+    expect(tree.get_by_role("treeitem")).to_have_count(16)
+    page.get_by_label("Search").fill("round 1")
+    expect(tree.get_by_role("treeitem")).to_have_count(7)
+    expect(pruned).to_have_count(0)
+    box.uncheck()
+    expect(tree.get_by_role("treeitem")).to_have_count(8)
+    expect(pruned).to_have_count(1)
+
+
+def test_a_branch_that_nobody_looked_at_has_a_dot_until_it_is_opened(page: Page) -> None:
+    page.evaluate("openLarge(2)")
+    tree = opened(page)
+    row = tree.get_by_role("treeitem").filter(has_text="round 1 card 5")
+    dot = row.locator(".unread")
+    expect(page.locator(".counts")).to_contain_text("14 unread")  # 16 branches, two of which are the text
+    expect(dot).to_have_text("●")
+    expect(row).to_have_accessible_name(re.compile("unread"))
+    row.click()
+    expect(dot).to_have_text("●")  # chosen is not opened
+    row.get_by_role("button", name="Open").click()
+    expect(dot).to_have_text("")
+    page.get_by_role("button", name="Back to where I was").click()
+    expect(page.locator(".counts")).to_contain_text("13 unread")
+    expect(dot).to_have_text("")
+    expect(row).not_to_have_accessible_name(re.compile("unread"))
 
 
 def test_of_a_story_of_thousands_of_nodes_only_the_rows_in_view_are_in_the_document(page: Page) -> None:

@@ -281,8 +281,26 @@ def test_rivals_of_a_word_have_probabilities_and_one_of_them_begins_a_branch(wri
 
 def test_a_rival_of_a_word_in_the_manuscript_is_another_way_on(writer: Writer) -> None:
     writer.write(START).go().press("Escape").wait_for_end()
-    rivals = writer.page.evaluate("desk.alternatives(null, 4)")
-    assert len(rivals) >= 5
+    page, round_ = writer.page, writer.page.evaluate("desk.round.id")
+    writer.press("Control+Home", "Control+ArrowRight", "ArrowRight", "ArrowRight", "Alt+t")  # in "upon"
+    dialog = page.get_by_role("dialog", name="In place of “upon”")
+    items = dialog.get_by_role("listitem")
+    expect(items.nth(4)).to_be_visible()
+    assert all("%" in words for words in items.all_inner_texts())
+    rivals = page.evaluate("document.querySelector('srb-alternatives').rivals")
     assert 0 < sum(rival["probability"] for rival in rivals) <= 1.0001
-    writer.page.evaluate("(rival) => { desk.choose(null, 4, rival) }", rivals[1]["text"])
-    writer.expect_text("Once" + rivals[1]["text"])
+    writer.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("srb-manuscript")).to_be_focused()
+    writer.expect_text(START)
+    writer.press("Alt+t")
+    expect(items.nth(4)).to_be_visible()
+    writer.press("2").expect_text("Once" + rivals[1]["text"])
+    writer.wait("desk.round.id !== argument", round_)
+
+
+def test_alternatives_are_asked_for_at_a_word_of_the_manuscript_only(writer: Writer) -> None:
+    writer.press("Alt+t")
+    expect(writer.page.get_by_role("status").filter(has_text="Put the caret at a word")).to_be_visible()
+    writer.write("Once").press("Control+f", "Alt+t")
+    assert writer.page.locator("dialog[open]").count() == 0

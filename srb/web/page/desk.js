@@ -4,7 +4,7 @@
  * loaded; what needs them waits for them.
  */
 
-import { settingsOf } from "./desk/defaults.js";
+import { settingsOf, withLooks } from "./desk/defaults.js";
 import { ServerWatch } from "./desk/server_watch.js";
 import { Typing } from "./desk/typing.js";
 import { WordCount } from "./desk/words.js";
@@ -156,7 +156,7 @@ export class Desk extends EventTarget {
   }
 
   newStory() {
-    this.setStory(Story.create());
+    this.setStory(withLooks(Story.create(), this.settings));
     this.manuscript?.focus();
   }
 
@@ -467,6 +467,11 @@ export class Desk extends EventTarget {
   /** @param {number} number */
   unfold(number) {
     return this.withRounds(({ gestures }) => gestures.change((round) => round.unfold(number)));
+  }
+
+  /** Show what could stand in place of the word at the manuscript's caret. */
+  askWords() {
+    return this.withRounds(({ gestures }) => gestures.askWords());
   }
 
   /** Return the likeliest tokens at a place of a card, or (null) of the manuscript. @param {number | null} number @param {number} at */

@@ -10,7 +10,8 @@
  * @import {Shelf} from "./keep/shelf.js"
  * @import {News} from "./story/types.js"
  */
-import { describe } from "./keep/describe.js";
+import { DEFAULTS, settingsOf } from "./desk/defaults.js";
+import { describe, isEntry } from "./keep/describe.js";
 import { LastOpen } from "./keep/last_open.js";
 import { Leftovers } from "./keep/leftovers.js";
 import { Listing } from "./keep/listing.js";
@@ -28,6 +29,7 @@ const POLL = 3000;
 const PATIENCE = 10_000; // ms that a person waits at the start for a list of stories
 /** While a person types, words are counted this often at most: the count reads the whole text. */
 const DESCRIBE = 10_000;
+const ONLY_A_PART = "This browser has only a part of the story, and keeps it until the server has it.";
 
 /**
  * Events: state; merged, with News, after the open story has got changes from elsewhere; binned, when it was put into the bin;
@@ -40,6 +42,12 @@ export class Keeper extends EventTarget {
   #saver = null;
   /** @type {WeakMap<Story, Known>} what the server had of a story when it was loaded */
   #loaded = new WeakMap();
+  /** @type {WeakSet<Story>} stories of which the server or the outbox has something */
+  #kept = new WeakSet();
+  /** The settings with which the open story was opened: a new one has the looks of the one before. */
+  #begun = { ...DEFAULTS };
+  /** @type {WeakSet<Story>} stories that were opened without what the server has of them */
+  #parts = new WeakSet();
   #unread = "";
   #describedAt = 0;
   #isDescribed = true;
@@ -113,9 +121,9 @@ export class Keeper extends EventTarget {
     };
   }
 
-  /** A story without any text or title is no entry of the list. */
+  /** A story that was only begun is no entry of the list; one that is kept stays one, also when a setting is put back. */
   get #isWorthSaving() {
-    return this.story !== null && (this.story.nodes.size > 0 || Boolean(this.story.meta("title")));
+    return this.story !== null && (this.#kept.has(this.story) || isEntry(this.story, this.#begun));
   }
 
   #tell() {
@@ -129,19 +137,20 @@ export class Keeper extends EventTarget {
 
   /**
    * Return the story that was open last in this browser, or else the newest; null without any, and if the server does not tell its
-   * stories in time: a person can write before it does. Send what was left unsent.
+   * stories in time: a person can write before it does. Of a server that cannot read them, what this browser keeps takes their
+   * place. Send what was left unsent.
    * @returns {Promise<Story | null>}
    */
   async openLast() {
     let story = null;
     try {
-      const stories = await Promise.race([this.listing.read(false), silence(this.patience)]);
+      const { stories, fault } = await Promise.race([this.listing.read(false), silence(this.patience)]);
       const last = this.lastOpen.id;
       const { id } = stories.find((each) => each.id === last) ?? stories[0] ?? {};
+      this.#noteUnread(fault);
       if (id !== undefined) story = await this.load(id);
     } catch (error) {
-      this.#unread = /** @type {Error} */ (error).message;
-      this.#tell();
+      this.#noteUnread(/** @type {Error} */ (error).message);
     }
     this.#sendLeftovers(story?.id);
     return story;
@@ -155,8 +164,8 @@ export class Keeper extends EventTarget {
    */
   async load(id) {
     await Promise.all([this.#saver?.kept, this.leftovers.kept(id)]);
-    const [answer, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
-    if (answer === null && kept === null) throw new Error("This story is not there any more.");
+    const [{ answer, fault }, kept] = await Promise.all([this.#read(id), this.outbox.read(id).catch(() => null)]);
+    if (answer === null && kept === null) throw new Error(fault || "This story is not there any more.");
     const story = new Story(id);
     if (answer !== null) {
       story.merge(answer);
@@ -166,22 +175,30 @@ export class Keeper extends EventTarget {
       story.merge(kept);
       story.putBack(kept);
     }
-    this.#unread = "";
+    if (fault !== "" && !isReadable(story)) throw new Error(`${fault} ${ONLY_A_PART}`);
+    if (fault !== "") this.#parts.add(story);
+    this.#unread = fault;
+    this.#kept.add(story);
     return story;
   }
 
   /**
    * @param {string} id
-   * @returns {Promise<Answer | null>} null if the server does not have it
+   * @returns {Promise<{answer: Answer | null, fault: string}>} null if the server does not have it, or cannot read it: `fault`
    */
   async #read(id) {
     try {
-      return this.server.isOn ? await this.server.read(id) : null;
+      return { answer: this.server.isOn ? await this.server.read(id) : null, fault: "" };
     } catch (error) {
       const { kind, message } = Trouble.of(error);
-      if (kind !== "off" && !isMissing(error)) throw new Error(message);
-      return null;
+      return { answer: null, fault: kind === "off" || isMissing(error) ? "" : message };
     }
+  }
+
+  /** @param {string} fault why the server's stories cannot be read, or "" */
+  #noteUnread(fault) {
+    this.#unread = fault;
+    this.#tell();
   }
 
   /**
@@ -196,6 +213,7 @@ export class Keeper extends EventTarget {
     });
     saver.known = this.#loaded.get(story) ?? { seq: 0 };
     this.story = story;
+    this.#begun = settingsOf(story);
     this.#saver = saver;
     this.#describedAt = 0;
     this.#isDescribed = true;
@@ -269,6 +287,7 @@ export class Keeper extends EventTarget {
     const wire = this.#isWorthSaving ? story.takeChanges() : null;
     if (wire !== null) {
       saver.add(wire);
+      this.#kept.add(story);
       this.tabs.tell(story.id, wire);
       this.lastOpen.remember(story.id);
     }
@@ -278,9 +297,10 @@ export class Keeper extends EventTarget {
     await saver.kept;
   }
 
-  /** Bring title and words up to date. */
+  /** Bring title and words up to date, unless the server may have a title that was given. */
   #describe() {
     if (this.#isDescribed || this.story === null || !this.#isWorthSaving) return;
+    if (this.#parts.has(this.story) && this.#saver?.known?.server === undefined) return;
     this.#describedAt = this.now();
     this.#isDescribed = true;
     if (describe(this.story)) this.#announce({ nodes: new Set(), marks: new Set(), meta: new Set(["title"]) });
@@ -372,16 +392,15 @@ export class Keeper extends EventTarget {
   // ---- The list
 
   /**
-   * Return all stories, or those in the bin, the last changed first, and where they are kept.
+   * Return all stories, or those in the bin, the last changed first, where they are kept, and a sentence, or "", on why those
+   * of the server are not among them.
    * @param {{binned?: boolean}} [options]
-   * @returns {Promise<{stories: Entry[], where: string}>}
-   * @throws {Error} with a sentence
+   * @returns {Promise<{stories: Entry[], where: string, fault: string}>}
    */
   async list({ binned = false } = {}) {
-    const stories = await this.listing.read(binned);
-    this.#unread = "";
-    this.#tell();
-    return { stories, where: this.where };
+    const { stories, fault } = await this.listing.read(binned);
+    this.#noteUnread(fault);
+    return { stories, where: this.where, fault };
   }
 
   /** Put a story into the bin, where it stays for a month. @param {string} id */
@@ -403,6 +422,9 @@ export class Keeper extends EventTarget {
     await this.listing.setBinned(id, false);
   }
 }
+
+/** Whether a story can be shown without what the server has of it. @param {Story} story */
+const isReadable = (story) => story.isWhole && story.nodes.size > 0;
 
 /**
  * Reject after so many ms.

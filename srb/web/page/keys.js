@@ -38,6 +38,8 @@ function actionOf(event, desk, page) {
       return control || event.altKey || isField(event) || wantsEscape(event, page)
         ? null
         : () => stopOrLeave(desk, page);
+    case "KeyT":
+      return event.altKey && !control && !event.shiftKey && isInText(event, page) ? () => desk.askWords() : null;
     default:
       if (control && !event.altKey) return letterOf(event, desk);
       return event.key === "?" && !control && !event.altKey && !takesText(event) ? () => desk.openDialog("help") : null;
@@ -90,6 +92,12 @@ function isShown(pane) {
 function isField(event) {
   const target = event.composedPath()[0];
   return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
+}
+
+/** Whether the key is pressed in the manuscript itself, and not in its search panel. @param {KeyboardEvent} event @param {Document} page */
+function isInText(event, page) {
+  const pane = paneOf(page, "srb-manuscript");
+  return pane !== null && event.composedPath().includes(pane) && !isField(event);
 }
 
 /** @param {KeyboardEvent} event */

@@ -80,19 +80,36 @@ export function mainChild(story, children, path) {
 }
 
 /**
- * Return the nodes whose text, name or note has the words, in the order of making; at most `most`.
- * @param {Story} story @param {string} words @param {number} [most]
+ * Return the nodes whose text, name or note has the words, in the order of making; at most `most`. With `hidesPruned` what is
+ * pruned is left out with all that follows it, but for the path.
+ * @param {Story} story @param {string} words @param {{path?: Set<string>, hidesPruned?: boolean, most?: number}} [options]
  */
-export function found(story, words, most = 500) {
+export function found(story, words, { path = new Set(), hidesPruned = false, most = 500 } = {}) {
   const wanted = words.toLocaleLowerCase();
+  const hidden = hidesPruned ? hiddenBranches(story, path) : new Set();
   const ids = [];
   for (const { id, text } of story.nodes.values()) {
+    if (hidden.has(id)) continue;
     const { name = "", note = "" } = story.mark(id);
     if (!`${text}\n${name}\n${note}`.toLocaleLowerCase().includes(wanted)) continue;
     ids.push(id);
     if (ids.length === most) break;
   }
   return ids;
+}
+
+/** Return the pruned nodes and all below them, without the path. @param {Story} story @param {Set<string>} path */
+function hiddenBranches(story, path) {
+  /** @type {Set<string>} */
+  const hidden = new Set();
+  const left = [...story.nodes.keys()].filter((id) => story.mark(id).pruned === true);
+  while (left.length) {
+    const id = /** @type {string} */ (left.pop());
+    if (path.has(id) || hidden.has(id)) continue;
+    hidden.add(id);
+    left.push(...story.children(id));
+  }
+  return hidden;
 }
 
 const LONGEST_MARKER = 250;

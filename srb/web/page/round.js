@@ -147,6 +147,18 @@ export class Round extends Requests {
     return this._control(request, { ...append, from: { branch: slot.index } }, [number], "extend");
   }
 
+  /** Ask once more for what a request that never began was to bring: null if other branches fill its slots now, or they were
+   * pruned. @param {string} key @returns {NewRequest|null} */
+  planAgain(key) {
+    const { kind, given, slots } = this._request(key);
+    const left = slots.filter((number) => {
+      const slot = this.slots[number];
+      return slot?.request === key && slot.state !== "pruned" && slot.can("add") && !slot.pending;
+    });
+    if (kind === null || !left.length) return null;
+    return { kind: "request", n: left.length, given, slots: left, expect: kind, seedOffset: this._branches };
+  }
+
   /** Begin `count` branches with the first `at` units of a slot's text (null: all of it), and `more` text, in new slots.
    * @param {number} number @param {number|null} at @param {number} count @param {{more?: string, kind?: Kind}} [options] @returns {Plan} */
   planVary(number, at, count, { more = "", kind = "vary" } = {}) {

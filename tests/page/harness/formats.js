@@ -6,6 +6,7 @@ import { Story } from "../page/story.js";
 class FakeDesk extends EventTarget {
   story = Story.create("The lighthouse");
   imported = []; // stories, in order
+  keeper = { flush: async () => {}, list: async () => ({ stories: [] }) };
   notices = [];
 
   get title() {

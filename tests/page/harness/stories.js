@@ -23,9 +23,10 @@ class FakeKeeper {
   ];
 
   async list({ binned = false } = {}) {
-    if (this.trouble) throw new Error(this.trouble);
+    const isThere = ({ deleted, isUnsaved }) => (deleted !== null) === binned && (!this.trouble || isUnsaved);
     return {
-      stories: this.stories.filter(({ deleted }) => (deleted !== null) === binned),
+      fault: this.trouble,
+      stories: this.stories.filter(isThere),
       where: "Stories are kept by the server at desk.test.",
     };
   }

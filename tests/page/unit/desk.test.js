@@ -47,6 +47,23 @@ test("a story that is nearly full offers another, which begins with the text and
   assert.equal(full.text(full.head.node, full.head.at), "Once upon a time");
 });
 
+test("a new story looks as the one before, and has its other settings to itself", async () => {
+  const { desk } = await makeDesk();
+  const looks = { theme: "dark", font: "mono", size: 22, measure: 80, single_keys: false };
+  for (const [name, value] of Object.entries({ ...looks, n: 3, temperature: 1.5 })) desk.setSetting(name, value);
+  const first = desk.story;
+  desk.newStory();
+  const of = ({ theme, font, size, measure, single_keys }) => ({ theme, font, size, measure, single_keys });
+  assert.deepEqual(of(desk.settings), looks);
+  assert.deepEqual([desk.settings.n, desk.settings.temperature], [8, null]);
+  desk.setSetting("theme", "light");
+  desk.setStory(first);
+  assert.equal(desk.settings.theme, "dark");
+  for (const [name, value] of Object.entries({ theme: "auto", single_keys: true })) desk.setSetting(name, value);
+  desk.newStory();
+  assert.deepEqual(of(desk.settings), { ...looks, theme: "auto", single_keys: true });
+});
+
 test("taking a card ends its round, and the next one continues from its text of that moment", async () => {
   const it = await makeDesk();
   it.manuscript.type("Once");

@@ -449,6 +449,82 @@ test("a card whose extension is refused keeps its text and its end", async () =>
   assert.equal(it.desk.round.canExtend(slot), true);
 });
 
+const GESTURES = {
+  extend: (desk) => desk.extend(0),
+  refill: (desk) => desk.refill(),
+  vary: (desk) => desk.vary(0, 2, 2),
+  more: (desk) => desk.more(2),
+  choose: (desk) => desk.choose(0, 2, " rival"),
+};
+
+for (const error of [
+  new ApiError("Too many requests", 429, "rate_limit_error"),
+  new ApiError("The server cannot be reached.", 0, "unreachable"),
+])
+  for (const [name, act] of Object.entries(GESTURES))
+    test(`${name} that failed (${error.code}) is tried again for its own cards, and the others stay`, async () => {
+      const it = await makeDesk();
+      it.manuscript.type("A");
+      const stream = await round(it, " b c", " d");
+      stream.send(ended(0), ended(1), { event: "done", count: 2 });
+      stream.end();
+      await settled();
+      if (name === "refill") it.desk.prune(1);
+      const { id } = it.desk.round;
+      it.api.refusal = error;
+      await act(it.desk);
+      const cards = it.desk.round.slots.length;
+      const { action } = it.desk.said.at(-1);
+      assert.equal(action.label, "Try again");
+      it.api.refusal = null;
+      action.run();
+      await settled();
+      assert.equal(it.desk.round.id, id);
+      assert.equal(it.desk.round.slots.length, cards);
+      assert.equal(it.api.streams.length, 2);
+      const { prompt, n } = it.api.last.body;
+      const wanted = {
+        extend: ["A b c", 1],
+        refill: ["A", 1],
+        vary: ["A b", 2],
+        more: ["A", 2],
+        choose: ["A b rival", 1],
+      };
+      assert.deepEqual([prompt, n], wanted[name]);
+      it.api.last.send(
+        { event: "start", id: `again-${name}-${error.code}`, count: n, seeds: [3], prompt_tokens: 3 },
+        { event: "stream", index: 0, text: " z" },
+      );
+      const shown = { extend: " b c z", refill: " z", vary: " b z", more: " z", choose: " b rival z" };
+      const number = { extend: 0, refill: 1 }[name] ?? 2;
+      assert.equal(texts(it.desk)[number], shown[name]);
+      if (name !== "extend") assert.equal(texts(it.desk)[0], " b c");
+      await it.desk.take(number, { go: false });
+      assert.equal(it.desk.text, `A${shown[name]}`);
+    });
+
+test("trying again after the cards were replaced or filled by others changes nothing", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  const stream = await round(it, " b");
+  stream.send(ended(0), { event: "done", count: 1 });
+  stream.end();
+  await settled();
+  it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+  await it.desk.more(1);
+  const { action } = it.desk.said.at(-1);
+  it.api.refusal = null;
+  it.desk.refill(); // the card that failed
+  await settled();
+  await action.run();
+  assert.match(it.desk.said.at(-1).text, /other texts now/);
+  assert.equal(it.api.streams.length, 2);
+  await round(it, " c");
+  await action.run();
+  assert.match(it.desk.said.at(-1).text, /not shown any more/);
+  assert.equal(it.api.streams.length, 3);
+});
+
 test("a story that cannot be taken out of the bin says why", async () => {
   const it = await makeDesk();
   it.desk.keeper.restore = () => Promise.reject(new Error("The server cannot be reached."));

@@ -49,6 +49,17 @@ const story = (/** @type {object} */ nodes, /** @type {object} */ more = {}) => 
 });
 const root = { text: "Once 🌕", by: "person", made: 1 };
 
+for (const text of ["[Chapter 1] Once upon a time", "{She} said", '  ["Stop!" he cried', "[", '{"current": "a", "no'])
+  test(`prose that begins as JSON does is text: ${text}`, () => {
+    for (const name of ["", "draft", "draft.txt"]) {
+      const found = read(name, encoded(text));
+      assert.ok(!("error" in found), JSON.stringify(found));
+      assert.equal(found.format, "text");
+      assert.equal(manuscript(found.stories[0].toJSON()), text);
+    }
+    refuses("draft.JSON", text, /“draft.JSON” is not valid JSON/);
+  });
+
 test("a file that is no story is refused, with what it is", () => {
   refuses("x.json", { hello: "world" }, /“x.json” is JSON, but no story of SRB, Exoloom, .* or mikupad/);
   refuses("x.json", [1, 2], /is JSON, but no story/);

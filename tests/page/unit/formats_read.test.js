@@ -127,7 +127,7 @@ test("a mikupad session keeps its text and who wrote each part", () => {
   assert.equal(written("model"), contents(chunks.filter((/** @type {any} */ chunk) => !typed(chunk))));
   assert.equal(order.length, 6, "one node for each stretch of one author");
   assert.equal(story.title, "Skarholm 🌕");
-  assert.equal(story.memory, "Ida is 34. The old man may be dead.");
+  assert.equal(story.memory, "Ida is 34. The old man may be dead.\n***");
   assert.deepEqual(story.note, { text: "[Style: quiet, exact]", depth: 4 });
   assert.deepEqual(remarks, ["World info (1 entry) was left out."]);
   assert.ok(!JSON.stringify(story).includes("sk-not-a-key"));
@@ -151,7 +151,11 @@ test("a save of KoboldAI Lite has its story, its other branches and its rivals",
   assert.equal(manuscript(story), main.join(""));
   assert.equal(story.memory, "Skarholm is an island.");
   assert.deepEqual(story.note, { text: "[Author's note: slow, cold]", depth: 3 });
-  assert.deepEqual(remarks, ["World info (1 entry) was left out.", "The personal notes were left out."]);
+  assert.deepEqual(remarks, [
+    "World info (1 entry) was left out.",
+    "Pictures (1) were left out.",
+    "The personal notes were left out.",
+  ]);
 });
 
 test("a save of the KoboldAI client's new interface has all options", () => {

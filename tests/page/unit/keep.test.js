@@ -82,19 +82,71 @@ test("words are saved a second after they were typed, and the state says so", as
   assert.deepEqual(await keeper.outbox.read(keeper.story.id), null);
 });
 
-test("a story without a word or a title is not saved", async () => {
+test("a story that was only begun is not saved", async () => {
   const server = new FakeServer();
   const keeper = newKeeper(server);
   keeper.open(Story.create());
-  keeper.story.setMeta("settings.n", 4);
+  keeper.story.setMeta("settings.n", 8); // as it is without being set
+  keeper.story.setMeta("memory", "");
   keeper.changed();
   await pass(2);
   await keeper.flush({ keepalive: true });
   assert.equal(server.posts().length, 0);
+  assert.deepEqual(await keeper.outbox.list(), []);
   assert.equal(keeper.state, "saved");
   write(keeper, "Once");
   await pass(1);
-  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 4);
+  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 8);
+});
+
+for (const [key, value] of [
+  ["memory", "Mira keeps the light."],
+  ["note", { text: "Slowly.", depth: 3 }],
+  ["settings.system", "You write."],
+  ["settings.banned_strings", ["suddenly"]],
+  ["settings.n", 4],
+]) {
+  test(`${key} that is set before the first word is saved, and there after a reload`, async () => {
+    const server = new FakeServer();
+    const browser = new FakeBrowser();
+    const first = newKeeper(server, { browser });
+    first.open(Story.create());
+    first.story.setMeta(key, value);
+    first.changed();
+    assert.equal(first.state, "saving");
+    await pass(1);
+    assert.equal(first.state, "saved");
+    first.close();
+    const second = newKeeper(server, { browser });
+    assert.deepEqual((await second.openLast()).meta(key), value);
+  });
+}
+
+test("settings with which a story was begun are no reason to save it, and are saved with its first word", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  const story = Story.create();
+  story.setMeta("settings.theme", "dark");
+  keeper.open(story);
+  await pass(2);
+  await keeper.flush({ keepalive: true });
+  assert.equal(server.posts().length, 0);
+  assert.deepEqual(await keeper.outbox.list(), []);
+  write(keeper, "Once");
+  await pass(1);
+  assert.equal(server.wire(story.id).meta["settings.theme"].value, "dark");
+});
+
+test("a setting that is put back before the first word is saved too", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  for (const n of [4, 8]) {
+    keeper.story.setMeta("settings.n", n);
+    keeper.changed();
+    await pass(1);
+  }
+  assert.equal(server.wire(keeper.story.id).meta["settings.n"].value, 8);
 });
 
 test("a story gets its title from its first words until it is given one, and its words are counted", async () => {
@@ -584,13 +636,50 @@ test("the list has the stories of the server and those that it does not have yet
   assert.match(where, /by the server at 127.0.0.1:9090/);
 });
 
-test("stories that cannot be read are told of, and nothing is opened by half", async () => {
+test("if the server cannot read its stories, what this browser keeps is listed and opened", async () => {
   const server = new FakeServer();
   const browser = new FakeBrowser();
   const first = newKeeper(server, { browser });
   first.open(Story.create("First"));
   write(first, "one");
   await pass(2);
+  const { id } = first.story;
+  server.trouble = "damaged";
+  write(first, " two");
+  await pass(2);
+  first.close();
+  const second = newKeeper(server, { browser });
+  const story = await second.openLast();
+  assert.equal(story.text(story.head.node, story.head.at), "one two");
+  second.open(story);
+  assert.equal(second.state, "outbox");
+  assert.match(second.message, /damaged/);
+  const { stories, fault } = await second.list();
+  assert.match(fault, /damaged/);
+  assert.deepEqual(
+    stories.map(({ id, isUnsaved }) => [id, isUnsaved]),
+    [[id, true]],
+  );
+  write(second, " three");
+  await pass(12);
+  server.trouble = "";
+  await second.wake();
+  await pass(2);
+  assert.equal(second.state, "saved");
+  assert.equal(second.message, "");
+  assert.equal(textOf(server.wire(id)), "one two three");
+  assert.equal(server.wire(id).meta.title.value, "First");
+});
+
+test("a story of which the browser has only a part is not opened by half", async () => {
+  const server = new FakeServer();
+  const browser = new FakeBrowser();
+  const first = newKeeper(server, { browser });
+  first.open(Story.create("First"));
+  const { node } = write(first, "one");
+  first.story.close(node);
+  await pass(2);
+  const { id } = first.story;
   server.trouble = "damaged";
   write(first, " two");
   await pass(2);
@@ -598,8 +687,12 @@ test("stories that cannot be read are told of, and nothing is opened by half", a
   const second = newKeeper(server, { browser });
   assert.equal(await second.openLast(), null);
   assert.equal(second.state, "outbox");
-  assert.match(second.message, /damaged/);
-  await assert.rejects(second.list(), /damaged/);
+  assert.match(second.message, /damaged.*only a part/);
+  assert.equal((await second.list()).stories.length, 1);
+  await assert.rejects(second.load(id), /damaged.*only a part/);
+  server.trouble = "";
+  const story = await second.load(id);
+  assert.equal(story.text(story.head.node, story.head.at), "one two");
 });
 
 test("whatever fails on the way, everything arrives in the end and is never saved twice", async () => {

@@ -74,7 +74,16 @@ test("a search finds texts, names and notes, in any case", () => {
   story.setMark(firsts[2], "name", "The Harbour");
   assert.deepEqual(found(story, "harbour"), [firsts[2]]);
   assert.deepEqual(found(story, "ONCE"), [root]);
-  assert.equal(found(story, "e", 2).length, 2);
+  assert.equal(found(story, "e", { most: 2 }).length, 2);
+});
+
+test("a search that hides what is pruned leaves out all that follows it, but for the path", () => {
+  const { story, root, firsts, seconds } = branched();
+  story.setMark(firsts[1], "pruned", true);
+  const ids = (path) => found(story, "", { path: new Set(path), hidesPruned: true });
+  assert.deepEqual(ids([root]), [root, firsts[0], firsts[2]]);
+  assert.deepEqual(ids(story.path(seconds[0])), [root, ...firsts, ...seconds]);
+  assert.equal(found(story, "").length, 6);
 });
 
 test("a label is one line, and says what has no words", () => {

@@ -60,6 +60,18 @@ export function settingsOf(story) {
   return settings;
 }
 
+/** Settings of the page more than of a story: a new story begins with those of the one before. */
+const LOOKS = ["theme", "font", "size", "measure", "single_keys"];
+
+/** Let a new story look as the page does. @param {import("../story.js").Story} story @param {Settings} settings */
+export function withLooks(story, settings) {
+  for (const name of LOOKS) {
+    const value = settings[name];
+    if (value !== settingsOf(story)[name]) story.setMeta(`settings.${name}`, value);
+  }
+  return story;
+}
+
 /** Whether a value from a file or another tab is of the kind that the setting has. @param {any} value @param {any} known */
 function sameKind(value, known) {
   if (known === null) return value === null || typeof value === "number" || typeof value === "object";

@@ -1,6 +1,8 @@
 /** Gestures on the shown round: what a person does with its cards. */
 
 import { commonLength } from "../compare.js";
+import { trimCut, wordEndAt, wordStartAt } from "../cuts.js";
+import { markersOf } from "../markers.js";
 import { likelyTokens } from "./rivals.js";
 
 /** @typedef {import("../round.js").Round} Round */
@@ -103,6 +105,18 @@ export class Gestures {
     return this.withShown((live) => this.carryOut(live, live.round.planMore(count)));
   }
 
+  /** Try a request again that has failed: read on what the server has begun, or ask once more. @param {Live} live @param {string} key */
+  async again(live, key) {
+    const { desk, rounds } = this;
+    if (live !== rounds.shown) return desk.notice("The cards that this was asked for are not shown any more.");
+    if (live.round.requests.get(key)?.id) return rounds.attach(live);
+    return this.withShown(() => {
+      const plan = live.round.planAgain(key);
+      if (!plan) return desk.notice("The cards that this was asked for have other texts now.");
+      return this.carryOut(live, plan, new Map(plan.slots.map((each) => [each, live.trail(each)])));
+    });
+  }
+
   /** @param {number | null} number @param {number} at @param {string} rival */
   choose(number, at, rival) {
     if (number === null) return this.chooseInText(at, rival);
@@ -117,6 +131,19 @@ export class Gestures {
     const going = this.rounds.go();
     endOnServer();
     await going;
+  }
+
+  /** Open the list of what could stand in place of the word at the manuscript's caret. */
+  askWords() {
+    const { text, manuscript } = this.desk;
+    if (!manuscript) return;
+    const end = wordEndAt(text, manuscript.caret());
+    const from = wordStartAt(text, end);
+    if (from === end || markersOf(text).some((marker) => marker.from < end && marker.to > from))
+      return this.desk.notice("Put the caret at a word: then the words that could stand in its place are shown.");
+    const [at, word] = [trimCut(text, from), text.slice(from, end)];
+    const back = () => manuscript.focus();
+    this.desk.openDialog("alternatives", { number: null, at, word, rect: manuscript.rect(from), back });
   }
 
   /** @param {number | null} number @param {number} at */

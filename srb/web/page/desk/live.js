@@ -16,7 +16,7 @@ import { Trail } from "./trail.js";
  * @property {(live: Live, slots: Set<number>) => void} text texts have grown
  * @property {(live: Live, slots: Set<number> | null) => void} round states of slots have changed; null: of all
  * @property {(live: Live) => void} nodes the story has new nodes or longer texts
- * @property {(live: Live, error: Error) => void} failed
+ * @property {(live: Live, error: Error, key: string) => void} failed a request, known by its key
  * @property {(live: Live) => void} troubled the server ended a request by an error
  * @property {(live: Live, id: string, event: any) => void} began a request has its id: `event` is its `start`
  */
@@ -110,13 +110,13 @@ export class Live {
       });
       const lost = this.round.lost(key, "the connection ended");
       this.changed(lost);
-      if (lost.size) this.listener.failed(this, new ApiError("The connection to the server was lost.", 0, "lost"));
+      if (lost.size) this.listener.failed(this, new ApiError("The connection to the server was lost.", 0, "lost"), key);
     } catch (error) {
       if (this.stopped.has(key)) return;
       const refused = error instanceof ApiError && error.status !== 0 && !(method === "GET" && error.isTemporary);
       const { message, code } = /** @type {ApiError} */ (error);
       this.changed(this.round.lost(key, message, refused ? code || "refused" : undefined));
-      this.listener.failed(this, /** @type {Error} */ (error));
+      this.listener.failed(this, /** @type {Error} */ (error), key);
     } finally {
       this.streams.delete(key);
       this.listener.round(this, null);

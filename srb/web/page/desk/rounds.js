@@ -381,23 +381,28 @@ export class Rounds {
     this.desk.tell("nodes", { ids: null, isGrowth: this.shown?.isRunning ?? false });
   }
 
-  /** @param {Live} live @param {Error} error */
-  failed(live, error) {
+  /** @param {Live} live @param {Error} error @param {string} key of the request */
+  failed(live, error, key) {
     const { n_prompt_tokens: tokens } = /** @type {any} */ (error).body?.error ?? {};
     const prompt = live.round.prompt;
     if (tokens && prompt !== null) this.context.learn(prompt, tokens); // the next prompt is cut to what fits
-    this.desk.notice(error.message, "error", this.wayOut(error), live.round.id);
+    this.desk.notice(error.message, "error", this.wayOut(error, live, key), live.round.id);
     if (/** @type {any} */ (error).isTemporary) this.takeUp(live);
     else this.desk.checkServer();
     if (live === this.shown && this.before && !live.hasBegun) this.takeBack(live);
   }
 
-  /** What a person can do after a failure. @param {Error} error */
-  wayOut(error) {
+  /**
+   * What a person can do after a failure: a request that joined a round is tried again for its own cards, not for all.
+   * @param {Error} error @param {Live} live @param {string} key of the request
+   */
+  wayOut(error, live, key) {
     const isOfModel = /** @type {any} */ (error).body?.error?.models !== undefined;
-    return isOfModel
-      ? { label: "Choose another model", run: () => this.desk.openDialog("settings", { section: "model" }) }
-      : { label: "Try again", run: () => this.go() };
+    if (isOfModel)
+      return { label: "Choose another model", run: () => this.desk.openDialog("settings", { section: "model" }) };
+    const { id, kind } = /** @type {import("../round.js").Request} */ (live.round.requests.get(key));
+    const isFirst = id === null ? kind === null : id === live.story.runs.get(live.round.id)?.request_id;
+    return { label: "Try again", run: () => (isFirst ? this.go() : this.gestures.again(live, key)) };
   }
 
   /** Show the cards again that a round has replaced of which the server knows nothing. @param {Live} live */

@@ -2,6 +2,7 @@
 
 import { storyOf } from "../story/read.js";
 import { newId } from "../story.js";
+import { withLooks } from "./defaults.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 
@@ -11,5 +12,5 @@ const SAMPLE = new URL("../sample.json", import.meta.url);
 export async function openSample(desk) {
   const answer = await fetch(SAMPLE);
   if (!answer.ok) throw new Error(`The sample could not be read: the server answered ${answer.status}.`);
-  await desk.importStory(storyOf({ ...(await answer.json()), id: newId() }));
+  await desk.importStory(withLooks(storyOf({ ...(await answer.json()), id: newId() }), desk.settings));
 }

@@ -13,7 +13,7 @@
  *   apply: (change: {text: string, head: Place, pieces: any[], why: string}) => void,
  *   colour: (pieces: any[]) => void,
  *   record: (undo: () => void, redo: () => void) => void,
- *   undo: () => void, redo: () => void, caret: () => number, head: Place,
+ *   undo: () => void, redo: () => void, caret: () => number, rect: (at: number) => DOMRect | null, head: Place,
  * }} Manuscript
  */
 

@@ -52,8 +52,8 @@ function readFile(name, bytes) {
   if (text.trim() === "") throw new StoryError(`${nameOf(name)} is empty.`);
   const plain = TEXTS.find(({ ending }) => ending.test(name));
   if (plain !== undefined) return found(plain.label, [plain.read(text, name)]);
-  if (!/^\s*[{[]/.test(text) && !/\.json$/i.test(name)) return found("text", [readText(text, name)]);
-  const value = parse(text, nameOf(name));
+  const value = valueOf(text, name);
+  if (value === undefined) return found("text", [readText(text, name)]);
   const reader = READERS.find((each) => each.knows(value));
   if (reader !== undefined) return found(reader.label, reader.read(value, name));
   throw new StoryError(
@@ -61,6 +61,24 @@ function readFile(name, bytes) {
       .map(({ label }) => label)
       .join(", ")} or ${READERS.at(-1)?.label}.`,
   );
+}
+
+/**
+ * Return a file's JSON value, or undefined for prose, which may begin with a bracket. A name that ends in .json promises JSON.
+ * @param {string} text
+ * @param {string} name
+ * @returns {unknown}
+ */
+function valueOf(text, name) {
+  const isPromised = /\.json$/i.test(name);
+  if (!isPromised && !/^\s*[{[]/.test(text)) return undefined;
+  try {
+    return parse(text, nameOf(name));
+  } catch (error) {
+    const isProse = /** @type {Error} */ (error).cause instanceof SyntaxError && !isPromised;
+    if (isProse) return undefined;
+    throw error;
+  }
 }
 
 /**

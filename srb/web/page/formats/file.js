@@ -76,7 +76,7 @@ export function parse(text, where) {
   } catch (error) {
     if (error instanceof RangeError) throw new StoryError(`${where} is nested too deeply to be read.`);
     if (!(error instanceof SyntaxError)) throw error;
-    throw new StoryError(`${where} is not valid JSON; perhaps it was cut short (${error.message}).`);
+    throw new StoryError(`${where} is not valid JSON; perhaps it was cut short (${error.message}).`, { cause: error });
   }
 }
 

@@ -45,7 +45,7 @@ function read(file, name) {
       depth: Number.isInteger(file.andepth) && file.andepth >= 0 ? Math.min(file.andepth, 100) : 3,
     },
   });
-  draft.remarks.push(...remarksOn(file));
+  draft.remarks.push(...remarksOn(file, chunks.pictures.size));
   return [draft];
 }
 
@@ -56,6 +56,8 @@ class ChunkTree {
   #below = new Map();
   /** @type {Set<Key | null>} chunks after which the model's words are next */
   #asked = new Set();
+  /** @type {Set<string>} marks of pictures that were left out */
+  pictures = new Set();
 
   /**
    * @param {number | null} parent
@@ -64,7 +66,10 @@ class ChunkTree {
    * @returns {number | null} the chunk's key; an empty chunk is none
    */
   add(parent, chunk, first) {
-    const text = textOf(chunk, `Chunk ${this.tree.size + 1}`).replace(IMAGES, "");
+    const text = textOf(chunk, `Chunk ${this.tree.size + 1}`).replace(IMAGES, (mark) => {
+      this.pictures.add(mark);
+      return "";
+    });
     if (text === "") return parent;
     const siblings = this.#below.get(parent) ?? new Map();
     const before = siblings.get(text);
@@ -121,11 +126,12 @@ function noteOf(file) {
   return text !== "" && around.includes("<|>") ? around.replace("<|>", () => text).trim() : text;
 }
 
-/** @param {Record<string, any>} file */
-function remarksOn(file) {
+/** @param {Record<string, any>} file @param {number} pictures */
+function remarksOn(file, pictures) {
   const world = file.worldinfo ?? file.cwi ?? (isRecord(file.worldinfo_v2) ? file.worldinfo_v2.entries : []);
   const entries = Object.keys(typeof world === "object" && world !== null ? world : []).length;
   const remarks = entries > 0 ? [`World info (${counted(entries, "entry", "entries")}) was left out.`] : [];
+  if (pictures > 0) remarks.push(`Pictures (${pictures}) were left out.`);
   if (file.personal_notes) remarks.push("The personal notes were left out.");
   return remarks;
 }

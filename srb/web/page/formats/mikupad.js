@@ -32,8 +32,11 @@ function read(file, name) {
   const draft = tree.draft({
     title: optionalText(field(file, "name"), "The session's name") || titleOf(name),
     current: tree.size - 1,
-    memory: optionalText(objectOf(field(file, "memoryTokens") ?? {}, "The memory").text, "The memory's text"),
-    note: { text: noteOf(file), depth: depthOf(field(file, "authorNoteDepth")) },
+    memory: surrounded(field(file, "memoryTokens"), "The memory"),
+    note: {
+      text: surrounded(field(file, "authorNoteTokens"), "The author's note"),
+      depth: depthOf(field(file, "authorNoteDepth")),
+    },
   });
   const world = objectOf(field(file, "worldInfo") ?? {}, "The world info");
   const entries = listOf(world.entries, "The list of world info").length;
@@ -73,16 +76,15 @@ function runsOf(prompt) {
 }
 
 /**
- * Return the author's note as it was sent, with what stood around it.
- * @param {Record<string, unknown>} file
+ * Return the memory or the author's note as it was sent, with what stood around it.
+ * @param {unknown} value
+ * @param {string} where  names it in an error
  */
-function noteOf(file) {
-  const note = objectOf(field(file, "authorNoteTokens") ?? {}, "The author's note");
-  const text = optionalText(note.text, "The author's note");
+function surrounded(value, where) {
+  const { text: given, prefix, suffix } = objectOf(value ?? {}, where);
+  const text = optionalText(given, `${where}'s text`);
   if (text === "") return "";
-  const [before, after] = [note.prefix, note.suffix].map((each) =>
-    optionalText(each, "The author's note").replaceAll("\\n", "\n"),
-  );
+  const [before, after] = [prefix, suffix].map((each) => optionalText(each, where).replaceAll("\\n", "\n"));
   return `${before}${text}${after}`.trim();
 }
 

@@ -1,5 +1,8 @@
 /** A story as the list of stories shows it: its title, taken from its first words until it is given one, and its words. */
 
+import { settingsOf } from "../desk/defaults.js";
+import { canonical } from "../story/merge.js";
+
 const TITLE_WORDS = 6;
 const TITLE_LENGTH = 60;
 const PICTURE = /!\[([^[\]\n]*)\]\(srb:\w+\)/g; // see markers.js
@@ -48,6 +51,21 @@ export function countWords(text) {
     isInWord = !unspaced && !isSpace(unit);
   }
   return words;
+}
+
+/**
+ * Whether a story has anything to keep: a word, a title, a memory, a note, or a setting that it did not begin with.
+ * @param {import("../story.js").Story} story
+ * @param {import("../desk/defaults.js").Settings} begun  the settings with which it was opened
+ * @returns {boolean}
+ */
+export function isEntry(story, begun) {
+  const note = /** @type {{text?: string} | undefined} */ (story.meta("note"));
+  return (
+    story.nodes.size > 0 ||
+    [story.meta("title"), story.meta("memory"), note?.text].some(Boolean) ||
+    canonical(settingsOf(story)) !== canonical(begun)
+  );
 }
 
 /**

@@ -23,13 +23,13 @@ export class Listing {
   }
 
   /**
-   * Return all stories, or those in the bin, the last changed first.
+   * Return all stories, or those in the bin, the last changed first. If the server cannot read its stories, `fault` says so in
+   * a sentence, and the list has what this browser keeps.
    * @param {boolean} binned
-   * @returns {Promise<Entry[]>}
-   * @throws {Error} with a sentence, if the server cannot read its stories
+   * @returns {Promise<{stories: Entry[], fault: string}>}
    */
   async read(binned) {
-    const [listed, kept] = await Promise.all([this.#listed(binned), this.outbox.list().catch(() => [])]);
+    const [{ listed, fault }, kept] = await Promise.all([this.#listed(binned), this.outbox.list().catch(() => [])]);
     /** @type {Map<string, Entry>} */
     const entries = new Map();
     for (const { id, title, words, changed, deleted } of kept) {
@@ -48,20 +48,20 @@ export class Listing {
         isUnsaved: kept !== undefined,
       });
     }
-    return [...entries.values()].sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
+    const stories = [...entries.values()].sort((a, b) => b.changed - a.changed || (a.id < b.id ? -1 : 1));
+    return { stories, fault };
   }
 
   /**
    * @param {boolean} binned
-   * @returns {Promise<Listed[]>}
+   * @returns {Promise<{listed: Listed[], fault: string}>}
    */
   async #listed(binned) {
     try {
-      return (await this.server.list(binned)).stories;
+      return { listed: (await this.server.list(binned)).stories, fault: "" };
     } catch (error) {
       const { kind, message } = Trouble.of(error);
-      if (kind === "off") return [];
-      throw new Error(message);
+      return { listed: [], fault: kind === "off" ? "" : message };
     }
   }
 

@@ -1,5 +1,6 @@
 /** The dialog that imports stories from files of many programs, and exports the story that is open. */
 
+import { setApart } from "../desk/apart.js";
 import { read } from "../formats/detect.js";
 import { BEGINNING, checkSize, counted } from "../formats/file.js";
 import { fileName, WRITERS } from "../formats/write.js";
@@ -103,6 +104,7 @@ class Formats extends DialogPart {
     const stories = choices.filter(({ chosen }) => chosen).map(({ story }) => story);
     if (stories.length === 0) return this.fail("Choose at least one story.");
     for (const story of stories) {
+      if (await setApart(story, this.desk.keeper)) remarks.push(apart(titleOf(story)));
       await this.desk.importStory(story);
       remarks.push(
         ...((await this.desk.withRounds(({ context }) => context.media.takeIn(brought.get(story) ?? {}))) ?? []),
@@ -269,6 +271,11 @@ function summary(stories, format) {
   const roots = stories.reduce((sum, story) => sum + story.roots().length, 0);
   const of = stories.length === 1 ? "" : `${counted(stories.length, "story", "stories")} with `;
   return `Imported ${of}${counted(nodes, "node")} in ${counted(roots, "root")} from ${format}.`;
+}
+
+/** @param {string} title */
+function apart(title) {
+  return `“${title}” is a story of its own now: the one from which the file was exported has other texts.`;
 }
 
 /** @param {Story} story */

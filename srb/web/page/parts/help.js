@@ -5,6 +5,7 @@ import { DialogPart } from "./part.js";
 
 const IS_APPLE = /Mac|iP(hone|ad|od)/.test(navigator.platform);
 const CONTROL = IS_APPLE ? "⌘" : "Ctrl";
+const ALT = IS_APPLE ? "⌥" : "Alt";
 
 /** What fingers do, on devices without a pointer. @type {[string, string][]} */
 const FINGERS = [
@@ -32,6 +33,7 @@ const KEYS = [
     "In the manuscript",
     [
       [`${CONTROL}+F`, "Find and replace"],
+      [`${ALT}+T`, "Alternatives of the word at the caret; the one that is chosen begins another version from there"],
       ["1–9", "Digits and letters are text here, always"],
     ],
   ],

@@ -173,6 +173,16 @@ export class Manuscript extends HTMLElement {
   }
 
   /**
+   * Where the character at an offset is on the screen; null if it is not in view.
+   *
+   * @param {number} at
+   */
+  rect(at) {
+    const place = this.#view.coordsAtPos(at, 1);
+    return place && new DOMRect(place.left, place.top, place.right - place.left, place.bottom - place.top);
+  }
+
+  /**
    * Select a range of the text, and show it.
    *
    * @param {number} from

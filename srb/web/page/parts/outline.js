@@ -2,12 +2,14 @@
 
 import { found, isUnread, labelOf, rowsOf } from "../outline_rows.js";
 import { html, nothing, repeat } from "../vendor/lit.js";
+import { actsOf, nameForm, toggleMark } from "./outline_acts.js";
 import { Part } from "./part.js";
 
 /** @typedef {import("../desk.js").Desk} Desk */
 /** @typedef {import("../outline_rows.js").Row} Row */
 
-const ROW = 30; // px, as in outline.css
+const ROW = { desk: 30, phone: 44 }; // px, as in outline.css
+const PHONE = matchMedia("(width < 700px)");
 const MORE = 10; // rows beyond the visible ones
 const REFRESH = 250; // ms between two drawings while branches grow
 const CRUMBS = 4;
@@ -51,6 +53,11 @@ export class Outline extends Part {
         this.refreshLater();
       });
     this.on("story", () => this.toggled.clear());
+    PHONE.addEventListener("change", () => this.requestUpdate(), { signal: this.listeners.signal });
+  }
+
+  get rowHeight() {
+    return PHONE.matches ? ROW.phone : ROW.desk;
   }
 
   refreshLater() {
@@ -96,7 +103,7 @@ export class Outline extends Part {
     this.path = new Set(path);
     this.counts = this.counted();
     if (this.query) {
-      this.rows = found(story, this.query).map((id) => ({
+      this.rows = found(story, this.query, { path: this.path, hidesPruned: this.hidesPruned }).map((id) => ({
         id,
         depth: 0,
         others: 0,
@@ -178,8 +185,8 @@ export class Outline extends Part {
   // ---- The tree: only the rows in view are in the document
 
   tree() {
-    const first = Math.max(0, Math.floor(this.top / ROW) - MORE);
-    const shown = this.rows.slice(first, first + 2 * MORE + Math.ceil(this.treeHeight() / ROW));
+    const first = Math.max(0, Math.floor(this.top / this.rowHeight) - MORE);
+    const shown = this.rows.slice(first, first + 2 * MORE + Math.ceil(this.treeHeight() / this.rowHeight));
     return html`<div class="tree" role="tree" tabindex="0" aria-label="Branches of the story" aria-activedescendant="outline-${this.current}"
         @scroll=${(/** @type {any} */ event) => this.scrolled(event.target.scrollTop)}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.key(event)}>
@@ -191,15 +198,16 @@ export class Outline extends Part {
       )}</div>
     </div>
     ${this.rows.length ? nothing : html`<p class="none">${this.query ? "Nothing has these words." : "Nothing is written yet."}</p>`}
-    ${this.naming ? this.nameForm(this.naming) : nothing}`;
+    ${this.rows.length ? actsOf(this) : nothing}
+    ${this.naming ? nameForm(this, this.naming) : nothing}`;
   }
 
   updated() {
     const space = /** @type {HTMLElement | null} */ (this.querySelector(".space"));
     const rows = /** @type {HTMLElement | null} */ (this.querySelector(".rows"));
     if (!space || !rows) return;
-    space.style.height = `${this.rows.length * ROW}px`;
-    rows.style.top = `${Number(rows.dataset.first) * ROW}px`;
+    space.style.height = `${this.rows.length * this.rowHeight}px`;
+    rows.style.top = `${Number(rows.dataset.first) * this.rowHeight}px`;
     for (const row of /** @type {NodeListOf<HTMLElement>} */ (rows.querySelectorAll("[data-depth]")))
       row.style.setProperty("--depth", String(Math.min(12, Number(row.dataset.depth))));
   }
@@ -210,7 +218,7 @@ export class Outline extends Part {
 
   /** @param {number} top */
   scrolled(top) {
-    if (Math.abs(top - this.top) < (MORE * ROW) / 2 && top !== 0) return;
+    if (Math.abs(top - this.top) < (MORE * this.rowHeight) / 2 && top !== 0) return;
     this.top = top;
     this.requestUpdate();
   }
@@ -235,7 +243,7 @@ export class Outline extends Part {
         aria-level=${depth + 1} aria-selected=${id === this.current} aria-current=${id === head.node ? "true" : nothing}
         aria-expanded=${others ? isOpen : nothing} aria-label=${words.filter(Boolean).join(", ")}
         @click=${() => this.choose(id)} @dblclick=${() => this.open(id)}>
-      <span class="sign" @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${others ? (isOpen ? "▾" : "▸") : ""}</span>
+      ${others ? this.sign(id, isOpen) : html`<span class="sign"></span>`}
       ${others ? html`<sup>${others + 1}</sup>` : nothing}
       <span class="unread" title=${unread ? "unread" : nothing}>${unread ? "●" : ""}</span>
       ${star ? html`<span class="star">★</span>` : nothing}
@@ -244,6 +252,12 @@ export class Outline extends Part {
       ${note ? html`<span class="note" title=${note}>✎</span>` : nothing}
       ${id === this.current ? html`<button tabindex="-1" @click=${() => this.open(id)}>Open</button>` : nothing}
     </div>`;
+  }
+
+  /** @param {string} id @param {boolean} isOpen */
+  sign(id, isOpen) {
+    return html`<button class="quiet sign" tabindex="-1" aria-label=${isOpen ? "Close the fork" : "Open the fork"}
+      @click=${(/** @type {Event} */ event) => this.toggleFork(event, id)}>${isOpen ? "▾" : "▸"}</button>`;
   }
 
   /** @param {string} id */
@@ -282,8 +296,8 @@ export class Outline extends Part {
     const index = this.rows.findIndex((row) => row.id === id);
     const tree = this.querySelector(".tree");
     if (tree && index >= 0) {
-      const top = index * ROW;
-      if (top < tree.scrollTop || top + ROW > tree.scrollTop + tree.clientHeight)
+      const top = index * this.rowHeight;
+      if (top < tree.scrollTop || top + this.rowHeight > tree.scrollTop + tree.clientHeight)
         tree.scrollTop = Math.max(0, top - tree.clientHeight / 2);
       this.top = tree.scrollTop;
     }
@@ -316,9 +330,9 @@ export class Outline extends Part {
       case "ArrowUp":
         return go(index - 1);
       case "PageDown":
-        return go(index + Math.floor(this.treeHeight() / ROW));
+        return go(index + Math.floor(this.treeHeight() / this.rowHeight));
       case "PageUp":
-        return go(index - Math.floor(this.treeHeight() / ROW));
+        return go(index - Math.floor(this.treeHeight() / this.rowHeight));
       case "Home":
         return go(0);
       case "End":
@@ -332,9 +346,9 @@ export class Outline extends Part {
       case "Enter":
         return () => this.open(current);
       case "Delete":
-        return () => desk.setNodeMark(current, "pruned", desk.story.mark(current).pruned ? null : true);
+        return () => toggleMark(desk, current, "pruned");
       case "KeyB":
-        return () => desk.setNodeMark(current, "star", desk.story.mark(current).star ? null : true);
+        return () => toggleMark(desk, current, "star");
       case "F2":
         return () => this.ask(current, "name");
       case "KeyN":
@@ -351,25 +365,6 @@ export class Outline extends Part {
     this.naming = { id, key };
     await this.updateComplete;
     /** @type {HTMLElement | null} */ (this.querySelector("form input"))?.focus();
-  }
-
-  /** @param {{id: string, key: "name" | "note"}} naming */
-  nameForm({ id, key }) {
-    const end = () => {
-      this.naming = null;
-      this.focus();
-    };
-    const submit = (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      const words = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("words") ?? "").trim();
-      this.desk.setNodeMark(id, key, words || null);
-      end();
-    };
-    return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
-      <label>${key === "name" ? "Name (a chapter, a version)" : "Note"}
-        <input name="words" .value=${this.desk.story.mark(id)[key] ?? ""} maxlength="2000"></label>
-      <button>Keep</button> <button type="button" @click=${end}>Cancel</button>
-    </form>`;
   }
 }
 

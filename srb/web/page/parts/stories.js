@@ -45,9 +45,10 @@ class Stories extends DialogPart {
   }
 
   async read() {
-    const { stories, where } = await this.desk.keeper.list({ binned: this.inBin });
+    const { stories, where, fault } = await this.desk.keeper.list({ binned: this.inBin });
     this.stories = stories;
     this.where = where;
+    this.error = fault;
     this.requestUpdate();
   }
 

@@ -16,6 +16,7 @@ import { IllegalMove } from "./slots.js";
  * @property {RequestState} state
  * @property {number[]} slots              slot numbers by branch index; of one of the past there may be holes
  * @property {Additions} additions       branches that the server was asked for
+ * @property {Kind|null} kind              why it was asked for; null: it is the round's first, or of the past
  * @property {string} given                text after the round's prompt that its prompt had
  * @property {number|null} promptTokens
  * @property {number[]} seeds
@@ -45,6 +46,7 @@ export class Requests extends Cards {
       if (kind && slot.state !== "waiting") slot.move("add");
     }
     const request = newRequest(key, given, "asking");
+    request.kind = kind ?? null;
     request.slots = places.map((slot) => slot.number);
     this.requests.set(key, request);
     this._branches += places.length;
@@ -356,6 +358,7 @@ function newRequest(key, given, state) {
     state,
     slots: [],
     additions: new Additions(),
+    kind: null,
     given,
     promptTokens: null,
     seeds: [],

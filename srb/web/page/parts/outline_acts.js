@@ -1,0 +1,42 @@
+// What can be done with the row of the outline that is chosen: the buttons below the tree, and the field for a name or a note.
+
+import { html } from "../vendor/lit.js";
+
+/** @typedef {import("./outline.js").Outline} Outline */
+
+/** Set a mark of a node, or take it away again. @param {import("../desk.js").Desk} desk @param {string} id @param {"star" | "pruned"} key */
+export function toggleMark(desk, id, key) {
+  desk.setNodeMark(id, key, desk.story.mark(id)[key] ? null : true);
+}
+
+/** @param {Outline} outline */
+export function actsOf(outline) {
+  const { desk, current } = outline;
+  const { star, name, note, pruned } = desk.story.mark(current);
+  const toggle = (/** @type {"star" | "pruned"} */ key) => () => toggleMark(desk, current, key);
+  return html`<div class="acts" role="group" aria-label="The chosen branch">
+    <button aria-pressed=${Boolean(star)} @click=${toggle("star")}><span aria-hidden="true">★</span> Star</button>
+    <button aria-label=${name ? "Change the name" : "Name: a chapter, a version"} @click=${() => outline.ask(current, "name")}>Name</button>
+    <button aria-label=${note ? "Change the note" : "Note"} @click=${() => outline.ask(current, "note")}><span aria-hidden="true">✎</span> Note</button>
+    <button aria-pressed=${Boolean(pruned)} @click=${toggle("pruned")}><span aria-hidden="true">✕</span> Prune</button>
+  </div>`;
+}
+
+/** @param {Outline} outline @param {{id: string, key: "name" | "note"}} naming */
+export function nameForm(outline, { id, key }) {
+  const end = () => {
+    outline.naming = null;
+    outline.focus();
+  };
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const words = String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get("words") ?? "").trim();
+    outline.desk.setNodeMark(id, key, words || null);
+    end();
+  };
+  return html`<form class="naming" @submit=${submit} @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && end()}>
+    <label>${key === "name" ? "Name (a chapter, a version)" : "Note"}
+      <input name="words" .value=${outline.desk.story.mark(id)[key] ?? ""} maxlength="2000"></label>
+    <button>Keep</button> <button type="button" @click=${end}>Cancel</button>
+  </form>`;
+}

@@ -93,11 +93,13 @@ def section(name: str) -> str:
     return text[text.index(marker) :]
 
 
+def _without_ids(call: str) -> str:
+    return call.replace('"tool_call_id": "0", ', "").replace(', "id": "abcdefghi"', "").replace("[\n    ", "[\n")
+
+
 @pytest.mark.parametrize("name", sorted(REPLIES.keys() - {"llama-4"}))  # whose grammar is Llama 3's
 def test_the_grammar_of_a_family_takes_what_its_models_write(llama: LlamaModel, name: str) -> None:
-    call = (
-        section(name).replace('"tool_call_id": "0", ', "").replace(', "id": "abcdefghi"', "").replace("[\n    ", "[\n")
-    )
+    call = _without_ids(section(name))
     sampler = llama.new_sampler(params_of(llama, BY_NAME[name], WEATHER, lazy=True), 1, [])
     assert write(llama, sampler, "Wait. Text is free" if BY_NAME[name].forms[0].marker else "") is not None
     written = write(llama, sampler, call.removesuffix("<|call|>"))
@@ -453,6 +455,26 @@ def test_a_forced_call_keeps_references_and_names_with_marks(llama: LlamaModel, 
         assert given.keys() >= {"city", "max-days"}
         assert isinstance(given["max-days"], int)
         assert given["city"] in ("Oslo", "Rome")
+
+
+OPTIONAL = (
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"anyOf": [{"enum": ["Oslo", "Rome"]}, {"$ref": "#/$defs/Nothing"}]},
+)
+
+
+@pytest.mark.parametrize("schema", OPTIONAL)
+@pytest.mark.parametrize("name", sorted(REPLIES.keys() - {"llama-4"}))
+def test_a_string_that_may_be_null_is_written_as_any_string(
+    llama: LlamaModel, name: str, schema: dict[str, Any]
+) -> None:
+    tool = orjson.loads(orjson.dumps(WEATHER))
+    tool["parameters"] |= {"$defs": {"Nothing": {"type": "null"}}}
+    tool["parameters"]["properties"]["city"] = schema
+    call = _without_ids(section(name)).removesuffix("<|call|>")
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], tool, lazy=True), 1, [])
+    assert write(llama, sampler, call) == call
 
 
 @pytest.mark.parametrize("parallel", [True, False])

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.web.chat import grammar, reader
+from srb.web.chat.call_forms import TaggedCalls
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
+from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
 from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
@@ -97,6 +99,39 @@ def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str)
                 assert piece.text == part
             elif isinstance(piece, ToolCall):
                 assert (ToolCall, piece.name, piece.arguments) in whole
+
+
+OPTIONAL = (
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"oneOf": [{"type": "integer"}, {"$ref": "#/$defs/Text"}]},
+    {"anyOf": [{"$ref": "#/$defs/Self"}, {"enum": ["5", "true", "{}", "Oslo", None]}]},
+    {"allOf": [{"$ref": "#/$defs/Text"}], "default": "Rome"},
+)
+DEFINITIONS = {"Text": {"minLength": 1}, "Self": {"anyOf": [{"$ref": "#/$defs/Self"}, {"type": "boolean"}]}}
+TAGGED = sorted(name for name, family in BY_NAME.items() if isinstance(family.forms[0], TaggedCalls | NestedTags))
+
+
+@pytest.mark.parametrize("schema", OPTIONAL)
+@pytest.mark.parametrize("name", TAGGED)
+def test_tags_hold_a_value_that_may_be_a_string_as_it_is(name: str, schema: dict[str, Any]) -> None:
+    tools = {"weather": {"type": "object", "properties": {"city": schema}, "$defs": DEFINITIONS}}
+    for said in ("5", "true", "{}", "Oslo"):
+        _, _, [call] = parse_reply(ReplyParser(tools, family=BY_NAME[name]), REPLIES[name].replace("Oslo", said))
+        assert orjson.loads(call.arguments) == {"city": said, "days": 2}
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_string_that_may_be_null_is_null_if_the_tags_say_so(name: str) -> None:
+    tools = {"weather": {"type": "object", "properties": {"city": OPTIONAL[1]}}}
+    says_types = name.startswith(("kimi", "deepseek"))
+    for said, value in (("null", "null" if says_types else None), ("nullable", "nullable")):
+        text = REPLIES[name].replace("Oslo", said)
+        for parts in ([text], list(text)):
+            parser = ReplyParser(tools, family=BY_NAME[name])
+            pieces = [piece for part in parts for piece in parser.feed(part)] + parser.end()
+            [call] = (piece for piece in pieces if isinstance(piece, ToolCall))
+            assert orjson.loads(call.arguments) == {"city": value, "days": 2}
 
 
 PARTS = sorted(

@@ -21,11 +21,13 @@ from srb.web.chat.tool_schemas import (
     Tool,
     is_string,
     json_or_text,
+    may_be_null,
+    may_be_string,
     parameters_of,
     properties_of,
     required_of,
-    with_definitions,
-    words_of,
+    text_of,
+    values_of,
 )
 
 NAME = re.compile(r"[\w.:/-]+")
@@ -392,7 +394,12 @@ class TaggedCalls(Form):
             yield from reader.literal("\n")
         if self.cdata and (yield from reader.literal("<![CDATA[")):
             ends = ("]]>" + self.value_end,)
-        if is_string(schema):
+        if may_be_string(schema):
+            if may_be_null(schema):
+                for end in ends:
+                    if (yield from reader.literal("null" + end)):
+                        reader.tell("null")
+                        return
             reader.tell('"')
             yield from reader.streamed(ends, lambda text: reader.tell(orjson.dumps(text).decode()[1:-1]))
             reader.tell('"')
@@ -422,25 +429,28 @@ class TaggedCalls(Form):
         required = required_of(schemas)
         parts = []
         for key, schema in properties_of(schemas).items():
-            begin = f"{quoted(self.key + key + self.key_end)} {self._between(schema)} {wrap}"
-            end = f"{wrap} {quoted(self.value_end)} [\\n]?"
-            words = words_of(schema) if is_string(schema) else []
-            text = " | ".join(map(quoted, words)) if words else ""
-            if is_string(schema) and not words:
-                text = rules.add("text", any_text_until(rules, self.value_end))
-            text = f"( {text} )" if text else ""
-            value = text or rules.schema(with_definitions(schema, schemas))
-            argument = f"{begin} {value} {end}"
+            begin, end = quoted(self.key + key + self.key_end), f"{wrap} {quoted(self.value_end)} [\\n]?"
+            argument = f"{begin} ( {self._value_rules(schema, rules, wrap)} ) {end}"
             parts.append(argument if key in required else f"( {argument} )?")
         return (
             f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {number} {line} {' '.join(parts)} "
             f"{quoted(self.end)} [\\n]?"
         )
 
-    def _between(self, schema: Any) -> str:
+    def _value_rules(self, schema: Any, rules: Rules, wrap: str) -> str:
+        """Return the grammar of a value, from the end of its key on."""
+        ways = []
+        if may_be_string(schema):
+            values = [value for value in values_of(schema) if isinstance(value, str) or not self.types]
+            texts = " | ".join(quoted(text_of(value)) for value in values)
+            ways.append((self.types[:1], texts or rules.add("text", any_text_until(rules, self.value_end))))
+        if not ways or (self.types and not is_string(schema)):
+            ways.append((self.types[1:], rules.schema(schema)))
+        return " | ".join(f"{self._between(types)} {wrap} ( {value} )" for types, value in ways)
+
+    def _between(self, types: Sequence[str]) -> str:
         if self.types:
-            told = self.types[:1] if is_string(schema) else self.types[1:]
-            return f"( {' | '.join(map(quoted, told))} ) {quoted(self.value)}"
+            return f"( {' | '.join(map(quoted, types))} ) {quoted(self.value)}"
         return f"[\\n]? {quoted(self.value)}" if self.value else '""'
 
 

@@ -18,8 +18,7 @@ from srb.web.chat.tool_schemas import (
     properties_of,
     required_of,
     type_of,
-    with_definitions,
-    words_of,
+    values_of,
 )
 
 
@@ -64,10 +63,10 @@ class GemmaCalls(Form):
             schema = properties_of(schemas)[key]
             kind = type_of(schema)
             if is_string(schema):
-                words = [quoted(GEMMA_QUOTE + word + GEMMA_QUOTE) for word in words_of(schema)]
+                words = [quoted(GEMMA_QUOTE + word + GEMMA_QUOTE) for word in values_of(schema)]
                 value = f"( {' | '.join(words)} )" if words else "gemma-text"
             elif kind in ("integer", "number", "boolean"):
-                value = rules.schema(with_definitions(schema, schemas))
+                value = rules.schema(schema)
             else:
                 value = "gemma-object" if kind == "object" else "gemma-any"
             is_last = place == len(names) - 1

@@ -14,12 +14,14 @@ from srb.web.chat.tool_schemas import (
     Tool,
     is_string,
     json_or_text,
+    may_be_null,
+    may_be_string,
     parameters_of,
     properties_of,
     required_of,
+    text_of,
     type_of,
-    with_definitions,
-    words_of,
+    values_of,
 )
 
 
@@ -89,14 +91,15 @@ class NestedTags(Form):
         rules.set("tagged", f'{mark} "<" tag-name ">" ( {text} | tagged+ ) {mark} "</" tag-name ">"')
         parts = []
         for key, schema in properties_of(schemas).items():
-            words = words_of(schema) if is_string(schema) else []
-            if words:
-                value = " | ".join(map(quoted, words))
+            values = values_of(schema) if may_be_string(schema) else []
+            if values:
+                value = " | ".join(quoted(text_of(value)) for value in values)
             elif type_of(schema) in ("integer", "number", "boolean"):
-                value = rules.schema(with_definitions(schema, schemas))
+                value = rules.schema(schema)
+            elif is_string(schema):
+                value = text
             else:
-                value = text if is_string(schema) else "tagged*" if type_of(schema) in ("object", "array") else ""
-                value = value or f"{text} | tagged+"
+                value = "tagged*" if type_of(schema) in ("object", "array") else f"{text} | tagged+"
             argument = f"{quoted(f'{self.mark}<{key}>')} ( {value} ) {quoted(f'{self.mark}</{key}>')}"
             parts.append(argument if key in required else f"( {argument} )?")
         begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
@@ -115,7 +118,9 @@ def _json_of(element: _Element) -> str:
     kind = type_of(element.schema)
     if not element.inner:
         text = "".join(element.text)
-        if is_string(element.schema):
+        if may_be_string(element.schema):
+            if text == "null" and may_be_null(element.schema):
+                return text
             return orjson.dumps(text).decode()
         if not text.strip() and kind in ("object", "array"):
             return "{}" if kind == "object" else "[]"

@@ -15,13 +15,12 @@ from srb.web.chat.grammar import Rules, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     Tool,
-    is_string,
+    may_be_string,
     parameters_of,
     properties_of,
     required_of,
     type_of,
-    with_definitions,
-    words_of,
+    values_of,
 )
 
 _KEY = re.compile(r"[\w.$-]+")
@@ -92,11 +91,12 @@ class PythonCalls(Form):
         arguments, has_one = "", False
         for key in reversed(names):  # optional ones nest, since a comma stands between two of them
             schema = properties_of(schemas)[key]
-            value = rules.schema(with_definitions(schema, schemas))
+            value = rules.schema(schema)
             if type_of(schema) == "boolean":
                 value = '( "True" | "False" )'
-            elif is_string(schema) and not words_of(schema):
-                value = f"""( {value} | "'" [^'\\\\\\n]* "'" )"""
+            elif may_be_string(schema):
+                texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or """"'" [^'\\\\\\n]* "'" """
+                value = f"( {value} | {texts} )"
             one = f"{quoted(key + '=')} {value}"
             follows = f'( "," " "? {arguments} )' if has_one else ""
             if has_one and not (set(names[names.index(key) + 1 :]) & required):

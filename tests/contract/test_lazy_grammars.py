@@ -477,6 +477,30 @@ def test_a_string_that_may_be_null_is_written_as_any_string(
     assert write(llama, sampler, call) == call
 
 
+CITY, DAYS = {"city": {"type": "string"}}, {"days": {"type": "integer"}}
+ROOTS: dict[str, dict[str, Any]] = {
+    "a reference": {"$ref": "#/$defs/Asked", "$defs": {"Asked": WEATHER["parameters"]}},
+    "variants": {
+        "anyOf": [
+            {"type": "object", "properties": {**CITY, **DAYS}, "required": ["city", "days"]},
+            {"type": "object", "properties": {"place": {"type": "integer"}}},
+        ]
+    },
+    "parts": {"allOf": [{"type": "object", "properties": CITY}, {"type": "object", "properties": DAYS}]},
+    "any object": {"type": "object"},
+    "any object of strings and numbers": {"additionalProperties": {"type": ["string", "integer"]}, "type": "object"},
+}
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("name", sorted(REPLIES.keys() - {"llama-4"}))
+def test_a_call_has_arguments_whatever_form_its_schema_has(llama: LlamaModel, name: str, root: str) -> None:
+    tool = {"name": "weather", "parameters": ROOTS[root]}
+    call = _without_ids(section(name)).removesuffix("<|call|>")
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], tool, lazy=True), 1, [])
+    assert write(llama, sampler, call) == call
+
+
 @pytest.mark.parametrize("parallel", [True, False])
 @pytest.mark.parametrize("name", sorted(PARALLEL.keys() - {"gpt-oss"}))  # whose calls end a reply each
 def test_a_second_call_follows_where_calls_may_be_parallel(llama: LlamaModel, name: str, parallel: bool) -> None:

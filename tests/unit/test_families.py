@@ -16,6 +16,7 @@ from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
 from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
+from srb.web.chat.tool_schemas import properties_of, variants_of
 from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
@@ -132,6 +133,29 @@ def test_a_string_that_may_be_null_is_null_if_the_tags_say_so(name: str) -> None
             pieces = [piece for part in parts for piece in parser.feed(part)] + parser.end()
             [call] = (piece for piece in pieces if isinstance(piece, ToolCall))
             assert orjson.loads(call.arguments) == {"city": value, "days": 2}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/Asked"},
+        {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Asked"}, {"type": "object", "properties": {"b": {}}}]},
+        {"allOf": [{"$ref": "#/$defs/Asked"}, {"required": ["days"]}]},
+        {"type": "object", "properties": {"days": {"type": "string"}}, "oneOf": [{"required": ["days"]}, {}]},
+    ],
+)
+def test_a_schema_that_is_put_together_from_others_knows_its_properties(schema: dict[str, Any]) -> None:
+    tools = {"weather": {**schema, "$defs": {"Asked": {"type": "object", "properties": {"days": {"type": "string"}}}}}}
+    for name in ("glm-4", "minimax-m3"):
+        _, _, [call] = parse_reply(ReplyParser(tools, family=BY_NAME[name]), REPLIES[name])
+        assert orjson.loads(call.arguments)["days"] == "2"
+
+
+def test_a_schema_that_refers_to_itself_costs_no_more_than_its_length() -> None:
+    endless = {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}] * 50}
+    whole = {"$ref": "#/$defs/A", "$defs": {"A": endless, "B": {"allOf": [{"properties": {"a": endless}}]}}}
+    assert len(variants_of(whole)) < 100
+    assert set(properties_of(whole)) == {"a"}
 
 
 PARTS = sorted(

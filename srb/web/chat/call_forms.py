@@ -18,7 +18,9 @@ from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
 from srb.web.chat.tool_schemas import (
+    ANY_VALUE,
     Tool,
+    has_any_properties,
     is_string,
     json_or_text,
     may_be_null,
@@ -31,6 +33,7 @@ from srb.web.chat.tool_schemas import (
 )
 
 NAME = re.compile(r"[\w.:/-]+")
+ANY_KEY = "[A-Za-z_] [A-Za-z0-9_.-]*"  # GBNF of an argument that no schema names
 
 
 @dataclass(frozen=True)
@@ -432,6 +435,14 @@ class TaggedCalls(Form):
             begin, end = quoted(self.key + key + self.key_end), f"{wrap} {quoted(self.value_end)} [\\n]?"
             argument = f"{begin} ( {self._value_rules(schema, rules, wrap)} ) {end}"
             parts.append(argument if key in required else f"( {argument} )?")
+        if has_any_properties(tool.get("parameters")):
+            begin, end = (
+                f"{quoted(self.key)} {ANY_KEY} {quoted(self.key_end)}",
+                f"{wrap} {quoted(self.value_end)} [\\n]?",
+            )
+            ways = [(self.types[:1], rules.add("text", any_text_until(rules, self.value_end)))]
+            ways += [(self.types[1:], rules.schema(ANY_VALUE))] if self.types else []
+            parts.append(f"( {begin} ( {self._ways(ways, wrap)} ) {end} )*")
         return (
             f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {number} {line} {' '.join(parts)} "
             f"{quoted(self.end)} [\\n]?"
@@ -446,6 +457,10 @@ class TaggedCalls(Form):
             ways.append((self.types[:1], texts or rules.add("text", any_text_until(rules, self.value_end))))
         if not ways or (self.types and not is_string(schema)):
             ways.append((self.types[1:], rules.schema(schema)))
+        return self._ways(ways, wrap)
+
+    def _ways(self, ways: Sequence[tuple[Sequence[str], str]], wrap: str) -> str:
+        """Return the grammar of a value that is written in one of several ways: attributes, and what follows them."""
         return " | ".join(f"{self._between(types)} {wrap} ( {value} )" for types, value in ways)
 
     def _between(self, types: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     Tool,
+    has_any_properties,
     is_string,
     parameters_of,
     properties_of,
@@ -75,6 +76,8 @@ class GemmaCalls(Form):
             arguments = f"{quoted(key + ':')} {value} {follows}"
         if names and not required:
             arguments = f"( {arguments} )?"
+        if has_any_properties(tool.get("parameters")):
+            arguments = '( gemma-pair ( "," gemma-pair )* )?'
         return f'{quoted("call:" + tool["name"] + "{")} {arguments} "}}"'
 
 

@@ -12,6 +12,7 @@ from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     Tool,
+    has_any_properties,
     is_string,
     json_or_text,
     may_be_null,
@@ -102,6 +103,8 @@ class NestedTags(Form):
                 value = "tagged*" if type_of(schema) in ("object", "array") else f"{text} | tagged+"
             argument = f"{quoted(f'{self.mark}<{key}>')} ( {value} ) {quoted(f'{self.mark}</{key}>')}"
             parts.append(argument if key in required else f"( {argument} )?")
+        if has_any_properties(tool.get("parameters")):
+            parts.append("tagged*")
         begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
         return f"[\\n]? {begin} {' '.join(parts)} {end} [\\n]?"
 

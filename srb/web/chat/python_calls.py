@@ -14,7 +14,9 @@ from srb.web.chat.call_forms import NAME, Form, spaced_json
 from srb.web.chat.grammar import Rules, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
+    ANY_VALUE,
     Tool,
+    has_any_properties,
     may_be_string,
     parameters_of,
     properties_of,
@@ -104,6 +106,9 @@ class PythonCalls(Form):
             arguments, has_one = f"{one} {follows}", True
         if has_one and not required:
             arguments = f"( {arguments} )?"
+        if has_any_properties(tool.get("parameters")):
+            one = f"""[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | "'" [^'\\\\\\n]* "'" )"""
+            arguments = f'( {one} ( "," " "? {one} )* )?'
         return f'{quoted(tool["name"] + "(")} {arguments} ")"'
 
 

@@ -10,6 +10,7 @@ import orjson
 MAX_REFERENCES = 8  # one after another
 MAX_VARIANTS = 64  # of one schema
 
+ANY_VALUE = {"type": ["string", "number", "boolean", "null", "array", "object"]}
 _OF_STRINGS = ("pattern", "format", "minLength", "maxLength")  # what schemas without a type say of strings
 
 Tool = Mapping[str, Any]  # a function: name, description, parameters
@@ -21,11 +22,45 @@ def parameters_of(tool: Tool) -> Mapping[str, Any]:
 
 
 def properties_of(schema: Any) -> Mapping[str, Any]:
-    """Return the schemas of an object's properties, each with what it refers to and with the object's definitions."""
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(found, Mapping):
-        return {}
-    return {name: with_definitions(_resolved(each, schema), schema) for name, each in found.items()}
+    """Return the schemas of the properties that an object may have, each with what it refers to and the definitions."""
+    found: dict[str, list[Any]] = {}
+    for each in _objects(schema):
+        for name, inner in _properties(each).items():
+            others = found.setdefault(name, [])
+            if inner not in others:
+                others.append(inner)
+    return {
+        name: with_definitions(_resolved(ones[0] if len(ones) == 1 else {"anyOf": ones}, schema), schema)
+        for name, ones in found.items()
+    }
+
+
+def required_of(schema: Any) -> set[str]:
+    """Return the properties that an object must have, whichever of its schema's variants it follows."""
+    required = [_required(each) for each in _objects(schema)]
+    return set.intersection(*required) if required else set()
+
+
+def has_any_properties(schema: Any) -> bool:
+    """Whether an object may have properties of any name, and its schema knows none."""
+    return any(
+        not isinstance(each.get("properties"), Mapping) and each.get("additionalProperties") is not False
+        for each in _objects(schema)
+    ) and not properties_of(schema)
+
+
+def _objects(schema: Any) -> list[Mapping[str, Any]]:
+    return [each for each in variants_of(schema) if _kinds(each) <= {"object"} or "object" in _kinds(each)]
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _required(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("required")
+    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
 
 
 def variants_of(schema: Any) -> list[Mapping[str, Any]]:
@@ -60,9 +95,9 @@ def _merged(one: Mapping[str, Any], other: Any) -> Mapping[str, Any]:
     if not isinstance(other, Mapping):
         return one
     merged = {**one, **other}
-    if isinstance(one.get("properties"), Mapping) and isinstance(other.get("properties"), Mapping):
-        merged["properties"] = {**one["properties"], **other["properties"]}
-    if required := required_of(one) | required_of(other):
+    if properties := {**_properties(one), **_properties(other)}:
+        merged["properties"] = properties
+    if required := _required(one) | _required(other):
         merged["required"] = sorted(required)
     return merged
 
@@ -84,11 +119,6 @@ def _resolved(schema: Any, whole: Any, seen: set[str] | None = None) -> Any:
             break
         schema = {**found, **others}
     return schema
-
-
-def required_of(schema: Mapping[str, Any]) -> set[str]:
-    found = schema.get("required")
-    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
 
 
 def values_of(schema: Any) -> list[Any]:

@@ -77,7 +77,8 @@ def test_arguments_come_as_they_are_written(name: str) -> None:
     pieces = raw(BY_NAME[name], REPLIES[name], [1], in_parts=True)
     arguments = [piece.text for piece, _ in pieces if isinstance(piece, CallArguments)]
     assert orjson.loads("".join(arguments)) == orjson.loads(GIVEN)
-    if name not in ("gemma-4", "minimax-m3"):  # whose arguments become JSON when they are complete
+    # Gemma's and MiniMax' arguments become JSON when they are complete; Nemo's wait for the call's id, which follows them.
+    if name not in ("gemma-4", "minimax-m3", "mistral-nemo"):
         assert len(arguments) > 3
 
 
@@ -156,6 +157,30 @@ def test_a_schema_that_refers_to_itself_costs_no_more_than_its_length() -> None:
     whole = {"$ref": "#/$defs/A", "$defs": {"A": endless, "B": {"allOf": [{"properties": {"a": endless}}]}}}
     assert len(variants_of(whole)) < 100
     assert set(properties_of(whole)) == {"a"}
+
+
+IDS = {
+    "mistral": "[TOOL_CALLS]weather[CALL_ID]{}[ARGS]{{}}",
+    "mistral-nemo": '[TOOL_CALLS][{{"name": "weather", "arguments": {{}}, "id": "{}"}}]',
+    "kimi-k2": "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{{}}<|tool_call_end|>",
+    "solar": "<|tool_calls|><|tool_call:begin|>{}<|tool_call:name|>weather<|tool_call:args|>{{}}<|tool_call:end|>",
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_call_has_the_id_that_the_model_gave_it_but_no_two_calls_have_one(name: str) -> None:
+    given = "functions.weather:0" if name == "kimi-k2" else "D681PevKs"
+    text = IDS[name].format(given)
+    _, _, calls = parse_reply(ReplyParser(TOOLS, family=BY_NAME[name]), text + text)
+    ids = [call.id for call in calls]
+    assert ids[0] == given
+    assert len(set(ids)) == len(ids) == 2
+
+
+@pytest.mark.parametrize("name", ["mistral", "mistral-nemo"])
+def test_an_id_that_the_template_refuses_is_replaced(name: str) -> None:
+    _, _, [call] = parse_reply(ReplyParser(TOOLS, family=BY_NAME[name]), IDS[name].format("call_1"))
+    assert re.fullmatch("[A-Za-z0-9]{9}", call.id)
 
 
 PARTS = sorted(

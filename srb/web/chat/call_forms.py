@@ -41,7 +41,8 @@ class Form:
     """The markers around a section of calls, and around each call; "" for none.
 
     `at_start`: calls are only found at the beginning of the content, without a marker, and of tools that exist.
-    `apart`: models write a section for each call.
+    `apart`: models write a section for each call. `ids`: the form of the ids that models give their calls, as a regular
+    expression and in GBNF; an id of another form is replaced, since templates refuse it.
     """
 
     opening: str = ""
@@ -50,6 +51,11 @@ class Form:
     call_end: str = ""
     at_start: bool = False
     apart: bool = False
+    ids: str = ""
+
+    def kept_id(self, given: str) -> str:
+        """Return a call's id if it is of the form's kind, else ""."""
+        return given if self.ids and re.fullmatch(self.ids, given) else ""
 
     def takes_name(self, name: str) -> bool:
         """Whether a tool of this name can be called."""
@@ -136,7 +142,9 @@ class Form:
 class JsonCalls(Form):
     """JSON objects with a name and arguments; `is_list`: a section is a list of them.
 
-    `keyed`: an object has the name as its only key, and the arguments as its value.
+    `keyed`: an object has the name as its only key, and the arguments as its value. With `ids`, an `id` follows the
+    arguments, which wait for it. `number` is the key of a call's number, which comes first: templates count the calls of
+    a conversation for themselves.
     """
 
     name: str = "name"
@@ -144,6 +152,7 @@ class JsonCalls(Form):
     is_list: bool = False
     keyed: bool = False
     newlines: bool = False  # around the object of a call
+    number: str = ""
 
     def takes_name(self, name: str) -> bool:
         return True  # JSON has any text
@@ -187,7 +196,7 @@ class JsonCalls(Form):
 
     def _body(self, reader: Reader) -> Steps:
         yield from reader.expect("{")
-        name, held, told = "", "", False
+        name, held, told, given_id = "", "", False, ""
         is_first = True
         while True:
             yield from reader.space()
@@ -205,13 +214,15 @@ class JsonCalls(Form):
                 name = yield from reader.string()
                 if not name or (self.at_start and name not in reader.tools):
                     raise NoCall
-            elif key in _ARGUMENTS and name and not told:
-                reader.begin(name)
+            elif key in _ARGUMENTS and name and not told and (given_id or not self.ids):
+                reader.begin(name, given_id)
                 yield from reader.arguments()
                 told = True
             elif key in _ARGUMENTS and not told:
                 held = yield from reader.value()
                 held = orjson.loads(held) if held.startswith('"') else "{}" if held == "null" else held
+            elif key == "id" and (yield from reader.peek()) == '"':
+                given_id = self.kept_id((yield from reader.string()))
             else:
                 yield from reader.value()
             is_first = False
@@ -224,7 +235,7 @@ class JsonCalls(Form):
             raise NoCall
         if not told:
             given = object_text(held or "{}")
-            reader.begin(name)
+            reader.begin(name, given_id)
             reader.tell(given)
         reader.finish()
 
@@ -242,8 +253,8 @@ class JsonCalls(Form):
         if not self.is_list:
             return super().rules(tools, rules, parallel)
         one = rules.add("call", self._calls(tools, rules))
-        more = f'( "," " "? {one} )*' if parallel else ""
-        return f'{quoted(self.opening)} "[" [\\n]? {one} {more} [\\n]? "]" {quoted(self.closing)}'
+        more = f'( "," {_LIST_SPACE} {one} )*' if parallel else ""
+        return f'{quoted(self.opening)} "[" {_LIST_SPACE} {one} {more} {_LIST_SPACE} "]" {quoted(self.closing)}'
 
     @property
     def _separator(self) -> str:  # type: ignore[override]
@@ -256,9 +267,12 @@ class JsonCalls(Form):
             return f'"{{" {name} ":" " "? {schema} "}}"'
         key = quoted(f'"{self.name}":')
         given = quoted(f'"{self.arguments}":')
-        return f'{line}"{{" {key} " "? {name} "," " "? {given} " "? {schema} "}}" {line}'
+        number = f"""( {quoted(f'"{self.number}":')} " "? "\\"" [0-9]+ "\\"," " "? )?""" if self.number else ""
+        given_id = f"""( "," " "? {quoted('"id":')} " "? "\\"" {self.ids} "\\"" )?""" if self.ids else ""
+        return f'{line}"{{" {number} {key} " "? {name} "," " "? {given} " "? {schema} {given_id} "}}" {line}'
 
 
+_LIST_SPACE = "[ \\n]{0,9}"  # GBNF of the space in a list of calls
 _ARGUMENTS = ("arguments", "parameters")
 
 
@@ -290,7 +304,7 @@ class NamedCalls(Form):
         ends = (self.name_end, self.id_mark) if self.id_mark else (self.name_end,)
         written, end = yield from reader.until(*ends)
         if end == self.id_mark:
-            yield from reader.until(self.name_end)
+            given_id = self.kept_id((yield from reader.until(self.name_end))[0])
         name = written.strip()
         if self.names_are_ids:
             name = re.sub(r":\d+$", "", name.removeprefix("functions."))
@@ -316,7 +330,8 @@ class NamedCalls(Form):
         name = f"functions.{tool['name']}" if self.names_are_ids else tool["name"]
         fence = f"[\\n]? {quoted(self.fence)}" if self.fence else '""'
         given_id = f"[A-Za-z0-9_-]+ {quoted(self.id_first)} " if self.id_first else ""
-        begin = f"{given_id}{quoted(self.before_name + name)} {number} {quoted(self.name_end)}"
+        mark = f"( {quoted(self.id_mark)} {self.ids} )?" if self.id_mark else ""
+        begin = f"{given_id}{quoted(self.before_name + name)} {number} {mark} {quoted(self.name_end)}"
         return f"{begin} {rules.schema(parameters_of(tool))} {fence}"
 
 

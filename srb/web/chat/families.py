@@ -106,6 +106,9 @@ def _list_of_calls(opening: str, closing: str = "", **options: str | bool) -> Js
     return JsonCalls(opening=opening, closing=closing, is_list=True, **options)  # type: ignore[arg-type]
 
 
+_NINE = "[A-Za-z0-9]{9}"  # the only ids that Mistral's templates take
+_MISTRAL = NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]", ids=_NINE)
+_NEMO = _list_of_calls("[TOOL_CALLS]", ids=_NINE)
 _IS_STRING = (' string="true"', ' string="false"')
 _TYPES = tuple(f' type="{name}"' for name in ("string", "number", "boolean", "object", "array", "null"))
 _HY = ":opensource"
@@ -190,17 +193,18 @@ FAMILIES = (
     Family("glm-4", ("<tool_call>", "<arg_key>"), (_GLM,)),
     Family(
         "mistral", ("[TOOL_CALLS]", "[ARGS]"),
-        (NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]"), _list_of_calls("[TOOL_CALLS]")),
+        (_MISTRAL, _NEMO),
         ("[THINK]", "[/THINK]"),
     ),
     Family(
         "mistral-nemo", ("[TOOL_CALLS]",),
-        (_list_of_calls("[TOOL_CALLS]"), NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]")),
+        (_NEMO, _MISTRAL),
         ("[THINK]", "[/THINK]"),
     ),
     Family(
         "command-r", ("<|START_ACTION|>",),
-        (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters"),),
+        (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters",
+                        number="tool_call_id"),),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
         ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
         before_answer=f'{BLANK} ( "<|START_RESPONSE|>" | "<|START_TEXT|>" )?',

@@ -461,6 +461,42 @@ def test_a_call_of_mistrals_may_have_an_id_of_nine_characters(llama: LlamaModel)
     assert write(llama, sampler, "[TOOL_CALLS]weather[CALL_ID]0123456789") == "[TOOL_CALLS]weather[CALL_ID]012345678["
 
 
+OTHER_FORMS = [
+    ("llama-3", '{"type": "function", "name": "', "weather"),
+    ("llama-3", '<|python_tag|>{"type": "function", "name": "', "weather"),
+    ("llama-3", '<|python_tag|>{"name": "', "weather"),
+    ("llama-3", 'Well. <tool_call>{"name": "', "weather"),
+    ("llama-4", '[weather(city="', "Oslo"),
+    ("hermes", '<|python_tag|>{"name": "', "weather"),
+    ("hermes", '{"name": "weather", "parameters": {"city": "', "Oslo"),
+    ("hermes", '{"name": "weather", "arguments": {"city": "', "Oslo"),
+    ("qwen3-coder", "<tool_call>\n<function=", "weather"),
+    ("lfm2", 'Well. <tool_call>{"name": "', "weather"),
+    ("functionary-3.1", '<|python_tag|>{"name": "', "weather"),
+    ("command-r-plus", 'Action: ```json\n[{"tool_name": "', "weather"),
+]
+
+
+@pytest.mark.parametrize(("name", "begun", "word"), OTHER_FORMS)
+def test_a_call_in_another_form_of_its_family_is_valid_too(llama: LlamaModel, name: str, begun: str, word: str) -> None:
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], FEW, lazy=True), 1, [])
+    written = write(llama, sampler, begun + "x")
+    assert written.startswith(begun)
+    assert written != begun + "x"
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], FEW, lazy=True), 1, [])
+    assert write(llama, sampler, begun + word) == begun + word
+    rest = go_on(llama, sampler)
+    _, _, [call] = parse_reply(ReplyParser({"weather": FEW["parameters"]}, family=BY_NAME[name]), begun + word + rest)
+    assert orjson.loads(call.arguments).keys() == {"city", "sure"}
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama-4"])
+def test_an_answer_that_only_looks_like_a_call_is_free(llama: LlamaModel, name: str) -> None:
+    text = '{"name": "Ada", "age": 36}' if name == "hermes" else '[wet, "windy"]'
+    sampler = llama.new_sampler(params_of(llama, BY_NAME[name], FEW, lazy=True), 1, [])
+    assert write(llama, sampler, text) == text
+
+
 OPTIONAL = (
     {"type": ["string", "null"]},
     {"anyOf": [{"type": "string"}, {"type": "null"}]},

@@ -183,6 +183,21 @@ def test_an_id_that_the_template_refuses_is_replaced(name: str) -> None:
     assert re.fullmatch("[A-Za-z0-9]{9}", call.id)
 
 
+@pytest.mark.parametrize("in_parts", [True, False])
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_call_of_a_tool_that_was_not_offered_is_content(name: str, in_parts: bool) -> None:
+    for size in (1, 10_000):
+        parser = ReplyParser({"time"}, family=BY_NAME[name], in_parts=in_parts)
+        text = REPLIES[name]
+        found = [each for at in range(0, len(text), size) for each in parser.feed_raw(text[at : at + size])]
+        found += parser.end_raw()
+        assert not any(isinstance(piece, CallBegan | ToolCall) for piece, _ in found)
+        content = "".join(piece.text for piece, _ in found if isinstance(piece, Content))
+        assert "Oslo" in content
+        assert name in ("gpt-oss", "muse-glimmer") or "weather" in content  # these name it in a header
+        assert "".join(part for _, part in found) == text
+
+
 PARTS = sorted(
     {
         part

@@ -464,7 +464,7 @@ def test_text_is_free_up_to_a_call_and_the_call_is_constrained() -> None:
     http, engine = serve()
     post(http, tools=[TOOL], branches=[{}, {"grammar": 'root ::= "x"'}])
     free, own = engine.sent[0].branches
-    assert free.sampling.grammar_triggers == (("word", "<tool_call>"),)
+    assert free.sampling.grammar_triggers[:2] == (("word", "<tool_call>"), ("word", "<|python_tag|>"))
     assert free.sampling.reasoning_tags == ("<think>", "</think>")
     assert "*" in free.sampling.grammar.splitlines()[0]
     assert (own.sampling.grammar, own.sampling.grammar_triggers) == ('root ::= "x"', ())

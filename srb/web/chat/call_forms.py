@@ -77,7 +77,11 @@ class Form:
 
     def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
         """Return the texts at which a lazy grammar begins, as SamplingParams has them."""
-        return (("word", self.marker),) if self.marker else (("start", '{"name"'),)
+        return (("word", self.marker),)
+
+    def further_triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        """Return the triggers of a form that is not its family's first; without a marker they have a tool's name."""
+        return self.triggers(tools)
 
     def read(self, reader: Reader) -> Steps:
         """Read a section of calls, or one call where there are no sections."""
@@ -153,6 +157,24 @@ class JsonCalls(Form):
     keyed: bool = False
     newlines: bool = False  # around the object of a call
     number: str = ""
+    typed: bool = False  # "type": "function" may precede the name
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        if self.marker:
+            return super().triggers(tools)
+        return (("start", '{"name"'), *(("start", f"{{{each}") for each in _TYPES if self.typed))
+
+    def further_triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        if self.marker:
+            return self.triggers(tools)
+        names = [orjson.dumps(tool["name"]).decode() for tool in tools]
+        kinds = ("", '"type":{0}"function",{0}') if self.typed else ("",)
+        return tuple(
+            ("start", f'{{{kind.format(space)}"name":{space}{name}')
+            for name in names
+            for kind in kinds
+            for space in (" ", "")
+        )
 
     def takes_name(self, name: str) -> bool:
         return True  # JSON has any text
@@ -267,12 +289,17 @@ class JsonCalls(Form):
             return f'"{{" {name} ":" " "? {schema} "}}"'
         key = quoted(f'"{self.name}":')
         given = quoted(f'"{self.arguments}":')
+        kind = f"""( {quoted('"type":')} " "? {quoted('"function",')} " "? )?""" if self.typed else ""
+        if self.typed:
+            arguments = quoted('"arguments":')
+            given = f"( {given} | {arguments} )"
         number = f"""( {quoted(f'"{self.number}":')} " "? "\\"" [0-9]+ "\\"," " "? )?""" if self.number else ""
         given_id = f"""( "," " "? {quoted('"id":')} " "? "\\"" {self.ids} "\\"" )?""" if self.ids else ""
-        return f'{line}"{{" {number} {key} " "? {name} "," " "? {given} " "? {schema} {given_id} "}}" {line}'
+        return f'{line}"{{" {kind} {number} {key} " "? {name} "," " "? {given} " "? {schema} {given_id} "}}" {line}'
 
 
 _LIST_SPACE = "[ \\n]{0,9}"  # GBNF of the space in a list of calls
+_TYPES = ('"type": "function"', '"type":"function"')
 _ARGUMENTS = ("arguments", "parameters")
 
 

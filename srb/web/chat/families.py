@@ -26,7 +26,8 @@ BLANK = "[ \\n]{0,4}"  # GBNF of the space between reasoning and an answer
 
 @dataclass(frozen=True)
 class Family:
-    """One family; `forms` are read in this order, and the first is the one that a grammar enforces.
+    """One family; `forms` are read in this order. A call that is forced has the first one, and a lazy grammar begins at
+    the triggers of each.
 
     `reasoning` has the tags around it, `wrappers` the markers around content, which are no part of it. `before_answer` and
     `before_call` are GBNF of the text between reasoning and an answer or a call that a grammar holds for.
@@ -72,7 +73,14 @@ class Family:
         section = form.rules(tools, rules, parallel)
         if not lazy:
             return CallGrammar(rules.text(form.prefix + " " + section if form.prefix else section), rules.schemas, ())
-        return CallGrammar(rules.text(section), rules.schemas, form.triggers(tools))
+        triggers = form.triggers(tools)
+        for other in self.forms[1:]:
+            named = [tool for tool in tools if other.takes_name(tool["name"])]
+            further = other.further_triggers(named)
+            if named and not set(further) & set(triggers):
+                section += " | " + other.rules(named, rules, parallel)
+                triggers += further
+        return CallGrammar(rules.text(section), rules.schemas, triggers)
 
 
 @dataclass(frozen=True)
@@ -85,8 +93,8 @@ class CallGrammar:
 
 
 _TOOL_CALL = ("<tool_call>", "</tool_call>")
-_LLAMA = JsonCalls(arguments="parameters", at_start=True)
-_PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters")
+_LLAMA = JsonCalls(arguments="parameters", at_start=True, typed=True)
+_PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters", typed=True)
 _HERMES = JsonCalls(call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], newlines=True)
 _QWEN_CODER = TaggedCalls(
     *_TOOL_CALL, name_begin="<function=", name_end=">", key="<parameter=", key_end=">", value_end="</parameter>",

@@ -32,6 +32,9 @@ _KEY = re.compile(r"[\w.$-]+")
 class PythonCalls(Form):
     """A list of calls as Python writes them: [f(a=1, b='x')]."""
 
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        return tuple(("start", f"[{tool['name']}(") for tool in tools) if self.at_start else super().triggers(tools)
+
     def read(self, reader: Reader) -> Steps:
         if self.opening:
             yield from reader.expect(self.opening)

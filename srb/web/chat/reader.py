@@ -88,7 +88,12 @@ class Reader:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, given_id: str = "") -> None:
-        """Begin a call with the id that the model gave it, or another one if it gave none, or gave it before."""
+        """Begin a call with the id that the model gave it, or another one if it gave none, or gave it before.
+
+        Raise NoCall if there is no such tool.
+        """
+        if name not in self.tools:
+            raise NoCall
         self.num_calls += 1
         self.is_open = True
         made = given_id if given_id and given_id not in self._ids else call_id()

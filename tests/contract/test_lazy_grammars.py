@@ -461,6 +461,35 @@ def test_a_call_of_mistrals_may_have_an_id_of_nine_characters(llama: LlamaModel)
     assert write(llama, sampler, "[TOOL_CALLS]weather[CALL_ID]0123456789") == "[TOOL_CALLS]weather[CALL_ID]012345678["
 
 
+@pytest.mark.parametrize("awaited", [True, False])
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel, name: str, awaited: bool) -> None:
+    family = BY_NAME[name]
+    grammar = family.either([FEW], True, {"enum": ["Yes", "No"]}, awaited)
+    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
+    triggers, tags = ((("answer", ""),), family.reasoning) if awaited else ((), ())
+    params = SamplingParams(grammar=text, grammar_triggers=triggers, reasoning_tags=tags)
+    thoughts = "Hm.".join(family.reasoning) if awaited else ""
+    rules = with_rules(f"root ::= {family.before_answer if awaited else ''} schema-0", ['root ::= "\\"No\\""'])
+    plain = SamplingParams(grammar=rules, grammar_triggers=triggers, reasoning_tags=tags)
+    sampler = llama.new_sampler(plain, 1, [])
+    assert write(llama, sampler, thoughts) == thoughts
+    said = thoughts + go_on(llama, sampler)
+    sampler = llama.new_sampler(params, 1, [])
+    assert write(llama, sampler, said) == said
+    content, _, calls = parse_reply(ReplyParser({"weather": FEW["parameters"]}, family=family), said)
+    assert (content.strip(), calls) == ('"No"', [])
+    sampler = llama.new_sampler(params, 1, [])
+    begun = family.grammar([FEW], parallel=False, lazy=False)
+    call = go_on(llama, llama.new_sampler(
+        SamplingParams(grammar=with_rules(begun.text, [llama.grammar_of(each) for each in begun.schemas])), 1, []
+    ))  # fmt: skip
+    before = {"gpt-oss": "<|start|>assistant", "muse-glimmer": "<|start|>assistant"}.get(name, "") if awaited else ""
+    before = before or ("<|begin|>assistant" if name == "solar" and awaited else "")
+    written = write(llama, sampler, thoughts + before + call)
+    assert written == thoughts + before + call
+
+
 OTHER_FORMS = [
     ("llama-3", '{"type": "function", "name": "', "weather"),
     ("llama-3", '<|python_tag|>{"type": "function", "name": "', "weather"),

@@ -420,7 +420,6 @@ def test_a_bad_completion_is_refused_in_words(body: dict[str, Any], status: int,
         ),
         ({"messages": [{**USER, "images": "x"}]}, 400, "message 0: 'images' must be a list"),
         ({"tools": [{"type": "function"}]}, 400, "tool 0 must have a 'function'"),
-        ({"tools": [TOOL], "format": "json"}, 400, "Field 'format': cannot be used together with tools"),
     ],
 )
 def test_a_bad_chat_is_refused_in_words(body: dict[str, Any], status: int, words: str) -> None:

@@ -191,7 +191,6 @@ def test_a_text_format_is_the_schema_of_the_reply(text: Any, schema: str) -> Non
         ({"reasoning": {"effort": 3}}, "reasoning.effort"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_object"}}, "tools": [TOOL]}, "text.format"),
         ({"max_output_tokens": "many"}, "max_output_tokens"),
         ({"include": "logprobs"}, "include"),
         ({"top_logprobs": 3, "tools": [TOOL], "stream": True}, "include"),

@@ -6,8 +6,9 @@ its family. A template without tools gets Hermes' form, in which SRB then descri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
@@ -66,6 +67,18 @@ class Family:
     def without_open_thinking(self, prompt: str) -> str:
         """Return a prompt without the tag that begins reasoning, with which some templates end."""
         return prompt.rstrip().removesuffix(self.reasoning[0].rstrip()) if self.begins_thinking(prompt) else prompt
+
+    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> CallGrammar:
+        """Return the grammar of calls of these tools, or else of an answer that follows a schema.
+
+        It begins at the reply's beginning, or where it is awaited after reasoning, or after a header.
+        """
+        rules, form = Rules(), self.forms[0]
+        calls = f"{form.prefix} ( {form.rules(tools, rules, parallel)} )"
+        text = rules.schema(answer)
+        if awaited:
+            calls, text = f"( {self.before_call} ) {calls}", f"( {self.before_answer} ) {text}"
+        return CallGrammar(rules.text(f"{calls} | {text}"), rules.schemas, ())
 
     def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> CallGrammar:
         """Return the grammar of calls of these tools: `lazy` ones begin at a trigger, others at the reply's beginning."""

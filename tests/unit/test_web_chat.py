@@ -460,6 +460,20 @@ def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
     assert ('\\"weather\\"' in one, '\\"time\\"' in one) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("fields", "several"),
+    [
+        ({"tool_choice": "required"}, True),
+        ({"tool_choice": "required", "parallel_tool_calls": False}, False),
+        ({"tool_choice": {"type": "function", "function": {"name": "time"}}}, False),
+    ],
+)
+def test_several_calls_may_be_required_unless_one_tool_is_named(fields: dict[str, Any], several: bool) -> None:
+    http, engine = serve()
+    post(http, tools=[TOOL, OTHER], **fields)
+    assert ("*" in engine.sent[0].branches[0].sampling.grammar.splitlines()[0]) == several
+
+
 def test_text_is_free_up_to_a_call_and_the_call_is_constrained() -> None:
     http, engine = serve()
     post(http, tools=[TOOL], branches=[{}, {"grammar": 'root ::= "x"'}])

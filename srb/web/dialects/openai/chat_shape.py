@@ -114,7 +114,7 @@ def calls_of(
     if answer and not is_forced:
         grammar = family.either(functions, parallel, orjson.loads(answer), awaited)
     else:
-        grammar = family.grammar(functions, parallel and not is_forced, not is_forced)
+        grammar = family.grammar(functions, parallel and called is None, not is_forced)
     return {
         "grammar": grammar.text,
         "json_schema": "",

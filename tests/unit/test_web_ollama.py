@@ -486,6 +486,20 @@ def test_lists_and_facts_of_the_model() -> None:
     assert refused(http.post("/api/show", json={"model": "x"}), 404)
 
 
+@pytest.mark.parametrize(
+    ("template", "thinks"),
+    [
+        ("[THINK]{% for m in messages %}{{ m.content }}{% endfor %}[TOOL_CALLS][ARGS]", True),
+        ("<|channel|><|message|><|start|>{% for m in messages %}{{ m.content }}{% endfor %}", True),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}{# no reasoning_effort #}", False),
+    ],
+)
+def test_a_model_thinks_whose_family_does(template: str, thinks: bool) -> None:
+    http, _ = serve(chat_template=template)
+    shown = read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)
+    assert ("thinking" in shown["capabilities"]) == thinks
+
+
 def test_abilities_are_those_of_template_and_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "MODEL", replace(scripted.MODEL, fim={"pre": 1, "suf": 2, "mid": 3}, embedding=False))
     template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}{% if enable_thinking %}<think>{% endif %}"

@@ -325,6 +325,9 @@ def test_a_branch_that_fails_says_so_and_the_others_are_answered(stream: bool) -
     response = events(answer.text)[-1]["response"] if stream else answer.json
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
     assert response["branches"][1]["error"]["message"] == "no token fits"
+    assert (response["status"], response["incomplete_details"]) == ("failed", None)
+    assert (response["error"]["code"], response["error"]["message"]) == ("invalid_prompt", "no token fits")
+    assert response["usage"]["output_tokens"] == 2
 
 
 def test_a_stream_of_which_all_branches_fail_ends_with_the_error() -> None:

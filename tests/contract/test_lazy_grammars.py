@@ -490,6 +490,61 @@ def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel,
     assert written == thoughts + before + call
 
 
+NESTED = {
+    "type": "object",
+    "properties": {
+        "place": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Oslo", "Rome"]}, "zone": {"type": "integer", "minimum": 0, "maximum": 9}},
+            "required": ["zone"],
+        },
+        "days": {"type": "array", "items": {"enum": [1, 2, 3]}},
+        "unit": {"const": 7},
+        "when": {"anyOf": [{"const": "now"}, {"type": "boolean"}, {"type": "null"}]},
+        "tree": {"$ref": "#/$defs/Tree"},
+    },
+    "required": ["place", "days", "unit", "when"],
+    "$defs": {
+        "Tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}, "value": {"enum": [5]}}},
+    },
+}
+
+
+def is_tree(value: Any) -> bool:
+    if not value:
+        return True
+    return set(value) <= {"left", "value"} and value.get("value", 5) == 5 and is_tree(value.get("left"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", ["gemma-4"])
+def test_values_within_values_follow_the_schema(llama: LlamaModel, name: str, seed: int) -> None:
+    family, tool = BY_NAME[name], {"name": "weather", "parameters": NESTED}
+    sampler = llama.new_sampler(params_of(llama, family, tool, lazy=False), seed, [])
+    text = go_on(llama, sampler, 2000)
+    _, _, [call] = parse_reply(ReplyParser({"weather": NESTED}, family=family), text)
+    given = orjson.loads(call.arguments)
+    assert {"place", "days", "unit", "when"} <= set(given) <= {"place", "days", "unit", "when", "tree"}
+    assert set(given["place"]) <= {"city", "zone"}
+    assert given["place"]["zone"] in range(10)
+    assert given["place"].get("city", "Oslo") in ("Oslo", "Rome")
+    assert set(given["days"]) <= {1, 2, 3}
+    assert (given["unit"], given["when"] in ("now", True, False, None)) == (7, True)
+    assert is_tree(given.get("tree", {}))
+
+
+def test_any_of_the_optional_arguments_may_be_left_out(llama: LlamaModel) -> None:
+    properties = {name: {"type": "integer"} for name in ("a", "b", "c")}
+    tool = {"name": "weather", "parameters": {"type": "object", "properties": properties}}
+    for said in ("", "a:1", "c:3", "a:1,c:3", "b:2,c:3"):
+        call = f"<|tool_call>call:weather{{{said}}}<tool_call|>"
+        sampler = llama.new_sampler(params_of(llama, BY_NAME["gemma-4"], tool, lazy=True), 1, [])
+        assert write(llama, sampler, call) == call
+        call = f"<|tool_call_start|>[weather({said.replace(':', '=')})]<|tool_call_end|>"
+        sampler = llama.new_sampler(params_of(llama, BY_NAME["lfm2"], tool, lazy=True), 1, [])
+        assert write(llama, sampler, call) == call
+
+
 OTHER_FORMS = [
     ("llama-3", '{"type": "function", "name": "', "weather"),
     ("llama-3", '<|python_tag|>{"type": "function", "name": "', "weather"),

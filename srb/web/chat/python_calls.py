@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from srb.web.chat.call_forms import NAME, Form, spaced_json
-from srb.web.chat.grammar import Rules, quoted
+from srb.web.chat.grammar import Rules, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     ANY_VALUE,
@@ -92,23 +92,17 @@ class PythonCalls(Form):
     def _tool(self, tool: Tool, rules: Rules) -> str:
         schemas = parameters_of(tool)
         required = required_of(schemas)
-        names = sorted(properties_of(schemas), key=lambda key: key not in required)
-        arguments, has_one = "", False
-        for key in reversed(names):  # optional ones nest, since a comma stands between two of them
-            schema = properties_of(schemas)[key]
+        first: list[str] = []
+        others: list[str] = []
+        for key, schema in properties_of(schemas).items():
             value = rules.schema(schema)
             if type_of(schema) == "boolean":
                 value = '( "True" | "False" )'
             elif may_be_string(schema):
                 texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or """"'" [^'\\\\\\n]* "'" """
                 value = f"( {value} | {texts} )"
-            one = f"{quoted(key + '=')} {value}"
-            follows = f'( "," " "? {arguments} )' if has_one else ""
-            if has_one and not (set(names[names.index(key) + 1 :]) & required):
-                follows += "?"
-            arguments, has_one = f"{one} {follows}", True
-        if has_one and not required:
-            arguments = f"( {arguments} )?"
+            (first if key in required else others).append(f"{quoted(key + '=')} {value}")
+        arguments = members(rules, first, others, '"," " "?')
         if has_any_properties(tool.get("parameters")):
             one = f"""[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | "'" [^'\\\\\\n]* "'" )"""
             arguments = f'( {one} ( "," " "? {one} )* )?'

@@ -49,6 +49,25 @@ def has_any_properties(schema: Any) -> bool:
     ) and not properties_of(schema)
 
 
+def items_of(schema: Mapping[str, Any]) -> Any:
+    """Return the schema of a list's items, with what it refers to and the definitions; None for any."""
+    found = schema.get("items")
+    return with_definitions(_resolved(found, schema), schema) if isinstance(found, Mapping) else None
+
+
+def kinds_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types of the values of a schema without branches; [] if they are not known."""
+    if kinds := _kinds(schema):
+        return sorted(kinds)
+    return ["object"] if _properties(schema) else ["array"] if isinstance(schema.get("items"), Mapping) else []
+
+
+def own_text(schema: Any) -> str:
+    """Return a schema as text, without the definitions."""
+    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    return orjson.dumps(own).decode()
+
+
 def _objects(schema: Any) -> list[Mapping[str, Any]]:
     return [each for each in variants_of(schema) if _kinds(each) <= {"object"} or "object" in _kinds(each)]
 

@@ -1,4 +1,4 @@
-"""The chat templates with which llama.cpp is tested, fetched for our tests: `python -m tools.chat_templates`.
+"""The chat templates with which llama.cpp is tested, fetched for our tests: `make dev`, or `python -m tools.chat_templates`.
 
 `CHAT_TEMPLATES` names another folder than build/chat-templates. The templates come from llama-cpp-python's source
 distribution, by pip, and belong to the models' makers, so they are not kept here.

@@ -124,7 +124,9 @@ def test_a_forced_tool_of_a_message_is_called_and_its_result_is_read(using: anth
     tools: Any = [{"name": "weather", "input_schema": CITY}]
     user: Any = {"role": "user", "content": [{"type": "text", "text": ASK, "cache_control": {"type": "ephemeral"}}]}
     asked: dict[str, Any] = {"model": "any", "tools": tools, "max_tokens": 128}
-    with using.messages.stream(**asked, messages=[user], tool_choice={"type": "any"}) as stream:
+    with using.messages.stream(
+        **asked, messages=[user], tool_choice={"type": "any", "disable_parallel_tool_use": True}
+    ) as stream:
         first = stream.get_final_message()
     assert first.stop_reason == "tool_use"
     [call] = [block for block in first.content if block.type == "tool_use"]

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srb.web.chat import grammar, reader
+from srb.web.chat.call_forms import TaggedCalls
 from srb.web.chat.families import FAMILIES, HERMES, LLAMA_3, Family
+from srb.web.chat.nested_tags import NestedTags
 from srb.web.chat.pieces import AnyPiece, CallArguments, CallBegan, CallEnded, Content, Reasoning, ToolCall
 from srb.web.chat.reply_parser import ReplyParser, parse_reply
+from srb.web.chat.tool_schemas import properties_of, variants_of
 from tests.unit.replies import GIVEN, PARALLEL, REPLIES, TWO
 
 BY_NAME = {family.name: family for family in (*FAMILIES, HERMES, LLAMA_3)}
@@ -74,7 +77,8 @@ def test_arguments_come_as_they_are_written(name: str) -> None:
     pieces = raw(BY_NAME[name], REPLIES[name], [1], in_parts=True)
     arguments = [piece.text for piece, _ in pieces if isinstance(piece, CallArguments)]
     assert orjson.loads("".join(arguments)) == orjson.loads(GIVEN)
-    if name not in ("gemma-4", "minimax-m3"):  # whose arguments become JSON when they are complete
+    # Gemma's and MiniMax' arguments become JSON when they are complete; Nemo's wait for the call's id, which follows them.
+    if name not in ("gemma-4", "minimax-m3", "mistral-nemo"):
         assert len(arguments) > 3
 
 
@@ -97,6 +101,101 @@ def test_a_call_that_is_cut_or_damaged_is_content_and_nothing_is_lost(name: str)
                 assert piece.text == part
             elif isinstance(piece, ToolCall):
                 assert (ToolCall, piece.name, piece.arguments) in whole
+
+
+OPTIONAL = (
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"oneOf": [{"type": "integer"}, {"$ref": "#/$defs/Text"}]},
+    {"anyOf": [{"$ref": "#/$defs/Self"}, {"enum": ["5", "true", "{}", "Oslo", None]}]},
+    {"allOf": [{"$ref": "#/$defs/Text"}], "default": "Rome"},
+)
+DEFINITIONS = {"Text": {"minLength": 1}, "Self": {"anyOf": [{"$ref": "#/$defs/Self"}, {"type": "boolean"}]}}
+TAGGED = sorted(name for name, family in BY_NAME.items() if isinstance(family.forms[0], TaggedCalls | NestedTags))
+
+
+@pytest.mark.parametrize("schema", OPTIONAL)
+@pytest.mark.parametrize("name", TAGGED)
+def test_tags_hold_a_value_that_may_be_a_string_as_it_is(name: str, schema: dict[str, Any]) -> None:
+    tools = {"weather": {"type": "object", "properties": {"city": schema}, "$defs": DEFINITIONS}}
+    for said in ("5", "true", "{}", "Oslo"):
+        _, _, [call] = parse_reply(ReplyParser(tools, family=BY_NAME[name]), REPLIES[name].replace("Oslo", said))
+        assert orjson.loads(call.arguments) == {"city": said, "days": 2}
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_string_that_may_be_null_is_null_if_the_tags_say_so(name: str) -> None:
+    tools = {"weather": {"type": "object", "properties": {"city": OPTIONAL[1]}}}
+    says_types = name.startswith(("kimi", "deepseek"))
+    for said, value in (("null", "null" if says_types else None), ("nullable", "nullable")):
+        text = REPLIES[name].replace("Oslo", said)
+        for parts in ([text], list(text)):
+            parser = ReplyParser(tools, family=BY_NAME[name])
+            pieces = [piece for part in parts for piece in parser.feed(part)] + parser.end()
+            [call] = (piece for piece in pieces if isinstance(piece, ToolCall))
+            assert orjson.loads(call.arguments) == {"city": value, "days": 2}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/Asked"},
+        {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Asked"}, {"type": "object", "properties": {"b": {}}}]},
+        {"allOf": [{"$ref": "#/$defs/Asked"}, {"required": ["days"]}]},
+        {"type": "object", "properties": {"days": {"type": "string"}}, "oneOf": [{"required": ["days"]}, {}]},
+    ],
+)
+def test_a_schema_that_is_put_together_from_others_knows_its_properties(schema: dict[str, Any]) -> None:
+    tools = {"weather": {**schema, "$defs": {"Asked": {"type": "object", "properties": {"days": {"type": "string"}}}}}}
+    for name in ("glm-4", "minimax-m3"):
+        _, _, [call] = parse_reply(ReplyParser(tools, family=BY_NAME[name]), REPLIES[name])
+        assert orjson.loads(call.arguments)["days"] == "2"
+
+
+def test_a_schema_that_refers_to_itself_costs_no_more_than_its_length() -> None:
+    endless = {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}] * 50}
+    whole = {"$ref": "#/$defs/A", "$defs": {"A": endless, "B": {"allOf": [{"properties": {"a": endless}}]}}}
+    assert len(variants_of(whole)) < 100
+    assert set(properties_of(whole)) == {"a"}
+
+
+IDS = {
+    "mistral": "[TOOL_CALLS]weather[CALL_ID]{}[ARGS]{{}}",
+    "mistral-nemo": '[TOOL_CALLS][{{"name": "weather", "arguments": {{}}, "id": "{}"}}]',
+    "kimi-k2": "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{{}}<|tool_call_end|>",
+    "solar": "<|tool_calls|><|tool_call:begin|>{}<|tool_call:name|>weather<|tool_call:args|>{{}}<|tool_call:end|>",
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_call_has_the_id_that_the_model_gave_it_but_no_two_calls_have_one(name: str) -> None:
+    given = "functions.weather:0" if name == "kimi-k2" else "D681PevKs"
+    text = IDS[name].format(given)
+    _, _, calls = parse_reply(ReplyParser(TOOLS, family=BY_NAME[name]), text + text)
+    ids = [call.id for call in calls]
+    assert ids[0] == given
+    assert len(set(ids)) == len(ids) == 2
+
+
+@pytest.mark.parametrize("name", ["mistral", "mistral-nemo"])
+def test_an_id_that_the_template_refuses_is_replaced(name: str) -> None:
+    _, _, [call] = parse_reply(ReplyParser(TOOLS, family=BY_NAME[name]), IDS[name].format("call_1"))
+    assert re.fullmatch("[A-Za-z0-9]{9}", call.id)
+
+
+@pytest.mark.parametrize("in_parts", [True, False])
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_call_of_a_tool_that_was_not_offered_is_content(name: str, in_parts: bool) -> None:
+    for size in (1, 10_000):
+        parser = ReplyParser({"time"}, family=BY_NAME[name], in_parts=in_parts)
+        text = REPLIES[name]
+        found = [each for at in range(0, len(text), size) for each in parser.feed_raw(text[at : at + size])]
+        found += parser.end_raw()
+        assert not any(isinstance(piece, CallBegan | ToolCall) for piece, _ in found)
+        content = "".join(piece.text for piece, _ in found if isinstance(piece, Content))
+        assert "Oslo" in content
+        assert name in ("gpt-oss", "muse-glimmer") or "weather" in content  # these name it in a header
+        assert "".join(part for _, part in found) == text
 
 
 PARTS = sorted(

@@ -460,11 +460,25 @@ def test_any_of_several_tools_may_be_the_one_that_is_required() -> None:
     assert ('\\"weather\\"' in one, '\\"time\\"' in one) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("fields", "several"),
+    [
+        ({"tool_choice": "required"}, True),
+        ({"tool_choice": "required", "parallel_tool_calls": False}, False),
+        ({"tool_choice": {"type": "function", "function": {"name": "time"}}}, False),
+    ],
+)
+def test_several_calls_may_be_required_unless_one_tool_is_named(fields: dict[str, Any], several: bool) -> None:
+    http, engine = serve()
+    post(http, tools=[TOOL, OTHER], **fields)
+    assert ("*" in engine.sent[0].branches[0].sampling.grammar.splitlines()[0]) == several
+
+
 def test_text_is_free_up_to_a_call_and_the_call_is_constrained() -> None:
     http, engine = serve()
     post(http, tools=[TOOL], branches=[{}, {"grammar": 'root ::= "x"'}])
     free, own = engine.sent[0].branches
-    assert free.sampling.grammar_triggers == (("word", "<tool_call>"),)
+    assert free.sampling.grammar_triggers[:2] == (("word", "<tool_call>"), ("word", "<|python_tag|>"))
     assert free.sampling.reasoning_tags == ("<think>", "</think>")
     assert "*" in free.sampling.grammar.splitlines()[0]
     assert (own.sampling.grammar, own.sampling.grammar_triggers) == ('root ::= "x"', ())
@@ -474,6 +488,25 @@ def test_text_is_free_up_to_a_call_and_the_call_is_constrained() -> None:
     post(http)
     assert engine.sent[2].branches[0].sampling.grammar == ""
     assert engine.sent[2].preserved_tokens == ("<think>", "</think>")
+
+
+@pytest.mark.parametrize("field", ["response_format", "json_schema"])
+def test_beside_tools_an_answer_follows_the_schema(field: str) -> None:
+    http, engine = serve()
+    schema = {"const": 7}
+    given = {"json_schema": {"json_schema": schema}}.get(
+        field, {field: {"type": "json_schema", "json_schema": {"schema": schema}}}
+    )
+    branches = [{}, {"grammar": 'root ::= "x"'}, {"json_schema": {"const": 8}}]
+    assert post(http, tools=[TOOL], branches=branches, **given).status_code == 200
+    both, own, other = (branch.sampling for branch in engine.sent[0].branches)
+    assert both.json_schema == ""
+    assert '{"const":7}' in both.grammar_schemas
+    assert '\\"weather\\"' in both.grammar
+    assert both.grammar_triggers in ((), (("answer", ""),))
+    assert (own.grammar, other.json_schema, other.grammar) == ('root ::= "x"', '{"const":8}', "")
+    post(http, tools=[TOOL], tool_choice="required", **given)
+    assert '{"const":7}' not in engine.sent[1].branches[0].sampling.grammar_schemas
 
 
 def test_a_budget_of_reasoning_is_the_requests_or_the_settings() -> None:
@@ -665,7 +698,7 @@ CHOOSE = {"type": "function", "function": {"name": "unknown"}}
         ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL], "grammar": 'root ::= "a"'}, "grammar"),
-        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": [TOOL], "grammar": 'root ::= "x"'}, "grammar"),
         ({"response_format": "json"}, "response_format"),
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),

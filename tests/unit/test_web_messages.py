@@ -207,7 +207,6 @@ def test_samplers_and_fields_of_srb_pass_through() -> None:
         ({"thinking": True}, "thinking"),
         ({"output_config": {"effort": 3}}, "output_config.effort"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
-        ({"output_config": {"format": {"type": "json_object"}}, "tools": [TOOL]}, "output_config.format"),
         ({"max_tokens": "many"}, "max_tokens"),
         ({"stop_sequences": 3}, "stop_sequences"),
         ({"metadata": "x"}, "metadata"),

@@ -420,7 +420,6 @@ def test_a_bad_completion_is_refused_in_words(body: dict[str, Any], status: int,
         ),
         ({"messages": [{**USER, "images": "x"}]}, 400, "message 0: 'images' must be a list"),
         ({"tools": [{"type": "function"}]}, 400, "tool 0 must have a 'function'"),
-        ({"tools": [TOOL], "format": "json"}, 400, "Field 'format': cannot be used together with tools"),
     ],
 )
 def test_a_bad_chat_is_refused_in_words(body: dict[str, Any], status: int, words: str) -> None:
@@ -485,6 +484,20 @@ def test_lists_and_facts_of_the_model() -> None:
     assert shown["model_info"]["llama.context_length"] == 2048
     assert shown["details"] == tagged["details"]
     assert refused(http.post("/api/show", json={"model": "x"}), 404)
+
+
+@pytest.mark.parametrize(
+    ("template", "thinks"),
+    [
+        ("[THINK]{% for m in messages %}{{ m.content }}{% endfor %}[TOOL_CALLS][ARGS]", True),
+        ("<|channel|><|message|><|start|>{% for m in messages %}{{ m.content }}{% endfor %}", True),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}{# no reasoning_effort #}", False),
+    ],
+)
+def test_a_model_thinks_whose_family_does(template: str, thinks: bool) -> None:
+    http, _ = serve(chat_template=template)
+    shown = read(Shown, http.post("/api/show", json={"model": "storyteller"}).data)
+    assert ("thinking" in shown["capabilities"]) == thinks
 
 
 def test_abilities_are_those_of_template_and_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:

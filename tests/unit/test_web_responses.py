@@ -191,7 +191,6 @@ def test_a_text_format_is_the_schema_of_the_reply(text: Any, schema: str) -> Non
         ({"reasoning": {"effort": 3}}, "reasoning.effort"),
         ({"text": {"format": {"type": "xml"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format"),
-        ({"text": {"format": {"type": "json_object"}}, "tools": [TOOL]}, "text.format"),
         ({"max_output_tokens": "many"}, "max_output_tokens"),
         ({"include": "logprobs"}, "include"),
         ({"top_logprobs": 3, "tools": [TOOL], "stream": True}, "include"),
@@ -326,6 +325,9 @@ def test_a_branch_that_fails_says_so_and_the_others_are_answered(stream: bool) -
     response = events(answer.text)[-1]["response"] if stream else answer.json
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
     assert response["branches"][1]["error"]["message"] == "no token fits"
+    assert (response["status"], response["incomplete_details"]) == ("failed", None)
+    assert (response["error"]["code"], response["error"]["message"]) == ("invalid_prompt", "no token fits")
+    assert response["usage"]["output_tokens"] == 2
 
 
 def test_a_stream_of_which_all_branches_fail_ends_with_the_error() -> None:

@@ -18,17 +18,22 @@ from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.pieces import call_id
 from srb.web.chat.reader import NoCall, Reader, Steps, object_text
 from srb.web.chat.tool_schemas import (
+    ANY_VALUE,
     Tool,
+    has_any_properties,
     is_string,
     json_or_text,
+    may_be_null,
+    may_be_string,
     parameters_of,
     properties_of,
     required_of,
-    with_definitions,
-    words_of,
+    text_of,
+    values_of,
 )
 
 NAME = re.compile(r"[\w.:/-]+")
+ANY_KEY = "[A-Za-z_] [A-Za-z0-9_.-]*"  # GBNF of an argument that no schema names
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Form:
     """The markers around a section of calls, and around each call; "" for none.
 
     `at_start`: calls are only found at the beginning of the content, without a marker, and of tools that exist.
-    `apart`: models write a section for each call.
+    `apart`: models write a section for each call. `ids`: the form of the ids that models give their calls, as a regular
+    expression and in GBNF; an id of another form is replaced, since templates refuse it.
     """
 
     opening: str = ""
@@ -45,6 +51,11 @@ class Form:
     call_end: str = ""
     at_start: bool = False
     apart: bool = False
+    ids: str = ""
+
+    def kept_id(self, given: str) -> str:
+        """Return a call's id if it is of the form's kind, else ""."""
+        return given if self.ids and re.fullmatch(self.ids, given) else ""
 
     def takes_name(self, name: str) -> bool:
         """Whether a tool of this name can be called."""
@@ -66,7 +77,11 @@ class Form:
 
     def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
         """Return the texts at which a lazy grammar begins, as SamplingParams has them."""
-        return (("word", self.marker),) if self.marker else (("start", '{"name"'),)
+        return (("word", self.marker),)
+
+    def further_triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        """Return the triggers of a form that is not its family's first; without a marker they have a tool's name."""
+        return self.triggers(tools)
 
     def read(self, reader: Reader) -> Steps:
         """Read a section of calls, or one call where there are no sections."""
@@ -131,7 +146,9 @@ class Form:
 class JsonCalls(Form):
     """JSON objects with a name and arguments; `is_list`: a section is a list of them.
 
-    `keyed`: an object has the name as its only key, and the arguments as its value.
+    `keyed`: an object has the name as its only key, and the arguments as its value. With `ids`, an `id` follows the
+    arguments, which wait for it. `number` is the key of a call's number, which comes first: templates count the calls of
+    a conversation for themselves.
     """
 
     name: str = "name"
@@ -139,6 +156,25 @@ class JsonCalls(Form):
     is_list: bool = False
     keyed: bool = False
     newlines: bool = False  # around the object of a call
+    number: str = ""
+    typed: bool = False  # "type": "function" may precede the name
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        if self.marker:
+            return super().triggers(tools)
+        return (("start", '{"name"'), *(("start", f"{{{each}") for each in _TYPES if self.typed))
+
+    def further_triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        if self.marker:
+            return self.triggers(tools)
+        names = [orjson.dumps(tool["name"]).decode() for tool in tools]
+        kinds = ("", '"type":{0}"function",{0}') if self.typed else ("",)
+        return tuple(
+            ("start", f'{{{kind.format(space)}"name":{space}{name}')
+            for name in names
+            for kind in kinds
+            for space in (" ", "")
+        )
 
     def takes_name(self, name: str) -> bool:
         return True  # JSON has any text
@@ -182,7 +218,7 @@ class JsonCalls(Form):
 
     def _body(self, reader: Reader) -> Steps:
         yield from reader.expect("{")
-        name, held, told = "", "", False
+        name, held, told, given_id = "", "", False, ""
         is_first = True
         while True:
             yield from reader.space()
@@ -200,13 +236,15 @@ class JsonCalls(Form):
                 name = yield from reader.string()
                 if not name or (self.at_start and name not in reader.tools):
                     raise NoCall
-            elif key in _ARGUMENTS and name and not told:
-                reader.begin(name)
+            elif key in _ARGUMENTS and name and not told and (given_id or not self.ids):
+                reader.begin(name, given_id)
                 yield from reader.arguments()
                 told = True
             elif key in _ARGUMENTS and not told:
                 held = yield from reader.value()
                 held = orjson.loads(held) if held.startswith('"') else "{}" if held == "null" else held
+            elif key == "id" and (yield from reader.peek()) == '"':
+                given_id = self.kept_id((yield from reader.string()))
             else:
                 yield from reader.value()
             is_first = False
@@ -219,7 +257,7 @@ class JsonCalls(Form):
             raise NoCall
         if not told:
             given = object_text(held or "{}")
-            reader.begin(name)
+            reader.begin(name, given_id)
             reader.tell(given)
         reader.finish()
 
@@ -237,8 +275,8 @@ class JsonCalls(Form):
         if not self.is_list:
             return super().rules(tools, rules, parallel)
         one = rules.add("call", self._calls(tools, rules))
-        more = f'( "," " "? {one} )*' if parallel else ""
-        return f'{quoted(self.opening)} "[" [\\n]? {one} {more} [\\n]? "]" {quoted(self.closing)}'
+        more = f'( "," {_LIST_SPACE} {one} )*' if parallel else ""
+        return f'{quoted(self.opening)} "[" {_LIST_SPACE} {one} {more} {_LIST_SPACE} "]" {quoted(self.closing)}'
 
     @property
     def _separator(self) -> str:  # type: ignore[override]
@@ -251,9 +289,17 @@ class JsonCalls(Form):
             return f'"{{" {name} ":" " "? {schema} "}}"'
         key = quoted(f'"{self.name}":')
         given = quoted(f'"{self.arguments}":')
-        return f'{line}"{{" {key} " "? {name} "," " "? {given} " "? {schema} "}}" {line}'
+        kind = f"""( {quoted('"type":')} " "? {quoted('"function",')} " "? )?""" if self.typed else ""
+        if self.typed:
+            arguments = quoted('"arguments":')
+            given = f"( {given} | {arguments} )"
+        number = f"""( {quoted(f'"{self.number}":')} " "? "\\"" [0-9]+ "\\"," " "? )?""" if self.number else ""
+        given_id = f"""( "," " "? {quoted('"id":')} " "? "\\"" {self.ids} "\\"" )?""" if self.ids else ""
+        return f'{line}"{{" {kind} {number} {key} " "? {name} "," " "? {given} " "? {schema} {given_id} "}}" {line}'
 
 
+_LIST_SPACE = "[ \\n]{0,9}"  # GBNF of the space in a list of calls
+_TYPES = ('"type": "function"', '"type":"function"')
 _ARGUMENTS = ("arguments", "parameters")
 
 
@@ -285,7 +331,7 @@ class NamedCalls(Form):
         ends = (self.name_end, self.id_mark) if self.id_mark else (self.name_end,)
         written, end = yield from reader.until(*ends)
         if end == self.id_mark:
-            yield from reader.until(self.name_end)
+            given_id = self.kept_id((yield from reader.until(self.name_end))[0])
         name = written.strip()
         if self.names_are_ids:
             name = re.sub(r":\d+$", "", name.removeprefix("functions."))
@@ -311,7 +357,8 @@ class NamedCalls(Form):
         name = f"functions.{tool['name']}" if self.names_are_ids else tool["name"]
         fence = f"[\\n]? {quoted(self.fence)}" if self.fence else '""'
         given_id = f"[A-Za-z0-9_-]+ {quoted(self.id_first)} " if self.id_first else ""
-        begin = f"{given_id}{quoted(self.before_name + name)} {number} {quoted(self.name_end)}"
+        mark = f"( {quoted(self.id_mark)} {self.ids} )?" if self.id_mark else ""
+        begin = f"{given_id}{quoted(self.before_name + name)} {number} {mark} {quoted(self.name_end)}"
         return f"{begin} {rules.schema(parameters_of(tool))} {fence}"
 
 
@@ -392,7 +439,12 @@ class TaggedCalls(Form):
             yield from reader.literal("\n")
         if self.cdata and (yield from reader.literal("<![CDATA[")):
             ends = ("]]>" + self.value_end,)
-        if is_string(schema):
+        if may_be_string(schema):
+            if may_be_null(schema):
+                for end in ends:
+                    if (yield from reader.literal("null" + end)):
+                        reader.tell("null")
+                        return
             reader.tell('"')
             yield from reader.streamed(ends, lambda text: reader.tell(orjson.dumps(text).decode()[1:-1]))
             reader.tell('"')
@@ -422,25 +474,40 @@ class TaggedCalls(Form):
         required = required_of(schemas)
         parts = []
         for key, schema in properties_of(schemas).items():
-            begin = f"{quoted(self.key + key + self.key_end)} {self._between(schema)} {wrap}"
-            end = f"{wrap} {quoted(self.value_end)} [\\n]?"
-            words = words_of(schema) if is_string(schema) else []
-            text = " | ".join(map(quoted, words)) if words else ""
-            if is_string(schema) and not words:
-                text = rules.add("text", any_text_until(rules, self.value_end))
-            text = f"( {text} )" if text else ""
-            value = text or rules.schema(with_definitions(schema, schemas))
-            argument = f"{begin} {value} {end}"
+            begin, end = quoted(self.key + key + self.key_end), f"{wrap} {quoted(self.value_end)} [\\n]?"
+            argument = f"{begin} ( {self._value_rules(schema, rules, wrap)} ) {end}"
             parts.append(argument if key in required else f"( {argument} )?")
+        if has_any_properties(tool.get("parameters")):
+            begin, end = (
+                f"{quoted(self.key)} {ANY_KEY} {quoted(self.key_end)}",
+                f"{wrap} {quoted(self.value_end)} [\\n]?",
+            )
+            ways = [(self.types[:1], rules.add("text", any_text_until(rules, self.value_end)))]
+            ways += [(self.types[1:], rules.schema(ANY_VALUE))] if self.types else []
+            parts.append(f"( {begin} ( {self._ways(ways, wrap)} ) {end} )*")
         return (
             f"[\\n]? {quoted(self.name_begin + tool['name'] + self.name_end)} {number} {line} {' '.join(parts)} "
             f"{quoted(self.end)} [\\n]?"
         )
 
-    def _between(self, schema: Any) -> str:
+    def _value_rules(self, schema: Any, rules: Rules, wrap: str) -> str:
+        """Return the grammar of a value, from the end of its key on."""
+        ways = []
+        if may_be_string(schema):
+            values = [value for value in values_of(schema) if isinstance(value, str) or not self.types]
+            texts = " | ".join(quoted(text_of(value)) for value in values)
+            ways.append((self.types[:1], texts or rules.add("text", any_text_until(rules, self.value_end))))
+        if not ways or (self.types and not is_string(schema)):
+            ways.append((self.types[1:], rules.schema(schema)))
+        return self._ways(ways, wrap)
+
+    def _ways(self, ways: Sequence[tuple[Sequence[str], str]], wrap: str) -> str:
+        """Return the grammar of a value that is written in one of several ways: attributes, and what follows them."""
+        return " | ".join(f"{self._between(types)} {wrap} ( {value} )" for types, value in ways)
+
+    def _between(self, types: Sequence[str]) -> str:
         if self.types:
-            told = self.types[:1] if is_string(schema) else self.types[1:]
-            return f"( {' | '.join(map(quoted, told))} ) {quoted(self.value)}"
+            return f"( {' | '.join(map(quoted, types))} ) {quoted(self.value)}"
         return f"[\\n]? {quoted(self.value)}" if self.value else '""'
 
 

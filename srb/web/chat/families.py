@@ -6,8 +6,9 @@ its family. A template without tools gets Hermes' form, in which SRB then descri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from srb.web.chat.call_forms import Form, JsonCalls, NamedCalls, TaggedCalls
 from srb.web.chat.gemma_calls import GemmaCalls
@@ -26,7 +27,8 @@ BLANK = "[ \\n]{0,4}"  # GBNF of the space between reasoning and an answer
 
 @dataclass(frozen=True)
 class Family:
-    """One family; `forms` are read in this order, and the first is the one that a grammar enforces.
+    """One family; `forms` are read in this order. A call that is forced has the first one, and a lazy grammar begins at
+    the triggers of each.
 
     `reasoning` has the tags around it, `wrappers` the markers around content, which are no part of it. `before_answer` and
     `before_call` are GBNF of the text between reasoning and an answer or a call that a grammar holds for.
@@ -66,13 +68,32 @@ class Family:
         """Return a prompt without the tag that begins reasoning, with which some templates end."""
         return prompt.rstrip().removesuffix(self.reasoning[0].rstrip()) if self.begins_thinking(prompt) else prompt
 
+    def either(self, tools: Sequence[Tool], parallel: bool, answer: Mapping[str, Any], awaited: bool) -> CallGrammar:
+        """Return the grammar of calls of these tools, or else of an answer that follows a schema.
+
+        It begins at the reply's beginning, or where it is awaited after reasoning, or after a header.
+        """
+        rules, form = Rules(), self.forms[0]
+        calls = f"{form.prefix} ( {form.rules(tools, rules, parallel)} )"
+        text = rules.schema(answer)
+        if awaited:
+            calls, text = f"( {self.before_call} ) {calls}", f"( {self.before_answer} ) {text}"
+        return CallGrammar(rules.text(f"{calls} | {text}"), rules.schemas, ())
+
     def grammar(self, tools: Sequence[Tool], parallel: bool, lazy: bool) -> CallGrammar:
         """Return the grammar of calls of these tools: `lazy` ones begin at a trigger, others at the reply's beginning."""
         rules, form = Rules(), self.forms[0]
         section = form.rules(tools, rules, parallel)
         if not lazy:
             return CallGrammar(rules.text(form.prefix + " " + section if form.prefix else section), rules.schemas, ())
-        return CallGrammar(rules.text(section), rules.schemas, form.triggers(tools))
+        triggers = form.triggers(tools)
+        for other in self.forms[1:]:
+            named = [tool for tool in tools if other.takes_name(tool["name"])]
+            further = other.further_triggers(named)
+            if named and not set(further) & set(triggers):
+                section += " | " + other.rules(named, rules, parallel)
+                triggers += further
+        return CallGrammar(rules.text(section), rules.schemas, triggers)
 
 
 @dataclass(frozen=True)
@@ -85,8 +106,8 @@ class CallGrammar:
 
 
 _TOOL_CALL = ("<tool_call>", "</tool_call>")
-_LLAMA = JsonCalls(arguments="parameters", at_start=True)
-_PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters")
+_LLAMA = JsonCalls(arguments="parameters", at_start=True, typed=True)
+_PYTHON_TAG = JsonCalls(call="<|python_tag|>", arguments="parameters", typed=True)
 _HERMES = JsonCalls(call=_TOOL_CALL[0], call_end=_TOOL_CALL[1], newlines=True)
 _QWEN_CODER = TaggedCalls(
     *_TOOL_CALL, name_begin="<function=", name_end=">", key="<parameter=", key_end=">", value_end="</parameter>",
@@ -106,6 +127,9 @@ def _list_of_calls(opening: str, closing: str = "", **options: str | bool) -> Js
     return JsonCalls(opening=opening, closing=closing, is_list=True, **options)  # type: ignore[arg-type]
 
 
+_NINE = "[A-Za-z0-9]{9}"  # the only ids that Mistral's templates take
+_MISTRAL = NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]", ids=_NINE)
+_NEMO = _list_of_calls("[TOOL_CALLS]", ids=_NINE)
 _IS_STRING = (' string="true"', ' string="false"')
 _TYPES = tuple(f' type="{name}"' for name in ("string", "number", "boolean", "object", "array", "null"))
 _HY = ":opensource"
@@ -190,17 +214,18 @@ FAMILIES = (
     Family("glm-4", ("<tool_call>", "<arg_key>"), (_GLM,)),
     Family(
         "mistral", ("[TOOL_CALLS]", "[ARGS]"),
-        (NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]"), _list_of_calls("[TOOL_CALLS]")),
+        (_MISTRAL, _NEMO),
         ("[THINK]", "[/THINK]"),
     ),
     Family(
         "mistral-nemo", ("[TOOL_CALLS]",),
-        (_list_of_calls("[TOOL_CALLS]"), NamedCalls(call="[TOOL_CALLS]", name_end="[ARGS]", id_mark="[CALL_ID]")),
+        (_NEMO, _MISTRAL),
         ("[THINK]", "[/THINK]"),
     ),
     Family(
         "command-r", ("<|START_ACTION|>",),
-        (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters"),),
+        (_list_of_calls("<|START_ACTION|>", "<|END_ACTION|>", name="tool_name", arguments="parameters",
+                        number="tool_call_id"),),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
         ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
         before_answer=f'{BLANK} ( "<|START_RESPONSE|>" | "<|START_TEXT|>" )?',

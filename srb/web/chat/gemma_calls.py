@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from srb.web.chat.call_forms import NAME, Form
-from srb.web.chat.grammar import Rules, any_text_until, quoted
+from srb.web.chat.grammar import Rules, any_text_until, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     Tool,
-    is_string,
+    has_any_properties,
+    items_of,
+    kinds_of,
+    own_text,
     parameters_of,
     properties_of,
     required_of,
-    type_of,
-    with_definitions,
-    words_of,
+    values_of,
+    variants_of,
 )
 
 
@@ -50,33 +53,59 @@ class GemmaCalls(Form):
         return f"call:{name}{_gemma_text(arguments)}"
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
-        """Return the grammar of a call: keys and texts are the schema's, and nested objects are of any form."""
-        schemas = parameters_of(tool)
-        required = required_of(schemas)
         rules.set("gemma-text", f"{quoted(GEMMA_QUOTE)} {any_text_until(rules, GEMMA_QUOTE)} {quoted(GEMMA_QUOTE)}")
         rules.set("gemma-scalar", 'gemma-text | "-"? [0-9]+ ( "." [0-9]+ )? | "true" | "false" | "null"')
         rules.set("gemma-object", '"{" ( gemma-pair ( "," gemma-pair )* )? "}"')
         rules.set("gemma-pair", '[A-Za-z_] [A-Za-z0-9_-]* ":" gemma-any')
         rules.set("gemma-any", 'gemma-scalar | gemma-object | "[" ( gemma-any ( "," gemma-any )* )? "]"')
-        names = sorted(properties_of(schemas), key=lambda key: key not in required)
-        arguments = ""
-        for place, key in reversed(list(enumerate(names))):
-            schema = properties_of(schemas)[key]
-            kind = type_of(schema)
-            if is_string(schema):
-                words = [quoted(GEMMA_QUOTE + word + GEMMA_QUOTE) for word in words_of(schema)]
-                value = f"( {' | '.join(words)} )" if words else "gemma-text"
-            elif kind in ("integer", "number", "boolean"):
-                value = rules.schema(with_definitions(schema, schemas))
-            else:
-                value = "gemma-object" if kind == "object" else "gemma-any"
-            is_last = place == len(names) - 1
-            optional = "" if is_last or set(names[place + 1 :]) & required else "?"
-            follows = "" if is_last else f'( "," {arguments} ){optional}'
-            arguments = f"{quoted(key + ':')} {value} {follows}"
-        if names and not required:
-            arguments = f"( {arguments} )?"
-        return f'{quoted("call:" + tool["name"] + "{")} {arguments} "}}"'
+        given = '"{" "}"' if tool.get("parameters") is None else _object_rules(parameters_of(tool), rules, {})
+        return f"{quoted('call:' + tool['name'])} {given}"
+
+
+def _object_rules(schema: Any, rules: Rules, known: dict[str, str], depth: int = 0) -> str:
+    """Return the expression of an object; `known` are the rules of schemas by their text."""
+    if has_any_properties(schema):
+        return "gemma-object"
+    required = required_of(schema)
+    first: list[str] = []
+    others: list[str] = []
+    for key, inner in properties_of(schema).items():
+        pair = f"{quoted(key + ':')} {_value_rules(inner, rules, known, depth + 1)}"
+        (first if key in required else others).append(pair)
+    return f'"{{" {members(rules, first, others, quoted(","))} "}}"'
+
+
+def _value_rules(schema: Any, rules: Rules, known: dict[str, str], depth: int) -> str:
+    """Return the name of a value's rule; a schema that refers to itself has a rule that does so."""
+    if not isinstance(schema, Mapping) or depth > MAX_NESTING // 2:
+        return "gemma-any"
+    text = own_text(schema)
+    if text in known:
+        return known[text]
+    name = known[text] = rules.reserve("gemma-value")
+    ways = [way for each in variants_of(schema) for way in _ways(each, rules, known, depth)]
+    rules.set(name, " | ".join(dict.fromkeys(ways)) or "gemma-any")
+    return name
+
+
+def _ways(schema: Mapping[str, Any], rules: Rules, known: dict[str, str], depth: int) -> list[str]:
+    """Return the expressions of the values of a schema without branches, one for each type."""
+    if values := values_of(schema):
+        return [quoted(_gemma_text(value)) for value in values]
+    ways = []
+    for kind in kinds_of(schema):
+        if kind == "string":
+            ways.append("gemma-text")
+        elif kind == "object":
+            ways.append(_object_rules({**schema, "type": "object"}, rules, known, depth))
+        elif kind == "array":
+            item = _value_rules(items_of(schema), rules, known, depth + 1)
+            ways.append(f'"[" ( {item} ( "," {item} )* )? "]"')
+        elif kind in ("integer", "number", "boolean", "null"):
+            ways.append(rules.schema({**schema, "type": kind}))
+        else:
+            ways.append("gemma-any")
+    return ways or ["gemma-any"]
 
 
 GEMMA_QUOTE = '<|"|>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -30,6 +30,12 @@ class Rules:
         if rule not in self._names:
             self.set(f"{name}-{len(self._rules)}", rule)
         return self._names[rule]
+
+    def reserve(self, name: str) -> str:
+        """Return a new name, with a number, of a rule that is set later, since it may refer to itself."""
+        made = f"{name}-{len(self._rules)}"
+        self._rules[made] = '""'
+        return made
 
     def schema(self, schema: Mapping[str, Any] | Any) -> str:
         """Return the name of the rule of a JSON schema."""
@@ -66,6 +72,18 @@ def any_text_until(rules: Rules, marker: str) -> str:
         steps.append(f"[^{others}] {prefix}-0")
         rules.set(f"{prefix}-{matched}", " | ".join(steps) + ' | ""')
     return f"{prefix}-0"
+
+
+def members(rules: Rules, required: Sequence[str], optional: Sequence[str], comma: str) -> str:
+    """Return the expression of members of an object: those that are required, then any of the others in their order."""
+    more, tails = "", []
+    for one in reversed(optional):
+        tails.append(more)
+        more = rules.add("more", f"( {comma} {one} )? {more}")
+    if required:
+        return f" {comma} ".join(required) + f" {more}"
+    ways = [f"{one} {tail}" for one, tail in zip(optional, reversed(tails), strict=True)]
+    return f"( {' | '.join(ways)} )?" if ways else '""'
 
 
 def _matched(marker: str, text: str) -> int:

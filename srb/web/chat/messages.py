@@ -53,7 +53,7 @@ class Messages:
                 yield from self._body(reader, Content)
                 continue
             to = self.calling.search(header)
-            if to and reader.tools:
+            if to and to[1] in reader.tools:
                 yield from self._call(reader, to[1])
             elif self.thinking.search(header):
                 if reasoning:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +13,20 @@ from srb.web.chat.grammar import Rules, any_text_until, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
     Tool,
-    is_string,
+    has_any_properties,
+    items_of,
     json_or_text,
+    kinds_of,
+    may_be_null,
+    may_be_string,
+    own_text,
     parameters_of,
     properties_of,
     required_of,
+    text_of,
     type_of,
-    with_definitions,
-    words_of,
+    values_of,
+    variants_of,
 )
 
 
@@ -80,33 +87,62 @@ class NestedTags(Form):
         return value if isinstance(value, str) else spaced_json(value)
 
     def _tool(self, tool: Tool, rules: Rules) -> str:
-        """Return the grammar of a call: keys and texts are the schema's, and nested values are of any form."""
-        schemas = parameters_of(tool)
-        required = required_of(schemas)
         mark = quoted(self.mark)
         text = any_text_until(rules, self.mark)
         rules.set("tag-name", "[A-Za-z_] [A-Za-z0-9_.-]*")
         rules.set("tagged", f'{mark} "<" tag-name ">" ( {text} | tagged+ ) {mark} "</" tag-name ">"')
-        parts = []
-        for key, schema in properties_of(schemas).items():
-            words = words_of(schema) if is_string(schema) else []
-            if words:
-                value = " | ".join(map(quoted, words))
-            elif type_of(schema) in ("integer", "number", "boolean"):
-                value = rules.schema(with_definitions(schema, schemas))
-            else:
-                value = text if is_string(schema) else "tagged*" if type_of(schema) in ("object", "array") else ""
-                value = value or f"{text} | tagged+"
-            argument = f"{quoted(f'{self.mark}<{key}>')} ( {value} ) {quoted(f'{self.mark}</{key}>')}"
-            parts.append(argument if key in required else f"( {argument} )?")
+        given = '""' if tool.get("parameters") is None else self._inner_rules(parameters_of(tool), rules, {}, 0)
         begin, end = quoted(f'{self.mark}<invoke name="{tool["name"]}">'), quoted(f"{self.mark}</invoke>")
-        return f"[\\n]? {begin} {' '.join(parts)} {end} [\\n]?"
+        return f"[\\n]? {begin} {given} {end} [\\n]?"
+
+    def _inner_rules(self, schema: Any, rules: Rules, known: dict[str, str], depth: int) -> str:
+        """Return the expression of an object's tags; `known` are the rules of schemas by their text."""
+        if has_any_properties(schema):
+            return "tagged*"
+        required, parts = required_of(schema), []
+        for key, inner in properties_of(schema).items():
+            one = self._within(key, self._value_rules(inner, rules, known, depth + 1))
+            parts.append(one if key in required else f"( {one} )?")
+        return " ".join(parts) or '""'
+
+    def _within(self, key: str, value: str) -> str:
+        return f"{quoted(f'{self.mark}<{key}>')} {value} {quoted(f'{self.mark}</{key}>')}"
+
+    def _value_rules(self, schema: Any, rules: Rules, known: dict[str, str], depth: int) -> str:
+        """Return the name of a value's rule; a schema that refers to itself has a rule that does so."""
+        free = f"( {any_text_until(rules, self.mark)} | tagged+ )"
+        if not isinstance(schema, Mapping) or depth > MAX_NESTING // 2:
+            return free
+        text = own_text(schema)
+        if text in known:
+            return known[text]
+        name = known[text] = rules.reserve("tags-value")
+        ways = [way for each in variants_of(schema) for way in self._ways(each, rules, known, depth)]
+        rules.set(name, " | ".join(dict.fromkeys(ways)) or free)
+        return name
+
+    def _ways(self, schema: Mapping[str, Any], rules: Rules, known: dict[str, str], depth: int) -> list[str]:
+        """Return the expressions of the values of a schema without branches, one for each type."""
+        if values := values_of(schema):
+            return [quoted(text_of(value)) for value in values]
+        ways = []
+        for kind in kinds_of(schema):
+            if kind == "string":
+                ways.append(any_text_until(rules, self.mark))
+            elif kind == "object":
+                ways.append(self._inner_rules({**schema, "type": "object"}, rules, known, depth))
+            elif kind == "array":
+                item = self._value_rules(items_of(schema), rules, known, depth + 1)
+                ways.append(f"( {self._within('item', item)} )*")
+            elif kind in ("integer", "number", "boolean", "null"):
+                ways.append(rules.schema({**schema, "type": kind}))
+        return ways or [any_text_until(rules, self.mark), "tagged+"]
 
 
 def _schema_within(schema: Any, key: str) -> Any:
     """Return the schema of a key's value, or of a list's items."""
     if key == "item" and type_of(schema) == "array":
-        return schema.get("items")
+        return items_of(schema)
     return properties_of(schema).get(key)
 
 
@@ -115,7 +151,9 @@ def _json_of(element: _Element) -> str:
     kind = type_of(element.schema)
     if not element.inner:
         text = "".join(element.text)
-        if is_string(element.schema):
+        if may_be_string(element.schema):
+            if text == "null" and may_be_null(element.schema):
+                return text
             return orjson.dumps(text).decode()
         if not text.strip() and kind in ("object", "array"):
             return "{}" if kind == "object" else "[]"

@@ -11,17 +11,18 @@ from typing import Any
 import orjson
 
 from srb.web.chat.call_forms import NAME, Form, spaced_json
-from srb.web.chat.grammar import Rules, quoted
+from srb.web.chat.grammar import Rules, members, quoted
 from srb.web.chat.reader import MAX_NESTING, NoCall, Reader, Steps
 from srb.web.chat.tool_schemas import (
+    ANY_VALUE,
     Tool,
-    is_string,
+    has_any_properties,
+    may_be_string,
     parameters_of,
     properties_of,
     required_of,
     type_of,
-    with_definitions,
-    words_of,
+    values_of,
 )
 
 _KEY = re.compile(r"[\w.$-]+")
@@ -30,6 +31,9 @@ _KEY = re.compile(r"[\w.$-]+")
 @dataclass(frozen=True)
 class PythonCalls(Form):
     """A list of calls as Python writes them: [f(a=1, b='x')]."""
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[tuple[str, str | int], ...]:
+        return tuple(("start", f"[{tool['name']}(") for tool in tools) if self.at_start else super().triggers(tools)
 
     def read(self, reader: Reader) -> Steps:
         if self.opening:
@@ -88,22 +92,20 @@ class PythonCalls(Form):
     def _tool(self, tool: Tool, rules: Rules) -> str:
         schemas = parameters_of(tool)
         required = required_of(schemas)
-        names = sorted(properties_of(schemas), key=lambda key: key not in required)
-        arguments, has_one = "", False
-        for key in reversed(names):  # optional ones nest, since a comma stands between two of them
-            schema = properties_of(schemas)[key]
-            value = rules.schema(with_definitions(schema, schemas))
+        first: list[str] = []
+        others: list[str] = []
+        for key, schema in properties_of(schemas).items():
+            value = rules.schema(schema)
             if type_of(schema) == "boolean":
                 value = '( "True" | "False" )'
-            elif is_string(schema) and not words_of(schema):
-                value = f"""( {value} | "'" [^'\\\\\\n]* "'" )"""
-            one = f"{quoted(key + '=')} {value}"
-            follows = f'( "," " "? {arguments} )' if has_one else ""
-            if has_one and not (set(names[names.index(key) + 1 :]) & required):
-                follows += "?"
-            arguments, has_one = f"{one} {follows}", True
-        if has_one and not required:
-            arguments = f"( {arguments} )?"
+            elif may_be_string(schema):
+                texts = " | ".join(quoted(repr(each)) for each in values_of(schema)) or """"'" [^'\\\\\\n]* "'" """
+                value = f"( {value} | {texts} )"
+            (first if key in required else others).append(f"{quoted(key + '=')} {value}")
+        arguments = members(rules, first, others, '"," " "?')
+        if has_any_properties(tool.get("parameters")):
+            one = f"""[A-Za-z_] [A-Za-z0-9_]* "=" ( {rules.schema(ANY_VALUE)} | "'" [^'\\\\\\n]* "'" )"""
+            arguments = f'( {one} ( "," " "? {one} )* )?'
         return f'{quoted(tool["name"] + "(")} {arguments} ")"'
 
 

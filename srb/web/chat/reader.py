@@ -37,6 +37,7 @@ class Reader:
         self.final = False
         self.pieces: list[tuple[AnyPiece, str]] = []
         self.num_calls = 0
+        self._ids: set[str] = set()  # of the calls
         self.is_open = False  # whether a call has begun and not ended
         self._text = ""
         self.at = 0
@@ -87,9 +88,17 @@ class Reader:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, given_id: str = "") -> None:
+        """Begin a call with the id that the model gave it, or another one if it gave none, or gave it before.
+
+        Raise NoCall if there is no such tool.
+        """
+        if name not in self.tools:
+            raise NoCall
         self.num_calls += 1
         self.is_open = True
-        self.emit(CallBegan(name, given_id or call_id()))
+        made = given_id if given_id and given_id not in self._ids else call_id()
+        self._ids.add(made)
+        self.emit(CallBegan(name, made))
 
     def tell(self, arguments: str) -> None:
         self.emit(CallArguments(arguments))

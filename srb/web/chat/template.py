@@ -416,6 +416,14 @@ def template_capabilities(settings: Settings, model: ModelInfo) -> dict[str, boo
         return {}
 
 
+def can_think(settings: Settings, model: ModelInfo) -> bool:
+    """Whether the template has reasoning; False if it cannot be used."""
+    try:
+        return template_for(settings, model).can_think
+    except NotSupported:
+        return False
+
+
 def template_source(settings: Settings, model: ModelInfo) -> str:
     """Return the Jinja text of the template; "" if neither settings nor model have one, and ChatML is used."""
     return configured_source(settings) or model.chat_template

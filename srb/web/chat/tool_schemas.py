@@ -8,6 +8,10 @@ from typing import Any
 import orjson
 
 MAX_REFERENCES = 8  # one after another
+MAX_VARIANTS = 64  # of one schema
+
+ANY_VALUE = {"type": ["string", "number", "boolean", "null", "array", "object"]}
+_OF_STRINGS = ("pattern", "format", "minLength", "maxLength")  # what schemas without a type say of strings
 
 Tool = Mapping[str, Any]  # a function: name, description, parameters
 
@@ -18,17 +22,116 @@ def parameters_of(tool: Tool) -> Mapping[str, Any]:
 
 
 def properties_of(schema: Any) -> Mapping[str, Any]:
-    """Return the schemas of an object's properties, each with what it refers to in the object's definitions."""
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return {name: _resolved(each, schema) for name, each in found.items()} if isinstance(found, Mapping) else {}
+    """Return the schemas of the properties that an object may have, each with what it refers to and the definitions."""
+    found: dict[str, list[Any]] = {}
+    for each in _objects(schema):
+        for name, inner in _properties(each).items():
+            others = found.setdefault(name, [])
+            if inner not in others:
+                others.append(inner)
+    return {
+        name: with_definitions(_resolved(ones[0] if len(ones) == 1 else {"anyOf": ones}, schema), schema)
+        for name, ones in found.items()
+    }
 
 
-def _resolved(schema: Any, whole: Mapping[str, Any]) -> Any:
+def required_of(schema: Any) -> set[str]:
+    """Return the properties that an object must have, whichever of its schema's variants it follows."""
+    required = [_required(each) for each in _objects(schema)]
+    return set.intersection(*required) if required else set()
+
+
+def has_any_properties(schema: Any) -> bool:
+    """Whether an object may have properties of any name, and its schema knows none."""
+    return any(
+        not isinstance(each.get("properties"), Mapping) and each.get("additionalProperties") is not False
+        for each in _objects(schema)
+    ) and not properties_of(schema)
+
+
+def items_of(schema: Mapping[str, Any]) -> Any:
+    """Return the schema of a list's items, with what it refers to and the definitions; None for any."""
+    found = schema.get("items")
+    return with_definitions(_resolved(found, schema), schema) if isinstance(found, Mapping) else None
+
+
+def kinds_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types of the values of a schema without branches; [] if they are not known."""
+    if kinds := _kinds(schema):
+        return sorted(kinds)
+    return ["object"] if _properties(schema) else ["array"] if isinstance(schema.get("items"), Mapping) else []
+
+
+def own_text(schema: Any) -> str:
+    """Return a schema as text, without the definitions."""
+    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    return orjson.dumps(own).decode()
+
+
+def _objects(schema: Any) -> list[Mapping[str, Any]]:
+    return [each for each in variants_of(schema) if _kinds(each) <= {"object"} or "object" in _kinds(each)]
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _required(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("required")
+    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
+
+
+def variants_of(schema: Any) -> list[Mapping[str, Any]]:
+    """Return the schemas of which a value follows one: `anyOf` and `oneOf` are taken apart, `allOf` is put together.
+
+    A definition is looked up once, so those that refer to themselves end.
+    """
+    found: list[Mapping[str, Any]] = []
+    seen: set[str] = set()
+    waiting = [_resolved(schema, schema, seen)]
+    while waiting and len(found) < MAX_VARIANTS:
+        each = waiting.pop()
+        if not isinstance(each, Mapping):
+            continue
+        name = next((name for name in ("allOf", "anyOf", "oneOf") if isinstance(each.get(name), list)), "")
+        if not name:
+            found.append(each)
+            continue
+        rest: Mapping[str, Any] = {key: value for key, value in each.items() if key != name}
+        branches = [_resolved(branch, schema, seen) for branch in each[name][:MAX_VARIANTS]]
+        if name == "allOf":
+            for branch in branches:
+                rest = _merged(rest, branch)
+            waiting.append(rest)
+        else:
+            waiting += [_merged(rest, branch) for branch in reversed(branches) if branch is not None]
+    return found
+
+
+def _merged(one: Mapping[str, Any], other: Any) -> Mapping[str, Any]:
+    """Return the schema of values that follow both; where they contradict, the other's word counts."""
+    if not isinstance(other, Mapping):
+        return one
+    merged = {**one, **other}
+    if properties := {**_properties(one), **_properties(other)}:
+        merged["properties"] = properties
+    if required := _required(one) | _required(other):
+        merged["required"] = sorted(required)
+    return merged
+
+
+def _resolved(schema: Any, whole: Any, seen: set[str] | None = None) -> Any:
+    """Return a schema with what it refers to in the definitions of `whole`; None for what was `seen` before."""
     for _ in range(MAX_REFERENCES):
         target = schema.get("$ref") if isinstance(schema, Mapping) else None
         where, _, name = target.rpartition("/") if isinstance(target, str) else ("", "", "")
         if where not in ("#/$defs", "#/definitions") or not isinstance(whole.get(where[2:]), Mapping):
             break
+        if seen is not None:
+            if name in seen:
+                return None
+            seen.add(name)
         others = {key: value for key, value in schema.items() if key != "$ref"}
         found = whole[where[2:]].get(name)
         if not isinstance(found, Mapping):
@@ -37,15 +140,20 @@ def _resolved(schema: Any, whole: Mapping[str, Any]) -> Any:
     return schema
 
 
-def required_of(schema: Mapping[str, Any]) -> set[str]:
-    found = schema.get("required")
-    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
+def values_of(schema: Any) -> list[Any]:
+    """Return the only values of a schema; none if there may be others."""
+    values: list[Any] = []
+    for each in variants_of(schema):
+        only = _only(each)
+        if only is None:
+            return []
+        values += [value for value in only if value not in values]
+    return values
 
 
-def words_of(schema: Any) -> list[str]:
-    """Return the only values of a schema of strings; none if there may be any."""
-    found = schema.get("enum") if isinstance(schema, Mapping) else None
-    return [word for word in found if isinstance(word, str)] if isinstance(found, list) else []
+def text_of(value: Any) -> str:
+    """Return a value as tags hold it: a string as it is, another as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def with_definitions(schema: Any, whole: Mapping[str, Any]) -> Any:
@@ -58,13 +166,39 @@ def type_of(schema: Any) -> Any:
     return schema.get("type") if isinstance(schema, Mapping) else None
 
 
+def may_be_string(schema: Any) -> bool:
+    """Whether a schema has strings among its values; tags hold such a value as it is."""
+    return any("string" in _kinds(each) for each in variants_of(schema))
+
+
+def may_be_null(schema: Any) -> bool:
+    return any("null" in _kinds(each) for each in variants_of(schema))
+
+
 def is_string(schema: Any) -> bool:
-    """Whether a schema's values are all strings, which tags hold as they are."""
-    if not isinstance(schema, Mapping):
-        return False
-    if isinstance(values := schema.get("enum"), list) and "type" not in schema:
-        return bool(values) and all(isinstance(value, str) for value in values)
-    return schema.get("type") == "string"
+    """Whether all values of a schema are strings."""
+    kinds = [_kinds(each) for each in variants_of(schema)]
+    return bool(kinds) and all(each == {"string"} for each in kinds)
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    """Return the types of a schema's values, as far as they are known."""
+    values = _only(schema)
+    if values is not None:
+        return {"null" if value is None else "string" if isinstance(value, str) else "other" for value in values}
+    types = schema.get("type")
+    if types is None:
+        return {"string"} if any(name in schema for name in _OF_STRINGS) else set()
+    return {each for each in (types if isinstance(types, list) else [types]) if isinstance(each, str)}
+
+
+def _only(schema: Mapping[str, Any]) -> list[Any] | None:
+    """Return the only values of a schema without branches; None if there may be others."""
+    if "const" in schema:
+        return [schema["const"]]
+    if isinstance(values := schema.get("enum"), list):
+        return values
+    return [None] if schema.get("type") == "null" else None
 
 
 def json_or_text(text: str) -> str:

@@ -292,8 +292,6 @@ class OllamaChatBody(_Generating):
 
     def check(self, settings: Settings) -> Text | Chat:
         """Return what the answer needs no model for; a Text without messages. Raise InvalidRequest or NotSupported."""
-        if self.format and self.tools:
-            raise bad_field("format", "cannot be used together with tools")
         if not self.messages:
             return self.text(settings)
         return self.chat({"messages": _as_openai(self.messages), "tools": self.tools}, settings)

@@ -11,11 +11,10 @@ from srb.errors import InvalidRequest, NotFound
 from srb.model_list import LATEST, resolve
 from srb.protocol import ModelInfo
 from srb.settings import Settings
-from srb.web.chat.template import template_capabilities, template_source
+from srb.web.chat.template import can_think, template_capabilities
 from srb.web.dialects.llamacpp.infill import missing_infill
 from srb.web.dialects.ollama.answers import Capability, Details
 
-THINKING = ("<think>", "enable_thinking", "reasoning_effort")  # words of templates of models that think
 STARTED = time.time()  # of this worker, in Unix seconds
 
 
@@ -87,13 +86,12 @@ def _in_words(count: int) -> str:
 
 
 def capabilities(settings: Settings, model: ModelInfo) -> list[Capability]:
-    source = template_source(settings, model)
     found: list[Capability] = ["completion"]
     if template_capabilities(settings, model).get("supports_tools"):
         found.append("tools")
     if not missing_infill(model):
         found.append("insert")
-    if any(word in source for word in THINKING):
+    if can_think(settings, model):
         found.append("thinking")
     if model.sees:
         found.append("vision")

@@ -39,7 +39,7 @@ from srb.web.dialects.openai.chat_fields import (
     parse_tool_choice,
     parse_tools,
 )
-from srb.web.dialects.openai.chat_shape import Shape, calls_of
+from srb.web.dialects.openai.chat_shape import Shape, calls_of, waits_for_answer
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
 
@@ -188,13 +188,16 @@ class ChatBody(CompletionBody):
             filled = filled.with_media([parts], media, "messages")
             prompt = replace(prompt, text=marked.shown(prompt.text))
         commands = filled.commands(settings, n=1, max_tokens=settings.n_predict, draft=draft)
-        family, calls, tools = template.family, {}, {}
+        family, calls, tools, answer = template.family, {}, {}, ""
+        may_think = self._may_think(settings)
         if settings.skip_chat_parsing:
             family = PLAIN
         elif self.offered_tools:
-            calls = calls_of(family, self.offered_tools, self.tool_choice, self.parallel_tool_calls)
+            answer = filled.json_schema or ""
+            is_awaited = waits_for_answer(template, prompt, may_think)
+            calls = calls_of(family, self.offered_tools, self.tool_choice, self.parallel_tool_calls, answer, is_awaited)
             tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered_tools}
-        shape = Shape.of(template, prompt, calls, self._thoughts(settings), self._may_think(settings))
+        shape = Shape.of(template, prompt, calls, self._thoughts(settings), may_think, answer)
         return ChatRequest(
             [shape.command(command) for command in commands],
             prompt,
@@ -359,8 +362,8 @@ class ChatBody(CompletionBody):
         constraints = [name for name in ("grammar", "json_schema", "response_format") if getattr(self, name)]
         if len(constraints) > 1:
             raise bad_field(constraints[-1], f"cannot be used together with {constraints[0]}")
-        if constraints and self.offered_tools:
-            raise bad_field(constraints[0], "cannot be used together with tools")
+        if self.grammar and self.offered_tools:
+            raise bad_field("grammar", "cannot be used together with tools")
         if self._must_call and not self.tools:
             raise bad_field("tool_choice", "needs tools, but 'tools' is empty")
         names = [tool["function"]["name"] for tool in self.tools]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
+
 from srb.errors import bad_field
 from srb.protocol import BranchSpec, Generate
 from srb.web.bodies.fields import short_json
@@ -18,7 +20,7 @@ class Shape:
     """The parameters that shape the branches of a chat: of `calls` and of `thoughts`, as SamplingParams has them.
 
     `tags` are those of reasoning. A grammar that is not lazy waits for the answer: after `awaited_tags`, () for none, it
-    begins with `awaited`.
+    begins with `awaited`. With `answer`, a schema, the grammar of `calls` is that of an answer as well.
     """
 
     family: Family
@@ -28,6 +30,7 @@ class Shape:
     awaited: tuple[tuple[str, str | int], ...] = ()
     calls: Mapping[str, Any] = field(default_factory=dict)
     thoughts: Mapping[str, Any] = field(default_factory=dict)
+    answer: str = ""
 
     @classmethod
     def of(
@@ -37,18 +40,18 @@ class Shape:
         calls: Mapping[str, Any],
         thoughts: Mapping[str, Any],
         may_think: bool,
+        answer: str = "",
     ) -> Shape:
         """Return the shape of the replies to a prompt; a reply `may_think` as far as request and settings say."""
         family = template.family
         opening, closing = family.reasoning
         tags = ("" if prompt.thinking else opening, closing)
-        is_over = prompt.has_begun or family.has_thought(prompt.text) or not template.can_think
-        thinks = prompt.thinking or (not is_over and may_think)
+        thinks = _may_begin_with_thoughts(template, prompt, may_think)
         must_call = bool(calls) and not calls["grammar_triggers"]
-        before = family.before_call if must_call else family.before_answer
-        has_header = family.messages is not None and not prompt.has_begun
-        awaited: tuple[tuple[str, str | int], ...] = (("answer", before),) if thinks or has_header else ()
-        return cls(family, template.stops, tags, tags if thinks else (), awaited, calls, thoughts)
+        before = "" if answer else family.before_call if must_call else family.before_answer
+        is_awaited = waits_for_answer(template, prompt, may_think)
+        awaited: tuple[tuple[str, str | int], ...] = (("answer", before),) if is_awaited else ()
+        return cls(family, template.stops, tags, tags if thinks else (), awaited, calls, thoughts, answer)
 
     def command(self, command: Generate) -> Generate:
         """Return a command whose branches end at the template's stop strings, and have this shape."""
@@ -62,6 +65,8 @@ class Shape:
     def _branch(self, branch: BranchSpec) -> BranchSpec:
         """Return a branch in this shape; one with a grammar of its own keeps it, if calls are not forced."""
         is_forced = bool(self.calls) and not self.calls["grammar_triggers"]
+        if self.answer:
+            is_forced = not branch.sampling.grammar and branch.sampling.json_schema == self.answer
         is_whole = is_forced or bool(branch.sampling.grammar or branch.sampling.json_schema)
         given = {**self.thoughts, **(self.calls if is_forced or not is_whole else {})}
         if is_whole:
@@ -72,9 +77,28 @@ class Shape:
         return replace(branch, stop=(*branch.stop, *self.stops), sampling=sampling)
 
 
-def calls_of(family: Family, tools: Sequence[Mapping[str, Any]], choice: str, parallel: bool) -> dict[str, Any]:
+def _may_begin_with_thoughts(template: ChatTemplate, prompt: ChatPrompt, may_think: bool) -> bool:
+    is_over = prompt.has_begun or template.family.has_thought(prompt.text) or not template.can_think
+    return prompt.thinking or (not is_over and may_think)
+
+
+def waits_for_answer(template: ChatTemplate, prompt: ChatPrompt, may_think: bool) -> bool:
+    """Whether a reply to a prompt may begin with reasoning or a header, after which a grammar begins."""
+    has_header = template.family.messages is not None and not prompt.has_begun
+    return has_header or _may_begin_with_thoughts(template, prompt, may_think)
+
+
+def calls_of(
+    family: Family,
+    tools: Sequence[Mapping[str, Any]],
+    choice: str,
+    parallel: bool,
+    answer: str = "",
+    awaited: bool = False,
+) -> dict[str, Any]:
     """Return the parameters of the calls of these tools; `choice` is auto, required, or `=name` of a tool.
 
+    With `answer`, a schema, a reply is a call or follows the schema; `awaited` says whether something may precede it.
     Raise InvalidRequest for a tool whose name has no place in the family's calls.
     """
     for place, tool in enumerate(tools):
@@ -87,7 +111,10 @@ def calls_of(family: Family, tools: Sequence[Mapping[str, Any]], choice: str, pa
     called = choice.removeprefix("=") if choice.startswith("=") else None
     functions = [tool["function"] for tool in tools if called in (None, tool["function"]["name"])]
     is_forced = choice != "auto"
-    grammar = family.grammar(functions, parallel and not is_forced, not is_forced)
+    if answer and not is_forced:
+        grammar = family.either(functions, parallel, orjson.loads(answer), awaited)
+    else:
+        grammar = family.grammar(functions, parallel and called is None, not is_forced)
     return {
         "grammar": grammar.text,
         "json_schema": "",

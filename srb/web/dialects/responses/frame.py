@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from srb.errors import SRBError
-from srb.protocol import BranchEnded, Done, ModelInfo, TokenProbs
+from srb.errors import SRBError, from_code
+from srb.protocol import BranchEnded, Done, FinishReason, ModelInfo, TokenProbs
 from srb.web.answers import Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import timings, usage
@@ -45,6 +45,13 @@ class ResponseBranch:
     def is_cut(self) -> bool:
         """Whether the branch was ended before its text was."""
         return self.ended is not None and ending(self.ended)["finish_reason"] in ("length", "error")
+
+    @property
+    def error(self) -> SRBError | None:
+        """The error that ended the branch, if one did."""
+        if self.ended is None or self.ended.reason != FinishReason.ERROR:
+            return None
+        return from_code(self.ended.code, self.ended.message)
 
     def status(self, block: Block) -> ItemStatus:
         """Return the status of a block that has ended."""
@@ -110,9 +117,12 @@ class ResponseFrame:
         self, branches: Sequence[ResponseBranch], output: list[Item], done: list[Done], ranking: Ranking
     ) -> Response:
         """Return the response at its end; `output` has the items of all branches."""
-        cut = any(branch.is_cut for branch in branches)
+        error = next((branch.error for branch in branches if branch.error is not None), None)
+        cut = error is None and any(branch.is_cut for branch in branches)
+        status: Status = "failed" if error is not None else "incomplete" if cut else "completed"
         return {
-            **self._finished(branches, output, "incomplete" if cut else "completed"),
+            **self._finished(branches, output, status),
+            "error": _error(error) if error is not None else None,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "usage": _usage(done, branches),
             "timings": timings(done),

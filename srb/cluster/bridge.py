@@ -105,7 +105,11 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.chmod(0o600)
     bridge.start()
     following = follow_registry(
-        settings.cluster, bridge.members.update, partial(bridge.note_trouble, "registry"), handle_signals
+        settings.cluster,
+        bridge.members.affinity,
+        bridge.members.update,
+        partial(bridge.note_trouble, "registry"),
+        handle_signals,
     )
     watching = watch_head(partial(bridge.note_trouble, "head"))
     work = (bridge.beat(), following, watching, ended.wait())

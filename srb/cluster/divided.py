@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from srb.cluster.members import Home, Member, Members, ask_all, silence_of, why_not_found
-from srb.cluster.routing import marks_of, merge
+from srb.cluster.routing import choose, merge
 from srb.cluster.split import Description, Whole, divide, for_part, lacks_parts, of_whole, places_of, unite
 from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError, Unavailable
 from srb.protocol import (
@@ -88,10 +88,10 @@ class Divided:
 
     def begin(self, command: Generate, lead: str, tried: Set[str]) -> None:
         """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`."""
-        members, affinity, marks = self._members, self._members.affinity, marks_of(command)
+        members, affinity = self._members, self._members.affinity
         names, room = [lead], members.capacity(lead)
         while room < len(command.branches):
-            name = affinity.choose(marks, members.avoided(tried | set(names)))
+            name = choose(affinity, command, members.avoided(tried | set(names)))
             if name is None:
                 break
             names.append(name)
@@ -137,7 +137,7 @@ class Divided:
         part = begun.whole.parts.get(name)
         if part is None or part.is_accepted or begun.command is None:
             return False
-        other = self._members.affinity.choose(marks_of(begun.command), self._members.avoided(begun.tried))
+        other = choose(self._members.affinity, begun.command, self._members.avoided(begun.tried))
         if other is None:
             return False
         payload = begun.payloads[other] = begun.payloads.pop(name)

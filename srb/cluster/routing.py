@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
-from srb.cluster.affinity import Affinity, Mark, name_marks, opening_marks, text_marks, with_media
+from srb.cluster.affinity import Affinity, Mark, finer_marks, name_marks, opening_marks, text_marks, with_media
 from srb.cluster.members import no_replica, silence_of
 from srb.cluster.split import unite_listed
 from srb.errors import SRBError
@@ -93,7 +94,7 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
         return affinity.choose(marks_of(command), exclude)
     text = _text_of(command)
     restored = slot_marks(command.id_slot) if command.id_slot >= 0 else []
-    return affinity.choose(text_marks(text), exclude, [*restored, *opening_marks(text)])
+    return affinity.choose(text_marks(text), exclude, [*restored, *opening_marks(text)], partial(finer_marks, text))
 
 
 def slot_marks(slot: int) -> list[Mark]:

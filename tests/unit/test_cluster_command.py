@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from types import ModuleType
+from concurrent.futures import Future
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from srb.cluster.affinity import Affinity, text_marks
 from srb.cluster.arguments import Arguments
+from srb.cluster.ray_client import _share
 from srb.cluster.registry import Entry, Registry
 from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
 from srb.errors import ConfigError, EngineLoading, Unavailable
@@ -145,6 +149,45 @@ def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
         assert (await registry.listed(version, DEADLINE))[1] == {}
 
     asyncio.run(talk())
+
+
+def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.ray_client._NEWS_SECONDS", 0.01)
+    monkeypatch.setattr("srb.cluster.ray_client._PAUSE", 0.01)
+    text = text_marks(("A text that is long enough to be known by more than its first bytes. " * 3,))
+
+    class Actor:
+        """A registry that is called as an actor's, and is lost at first."""
+
+        def __init__(self) -> None:
+            self.exchange = SimpleNamespace(remote=self._exchange)
+            self._registry = Registry()
+            self.calls = 0
+
+        def _exchange(self, *arguments: Any) -> Any:
+            self.calls += 1
+            answered: Future[Any] = Future()
+            if self.calls < 3:
+                answered.set_exception(OSError("lost"))
+            else:
+                answered.set_result(self._registry._marks.exchange(*arguments))
+            return SimpleNamespace(future=lambda: answered)
+
+    async def talk() -> None:
+        one, other = Affinity(), Affinity()
+        one.join("a"), other.join("a"), other.join("b")
+        actor = Actor()
+        sharing = [asyncio.create_task(_share(actor, each)) for each in (one, other)]
+        while actor.calls < 4:
+            await asyncio.sleep(0.01)
+        one.know(text, "a")
+        while not (known := other._knowing(text, (), lambda number: (), ["a", "b"])):
+            await asyncio.sleep(0.01)
+        assert known == ["a"]
+        for task in sharing:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(talk(), DEADLINE))
 
 
 def test_a_replica_that_does_not_announce_itself_is_silent_and_then_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

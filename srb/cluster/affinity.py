@@ -7,10 +7,10 @@ Three things decide, in this order:
 - rendezvous hashing of its first characters, for new texts: each replica has a rank for each text, so a replica that joins
   or leaves moves its own share and nothing else (Thaler and Ravishankar, 1998);
 - a bound on the load: a replica that has more than FACTOR times the mean hands on to the next in rank (consistent hashing
-  with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of open requests; but as long as a
-  replica had no more than its share of the latest requests too, CROWD times the mean may be open: computing a story again
-  costs more than a crowd that is gone in a second. If every bridge keeps the bounds for its own requests, all of them
-  together keep them.
+  with bounded loads, Mirrokni, Thorup and Zadimoghaddam, 2016). The load is the number of branches of open requests; but as
+  long as a replica had no more than its share of the latest requests too, CROWD times the mean may be open: computing a
+  story again costs more than a crowd that is gone in a second. If every bridge keeps the bounds for its own requests, all
+  of them together keep them.
 
 Bridges tell each other what is new in their memories (`take_news`, `hear`).
 
@@ -22,12 +22,13 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import islice, pairwise
 
 FACTOR = 1.25  # of the mean load
-CROWD = 1.5  # of the mean of the open requests, and SPARE more: then nothing else counts
-SPARE = 4  # open requests that any replica may have, whatever the mean: so few do not slow each other down
+CROWD = 1.5  # of the mean load, and SPARE requests more: then nothing else counts
+SPARE = 4  # open requests of mean size that any replica may have, whatever the mean load: so few do not slow each other down
 FIRST_MARK = 64  # bytes: the beginning that new texts are placed by
 _FINEST, _FINER = 16, 16  # bytes at least, and parts at most, between two marks: the finer marks of a text's end
 _SHORTEST = 8  # bytes: of a text that is known again by what continues it; shorter ones begin too many others
@@ -116,7 +117,8 @@ class Affinity:
     """The replicas that take requests, what each has open, and which texts each has computed."""
 
     def __init__(self) -> None:
-        self._open: dict[str, int] = {}  # open requests of each replica
+        self._open: dict[str, int] = {}  # branches of each replica's open requests
+        self._num_requests: dict[str, int] = {}  # how many requests those are
         self._known: OrderedDict[Mark, tuple[str, ...]] = OrderedDict()  # latest replica first
         self._news: dict[Mark, str] = {}  # the replicas of beginnings that other bridges have not been told
         self._latest: deque[str] = deque()  # the replicas of the latest requests
@@ -132,22 +134,26 @@ class Affinity:
     def join(self, replica: str) -> None:
         """Let a replica take requests."""
         self._open.setdefault(replica, 0)
+        self._num_requests.setdefault(replica, 0)
 
     def leave(self, replica: str) -> None:
         """Choose a replica no more; unknown ones are ignored."""
         self._open.pop(replica, None)
+        self._num_requests.pop(replica, None)
         self._latest = deque(name for name in self._latest if name != replica)
         del self._shares[replica]
 
-    def begin(self, replica: str) -> None:
+    def begin(self, replica: str, branches: int = 1) -> None:
         """Count one more open request."""
         if replica in self._open:
-            self._open[replica] += 1
+            self._open[replica] += branches
+            self._num_requests[replica] += 1
 
-    def end(self, replica: str) -> None:
+    def end(self, replica: str, branches: int = 1) -> None:
         """Count one open request less."""
-        if self._open.get(replica):
-            self._open[replica] -= 1
+        if self._num_requests.get(replica):
+            self._open[replica] = max(0, self._open[replica] - branches)
+            self._num_requests[replica] -= 1
 
     def choose(
         self,
@@ -155,6 +161,7 @@ class Affinity:
         exclude: Collection[str] = (),
         openings: Sequence[Mark] = (),
         finer: Callable[[int], Sequence[Mark]] = lambda number: (),
+        branches: int = 1,
     ) -> str | None:
         """Return the replica for a text with these marks, and remember it; None if there is none beside `exclude`.
 
@@ -164,16 +171,17 @@ class Affinity:
         usable = [name for name in self._open if name not in exclude]
         if not usable:
             return None
-        chosen = next(filter(self._may_have, self._knowing(marks, openings, finer, usable)), None)
+        may_have = partial(self._may_have, branches)
+        chosen = next(filter(may_have, self._knowing(marks, openings, finer, usable)), None)
         if chosen is None:
             ranked = sorted(usable, key=lambda name: _rank(marks[0], name), reverse=True)
-            chosen = next(filter(self._may_have, ranked), None) or self.least_loaded(exclude)
+            chosen = next(filter(may_have, ranked), None) or self.least_loaded(exclude)
         assert chosen is not None  # `usable` has one
         self._remember([*marks, *finer(len(marks) - 1)], chosen)
         return chosen
 
     def least_loaded(self, exclude: Collection[str] = ()) -> str | None:
-        """Return the replica with the fewest open requests."""
+        """Return the replica with the fewest open branches."""
         usable = [name for name in self._open if name not in exclude]
         return min(usable, key=self._open.__getitem__, default=None)
 
@@ -197,16 +205,16 @@ class Affinity:
             return longest(finer(place))[1] or known
         return longest(openings)[1]
 
-    def _may_have(self, replica: str) -> bool:
-        """Whether a replica should have one more request; if none should, the one with the fewest has it."""
-        crowd = CROWD * (sum(self._open.values()) + 1) / len(self._open) + SPARE
-        return self._has_room(replica) or (self._has_share(replica) and self._open[replica] < crowd)
-
-    def _has_room(self, replica: str) -> bool:
-        return self._open[replica] < max(SPARE, _bound(sum(self._open.values()), len(self._open)))
+    def _may_have(self, branches: int, replica: str) -> bool:
+        """Whether a replica should have one more request; if none should, the one with the fewest branches has it."""
+        total = sum(self._open.values()) + branches
+        spare = SPARE * total / (sum(self._num_requests.values()) + 1)
+        crowd = CROWD * total / len(self._open) + spare
+        has_room = self._open[replica] < max(spare, _bound(total, len(self._open)))
+        return has_room or (self._has_share(replica) and self._open[replica] < crowd)
 
     def _has_share(self, replica: str) -> bool:
-        return self._shares[replica] < max(SPARE, _bound(len(self._latest), len(self._open)))
+        return self._shares[replica] < max(SPARE, _bound(len(self._latest) + 1, len(self._open)))
 
     def _remember(self, marks: Sequence[Mark], replica: str) -> None:
         self._latest.append(replica)
@@ -246,8 +254,8 @@ class Affinity:
 
 
 def _bound(total: int, replicas: int) -> int:
-    """Return the most that one replica may have, when one is added to `total`."""
-    return math.ceil(FACTOR * (total + 1) / replicas)
+    """Return the most that one of the replicas may have of what they have together."""
+    return math.ceil(FACTOR * total / replicas)
 
 
 def _rank(mark: Mark, replica: str) -> bytes:

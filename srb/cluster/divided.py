@@ -12,7 +12,7 @@ from uuid import uuid4
 from srb.cluster.members import Home, Member, Members, ask_all, silence_of, why_not_found
 from srb.cluster.routing import choose, merge
 from srb.cluster.split import Description, Whole, divide, for_part, lacks_parts, of_whole, places_of, unite
-from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError, Unavailable
+from srb.errors import EngineLoading, EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
 from srb.protocol import (
     AddBranches,
     Attach,
@@ -30,7 +30,7 @@ from srb.protocol import (
     encode,
 )
 
-MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
+MOVING = {EngineLoading.code, ShuttingDown.code, QueueFull.code}  # refusals after which another replica is tried
 _CONTROL_SECONDS = 10.0  # for a replica's answer to a control
 _HOLD_SECONDS = 25.0  # more than a bridge takes to add branches; after that it is gone
 _HOLD_WAIT = 1.5  # for another bridge; a worker waits two seconds
@@ -46,7 +46,7 @@ class _Begun:
     whole: Whole
     command: Generate | None = None
     payloads: dict[str, bytes] = field(default_factory=dict)
-    counted: set[str] = field(default_factory=set)  # replicas whose load counts a part of it
+    counted: dict[str, int] = field(default_factory=dict)  # branches that the load of a replica counts
     tried: set[str] = field(default_factory=set)
 
 
@@ -106,9 +106,9 @@ class Divided:
 
     def forget(self, request_id: str) -> None:
         """Read a request no more; others are ignored."""
-        begun = self._begun.pop(request_id, None)
-        for name in begun.counted if begun is not None else ():
-            self._members.affinity.end(name)
+        if (begun := self._begun.pop(request_id, None)) is not None:
+            for name in list(begun.counted):
+                self._uncount(begun, name)
 
     def cancel(self, command: Cancel) -> None:
         """Pass a Cancel on to the part that has the branch, or to all parts."""
@@ -124,8 +124,8 @@ class Divided:
         member = self._members.get(name)
         assert member is not None  # it was chosen among those that are ready
         begun.tried.add(name)
-        begun.counted.add(name)
-        self._members.affinity.begin(name)
+        begun.counted[name] = len(begun.whole.parts[name].places)
+        self._members.affinity.begin(name, begun.counted[name])
         self._send(member, payload)
 
     def _note_home(self, begun: _Begun) -> None:
@@ -149,8 +149,7 @@ class Divided:
 
     def _uncount(self, begun: _Begun, name: str) -> None:
         if name in begun.counted:
-            begun.counted.remove(name)
-            self._members.affinity.end(name)
+            self._members.affinity.end(name, begun.counted.pop(name))
 
     def _tell(self, names: Iterable[str], payload: bytes) -> None:
         for name in names:
@@ -199,7 +198,7 @@ class Divided:
             return []
         if isinstance(event, Failed):
             events = whole.lose(name, event.code, event.message)
-        elif isinstance(event, Rejected) and is_lost:
+        elif isinstance(event, Rejected) and is_lost and event.code != QueueFull.code:
             events = whole.lose(name, EngineRestarted.code, event.message)
         else:
             events = whole.take(name, event)

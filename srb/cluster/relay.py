@@ -207,7 +207,7 @@ class Relay:
         request.tried.add(member.name)
         request.channel = self._channel(member)
         if isinstance(command, Generate):
-            self._members.affinity.begin(member.name)
+            self._members.affinity.begin(member.name, len(command.branches))
             self._members.note_home(command.request_id, Home((member.name,)))
         request.channel.send(request.payload)
 
@@ -364,7 +364,7 @@ class Relay:
 
     def _uncount(self, request: _Open) -> None:
         if isinstance(request.command, Generate) and request.channel is not None:
-            self._members.affinity.end(request.channel.member.name)
+            self._members.affinity.end(request.channel.member.name, len(request.command.branches))
 
     # The connection -------------------------------------------------------------------------------------------------
 

@@ -90,11 +90,15 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
 
     A request for a slot whose text no replica knows goes where a state was restored into that slot.
     """
-    if isinstance(command, StateAction) or command.session or command.state:
+    if isinstance(command, StateAction):
         return affinity.choose(marks_of(command), exclude)
+    branches = len(command.branches)
+    if command.session or command.state:
+        return affinity.choose(marks_of(command), exclude, branches=branches)
     text = _text_of(command)
     restored = slot_marks(command.id_slot) if command.id_slot >= 0 else []
-    return affinity.choose(text_marks(text), exclude, [*restored, *opening_marks(text)], partial(finer_marks, text))
+    openings = [*restored, *opening_marks(text)]
+    return affinity.choose(text_marks(text), exclude, openings, partial(finer_marks, text), branches)
 
 
 def slot_marks(slot: int) -> list[Mark]:

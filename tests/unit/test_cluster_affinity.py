@@ -215,6 +215,30 @@ def test_no_replica_exceeds_the_bound_whatever_is_asked(steps: list[tuple[str, i
             balanced.end(running.pop(number % len(running)))
 
 
+def test_a_request_of_many_branches_weighs_more_than_one_of_few() -> None:
+    balanced = of(*REPLICAS)
+    for name, branches in (("a", 64), *[("b", 1)] * 20, *[("c", 1)] * 20):
+        balanced.begin(name, branches)
+    assert balanced.least_loaded() == "b"
+    texts = [text_marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(20)]
+    assert {balanced.choose(text) for text in texts} == {"b", "c"}
+    balanced.end("a", 64)
+    assert balanced.least_loaded() == "a"
+
+
+def test_the_load_counts_requests_of_one_size_alike() -> None:
+    """So that a story whose requests have many branches each is not moved sooner than one whose requests have one."""
+    chosen = []
+    for branches in (1, 8):
+        balanced = of(*REPLICAS)
+        text, own = text_marks(("The same beginning of one story. " * 5,)), []
+        for _ in range(30):
+            own.append(balanced.choose(text, branches=branches))
+            balanced.begin(str(own[-1]), branches)
+        chosen.append(own)
+    assert chosen[0] == chosen[1]
+
+
 def test_every_bridge_places_a_new_text_alike() -> None:
     texts = [text_marks((words(random.Random(number), 30),)) for number in range(100)]
     assert [of("a", "b", "c").choose(text) for text in texts] == [of("c", "a", "b").choose(text) for text in texts]

@@ -16,12 +16,13 @@ from srb.cluster.members import Members
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.engine.fake import FakeModel
-from srb.errors import EngineRestarted, ShuttingDown, Unavailable
+from srb.errors import EngineRestarted, QueueFull, ShuttingDown, Unavailable
 from srb.framing import frame, read_frame
 from srb.protocol import (
     VERSION,
     Accepted,
     BranchSpec,
+    Cancel,
     Delta,
     Done,
     Failed,
@@ -211,6 +212,39 @@ def test_a_request_that_is_divided_at_its_second_replica_outlives_the_first() ->
                 await asyncio.sleep(0)
             here.replicas["r1"].say(Delta("a", 0, "text", [1]))
             assert isinstance(await here.worker.next(Delta, Failed), Delta)
+
+    play(scene)
+
+
+def test_a_full_queue_is_told_only_when_all_are_full() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            first = await here.begun(request("a"))
+            first.say(Rejected.of("a", QueueFull("one is full")))
+            others = [each for each in here.replicas.values() if each is not first]
+            waiting = [asyncio.create_task(each.next(Generate)) for each in others]
+            [task], _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            second = others[waiting.index(task)]
+            second.say(Rejected.of("a", QueueFull("two are full")))
+            third = others[1 - waiting.index(task)]
+            assert (await waiting[1 - waiting.index(task)]).request_id == "a"
+            third.say(Rejected.of("a", QueueFull("all are full")))
+            refused = await here.worker.next(Accepted, Failed, Rejected)
+            assert (refused.code, refused.message) == (QueueFull.code, "all are full")
+
+    play(scene)
+
+
+def test_a_divided_request_is_refused_whole_when_the_queue_of_a_part_is_full_everywhere() -> None:
+    async def scene() -> None:
+        async with bench(2) as here:
+            here.worker.send(request("a", n=6))
+            full, other = here.replicas["r0"], here.replicas["r1"]
+            await full.next(Generate), await other.next(Generate)
+            full.say(Rejected.of("a", QueueFull("full")))
+            refused = await here.worker.next(Accepted, Failed, Rejected)
+            assert refused.code == QueueFull.code
+            assert (await other.next(Cancel)).request_id == "a"
 
     play(scene)
 

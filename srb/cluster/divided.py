@@ -14,6 +14,7 @@ from srb.cluster.routing import choose, merge
 from srb.cluster.split import Description, Whole, divide, for_part, lacks_parts, of_whole, places_of, unite
 from srb.errors import EngineLoading, EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
 from srb.protocol import (
+    TERMINAL,
     AddBranches,
     Attach,
     Attached,
@@ -37,6 +38,7 @@ _HOLD_WAIT = 1.5  # for another bridge; a worker waits two seconds
 _HOLD_PAUSE = 0.05  # most between attempts to hold parts that another bridge holds
 
 Send = Callable[[Member, bytes], None]  # a frame, over the worker's channel to a replica
+BeginAgain = Callable[[Generate, set[str], list[Cancel]], None]  # without these replicas; then it is cancelled so
 
 
 @dataclass(slots=True)
@@ -48,6 +50,9 @@ class _Begun:
     payloads: dict[str, bytes] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)  # branches that the load of a replica counts
     tried: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)  # of those, the ones that have refused a part, or were lost
+    ending: set[str] | None = None  # replicas whose parts are awaited to end before it begins again
+    cancels: list[Cancel] = field(default_factory=list)  # that have come meanwhile
 
 
 @dataclass(slots=True)
@@ -65,9 +70,10 @@ class _Join:
 class Divided:
     """The divided requests of one worker. `in` tells whether an event's request id is one of theirs."""
 
-    def __init__(self, members: Members, send: Send) -> None:
+    def __init__(self, members: Members, send: Send, begin_again: BeginAgain) -> None:
         self._members = members
         self._send = send
+        self._begin_again = begin_again
         self._begun: dict[str, _Begun] = {}
         self._joins: dict[str, list[_Join]] = {}  # by target; one after the other
         self._joining: dict[str, str] = {}  # the targets by the id of the Attach
@@ -98,7 +104,7 @@ class Divided:
             room += members.capacity(name)
         parts = divide(command, {name: members.capacity(name) for name in names})
         payloads = {name: encode([part]) for name, part in parts.items()}
-        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried))
+        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried), failed=set(tried))
         self._begun[command.request_id] = begun
         for name, payload in payloads.items():
             self._place(begun, name, payload)
@@ -115,7 +121,9 @@ class Divided:
         begun = self._begun.get(command.request_id)
         if begun is None:
             return
-        if command.index is None:
+        if begun.ending is not None:
+            begun.cancels.append(command)
+        elif command.index is None:
             self._tell(begun.whole.names, encode([command]))
         elif (found := begun.whole.of_place(command.index)) is not None:
             self._tell([found[0]], encode([Cancel(command.request_id, found[1], command.leaves)]))
@@ -137,6 +145,7 @@ class Divided:
         part = begun.whole.parts.get(name)
         if part is None or part.is_accepted or begun.command is None:
             return False
+        begun.failed.add(name)
         other = choose(self._members.affinity, begun.command, self._members.avoided(begun.tried))
         if other is None:
             return False
@@ -146,6 +155,38 @@ class Divided:
         self._place(begun, other, payload)
         self._note_home(begun)
         return True
+
+    def _restart(self, begun: _Begun, name: str) -> bool:
+        """End all parts of a request that was not accepted, so that it begins again without a replica, if others live."""
+        whole = begun.whole
+        begun.failed.add(name)
+        if begun.command is None or whole.is_accepted or not self._members.affinity.replicas - begun.failed:
+            return False
+        begun.ending = {each for each in whole.names if each != name and not whole.has_ended(each)}
+        self._tell(begun.ending, encode([Cancel(whole.request_id)]))
+        self._go_on(begun)
+        return True
+
+    def _ended(self, begun: _Begun, name: str, event: Event) -> list[Event]:
+        """Note that a part has ended, of a request that is to begin again; return the end if none is left to begin it."""
+        assert begun.ending is not None
+        if name not in begun.ending or not isinstance(event, TERMINAL):
+            return []
+        begun.ending.remove(name)
+        if _is_lost(event):
+            begun.failed.add(name)
+        if not begun.ending and not self._members.affinity.replicas - begun.failed:
+            begun.whole.is_over = True
+            return [event]
+        self._go_on(begun)
+        return []
+
+    def _go_on(self, begun: _Begun) -> None:
+        """Begin a request again, as soon as no replica has a part of it."""
+        if not begun.ending:
+            assert begun.command is not None
+            self.forget(begun.whole.request_id)
+            self._begin_again(begun.command, begun.failed, begun.cancels)
 
     def _uncount(self, begun: _Begun, name: str) -> None:
         if name in begun.counted:
@@ -193,13 +234,13 @@ class Divided:
 
     def _said(self, begun: _Begun, name: str, event: Event) -> list[Event]:
         whole = begun.whole
-        is_lost = isinstance(event, Failed) or (isinstance(event, Rejected) and event.code in MOVING)
-        if is_lost and self._move(begun, name):
+        if begun.ending is not None:
+            return self._ended(begun, name, event)
+        is_lost = _is_lost(event)
+        if is_lost and (self._move(begun, name) or self._restart(begun, name)):
             return []
         if isinstance(event, Failed):
             events = whole.lose(name, event.code, event.message)
-        elif isinstance(event, Rejected) and is_lost and event.code != QueueFull.code:
-            events = whole.lose(name, EngineRestarted.code, event.message)
         else:
             events = whole.take(name, event)
             begun.payloads.pop(name, None)  # the replica has it
@@ -250,13 +291,18 @@ class Divided:
         else:
             events = [Rejected.of(command.request_id, why_not_found(target, join.refusals))]
         for name, event in join.held:
-            events += self._said(self._begun[target], name, event)
+            events += self._of_part(name, target, event)
         return events + (self._start(joins[0]) if joins else [])
 
     def total(self, request_id: str) -> int:
         """Return the number of a request's branches that are known here; 0 of a request that is not."""
         begun = self._begun.get(request_id)
         return begun.whole.total if begun is not None else 0
+
+
+def _is_lost(event: Event) -> bool:
+    """Whether a part's end says that another replica might have done it."""
+    return isinstance(event, Failed) or (isinstance(event, Rejected) and event.code in MOVING)
 
 
 async def control(members: Members, command: Any, names: Sequence[str], total: int) -> Reply | Rejected:

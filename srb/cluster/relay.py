@@ -107,7 +107,7 @@ class Relay:
         self._writer = writer
         self._members = members
         self._open: dict[str, _Open] = {}
-        self._divided = Divided(members, lambda member, payload: self._channel(member).send(payload))
+        self._divided = Divided(members, lambda member, payload: self._channel(member).send(payload), self._begin_again)
         self._channels: dict[str, Channel] = {}  # by the replica's name
         self._tasks: set[asyncio.Task[None]] = set()
         self._model: dict[str, Any] | None = None  # as the worker knows it
@@ -194,6 +194,14 @@ class Relay:
             self._divided.begin(command, member.name, request.tried)
         else:
             self._forward(command, request, member)
+
+    def _begin_again(self, command: Generate, tried: set[str], cancels: list[Cancel]) -> None:
+        """Give a divided request that no replica has to others than those, and pass on how it was cancelled meanwhile."""
+        if (request := self._open.get(command.request_id)) is not None:
+            request.payload, request.tried = encode([command]), tried
+            self._place(command, request)
+            for cancel in cancels:
+                self._cancel(cancel, encode([cancel]))
 
     def _is_divided(self, command: Command, member: Member) -> bool:
         """Whether a request has more branches than a replica has sequences, and there are others that help."""

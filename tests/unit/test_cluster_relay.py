@@ -21,11 +21,13 @@ from srb.framing import frame, read_frame
 from srb.protocol import (
     VERSION,
     Accepted,
+    BranchEnded,
     BranchSpec,
     Cancel,
     Delta,
     Done,
     Failed,
+    FinishReason,
     Generate,
     GetRequest,
     Hello,
@@ -235,18 +237,72 @@ def test_a_full_queue_is_told_only_when_all_are_full() -> None:
     play(scene)
 
 
-def test_a_divided_request_is_refused_whole_when_the_queue_of_a_part_is_full_everywhere() -> None:
+def test_a_divided_request_is_refused_when_the_queues_of_all_are_full() -> None:
     async def scene() -> None:
-        async with bench(2) as here:
-            here.worker.send(request("a", n=6))
-            full, other = here.replicas["r0"], here.replicas["r1"]
-            await full.next(Generate), await other.next(Generate)
-            full.say(Rejected.of("a", QueueFull("full")))
+        async with bench() as here:
+            lead, other = await divided(here)
+            for full in (lead, other):
+                full.say(Rejected.of("a", QueueFull("full")))
             refused = await here.worker.next(Accepted, Failed, Rejected)
             assert refused.code == QueueFull.code
-            assert (await other.next(Cancel)).request_id == "a"
 
     play(scene)
+
+
+async def divided(here: Bench, n: int = 6) -> tuple[Replica, Replica]:
+    """Begin a request that both replicas have a part of; return the one with the first branch before the other."""
+    here.worker.send(request("a", n))
+    parts = {(await each.next(Generate)).branches[0].place: each for each in here.replicas.values()}
+    return parts[0], parts[1]
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["the other runs", "the other has ended"])
+@pytest.mark.parametrize("how", ["drop", "refuse"])
+def test_a_divided_request_begins_again_when_a_part_is_lost_before_it_is_accepted(how: str, has_ended: bool) -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            lead, other = await divided(here)
+            end = (Accepted("a", 3), *ends(3), Done("a", 3, 0, 3, 0.0, 0.0))
+            if has_ended:
+                other.say(*end)
+                await asyncio.sleep(0.05)  # until the relay has read it
+            if how == "drop":
+                lead.drop()
+            else:
+                lead.say(Rejected.of("a", QueueFull("full")))
+            if not has_ended:
+                assert await other.next(Cancel) == Cancel("a")
+                other.say(*end)
+            again = await other.next(Generate)
+            assert [spec.seed for spec in again.branches] == list(range(6))
+            other.say(Accepted("a", 3), *ends(6), Done("a", 3, 0, 6, 0.0, 0.0))
+            told = [await here.worker.next(Accepted, BranchEnded, Done, Failed, Rejected) for _ in range(8)]
+            assert [type(event) for event in told] == [Accepted, *[BranchEnded] * 6, Done]
+
+    play(scene)
+
+
+def test_a_divided_request_that_is_cancelled_before_it_begins_again_is_cancelled() -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            lead, other = await divided(here)
+            lead.drop()
+            await other.next(Cancel)
+            here.worker.send(Cancel("a"))
+            here.worker.send(ListRequests("list", ""))  # an answer to this comes after the Cancel was read
+            other.say(Reply((await other.next(ListRequests)).request_id, []))
+            await here.worker.next(Reply)
+            other.say(Done("a", 3, 0, 0, 0.0, 0.0))
+            await other.next(Generate)
+            assert await other.next(Cancel) == Cancel("a")
+            other.say(Accepted("a", 3), Done("a", 3, 0, 0, 0.0, 0.0))
+            assert isinstance(await here.worker.next(Done, Failed, Rejected), Done)
+
+    play(scene)
+
+
+def ends(number: int) -> list[BranchEnded]:
+    return [BranchEnded("a", index, FinishReason.LIMIT, 1) for index in range(number)]
 
 
 @pytest.mark.parametrize("state", ["hung", "silent"])

@@ -93,8 +93,12 @@ class Divided:
     # Requests -------------------------------------------------------------------------------------------------------
 
     def begin(self, command: Generate, lead: str, tried: Set[str]) -> None:
-        """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`."""
+        """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`.
+
+        All of them have the same model, also while an update replaces it.
+        """
         members, affinity = self._members, self._members.affinity
+        tried, failed = tried | members.with_other_models(lead), set(tried)
         names, room = [lead], members.capacity(lead)
         while room < len(command.branches):
             name = choose(affinity, command, members.avoided(tried | set(names)))
@@ -104,7 +108,7 @@ class Divided:
             room += members.capacity(name)
         parts = divide(command, {name: members.capacity(name) for name in names})
         payloads = {name: encode([part]) for name, part in parts.items()}
-        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried), failed=set(tried))
+        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried), failed=failed)
         self._begun[command.request_id] = begun
         for name, payload in payloads.items():
             self._place(begun, name, payload)

@@ -24,6 +24,8 @@ _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has request
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
 
+_IDENTITY = ("alias", "path", "architecture", "ftype", "n_vocab", "n_params", "size")  # fields of a model's facts
+
 BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
 _GONE = (NotFound, EngineRestarted, EngineLoading, ShuttingDown)  # refusals of a replica that has not what is asked for
 
@@ -145,6 +147,16 @@ class Members:
         """Return the number of sequences of a replica's engine; 0 while it is away."""
         member = self._members.get(name)
         return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
+
+    def with_other_models(self, name: str) -> set[str]:
+        """Return the replicas whose model is not that of the replica `name`, as during an update."""
+        own = self._identity(name)
+        return {other for other in self.affinity.replicas if self._identity(other) != own}
+
+    def _identity(self, name: str) -> list[Any]:
+        member = self._members.get(name)
+        model = member.link.model if member is not None and member.link is not None else {}
+        return [model.get(field) for field in _IDENTITY]
 
     def avoided(self, tried: Set[str]) -> Set[str]:
         """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""

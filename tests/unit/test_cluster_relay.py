@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -41,6 +41,7 @@ from srb.protocol import (
 from tests.processes import DEADLINE
 
 MODEL = asdict(FakeModel(n_seq_max=4).info("fake"))
+NEWER = {**MODEL, "alias": "newer"}
 TOKEN = "t" * TOKEN_LENGTH
 
 
@@ -49,6 +50,7 @@ class Replica:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.model = MODEL
         self.asked: asyncio.Queue[Any] = asyncio.Queue()
         self.describe: Callable[[Any], Any] | None = None
         self._writers: dict[str, asyncio.StreamWriter] = {}  # of the connection on which each request arrived
@@ -63,7 +65,7 @@ class Replica:
         self._open.add(writer)
         with contextlib.suppress(EOFError, OSError):
             assert (await reader.readexactly(TOKEN_LENGTH)).decode() == TOKEN
-            writer.write(frame(encode([Hello(VERSION, 1, "")])) + frame(encode([Ready(MODEL)])))
+            writer.write(frame(encode([Hello(VERSION, 1, "")])) + frame(encode([Ready(self.model)])))
             while True:
                 for command in decode(await read_frame(reader)):
                     self._writers[command.request_id] = writer
@@ -73,6 +75,11 @@ class Replica:
                         self.asked.put_nowait(command)
         self._open.discard(writer)
         writer.close()
+
+    @property
+    def known(self) -> Collection[str]:
+        """The ids of all that it was asked."""
+        return self._writers.keys()
 
     async def next(self, kind: type) -> Any:
         while not isinstance(command := await self.asked.get(), kind):
@@ -147,8 +154,12 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(number: int = 2) -> AsyncIterator[Bench]:
+async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
+    """Give replicas, and as many more with another model."""
+    number += newer
     replicas = {f"r{each}": Replica(f"r{each}") for each in range(number)}
+    for each in range(number - newer, number):
+        replicas[f"r{each}"].model = NEWER
     entries = {name: await replica.listen() for name, replica in replicas.items()}
     ready = asyncio.Event()
     members = Members(lambda: ready.set() if len(members.ready) == number else None)
@@ -278,6 +289,31 @@ def test_a_divided_request_begins_again_when_a_part_is_lost_before_it_is_accepte
             other.say(Accepted("a", 3), *ends(6), Done("a", 3, 0, 6, 0.0, 0.0))
             told = [await here.worker.next(Accepted, BranchEnded, Done, Failed, Rejected) for _ in range(8)]
             assert [type(event) for event in told] == [Accepted, *[BranchEnded] * 6, Done]
+
+    play(scene)
+
+
+def test_all_parts_of_a_divided_request_have_one_model_though_an_update_changes_it() -> None:
+    async def scene() -> None:
+        async with bench(2, newer=2) as here:
+            for number in range(8):
+                here.worker.send(request(f"{number}", n=16))  # more than all have together
+                await asyncio.sleep(0.05)  # until the replicas have their parts
+                asked = [name for name, each in here.replicas.items() if f"{number}" in each.known]
+                assert asked in (["r0", "r1"], ["r2", "r3"])
+                for name in asked:
+                    here.replicas[name].say(Rejected.of(f"{number}", Unavailable("no")))
+                await here.worker.next(Rejected)
+
+    play(scene)
+
+
+def test_a_divided_request_goes_to_another_model_when_no_replica_of_its_own_is_left() -> None:
+    async def scene() -> None:
+        async with bench(1, newer=1) as here:
+            first = await here.begun(request("a", n=6))
+            first.drop()
+            assert len((await here.beside(first).next(Generate)).branches) == 6
 
     play(scene)
 

@@ -77,12 +77,13 @@ class Divided:
         self._begun: dict[str, _Begun] = {}
         self._joins: dict[str, list[_Join]] = {}  # by target; one after the other
         self._joining: dict[str, str] = {}  # the targets by the id of the Attach
+        self._late: dict[str, set[str]] = {}  # the replicas that have not answered an Attach that was given up
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._begun or request_id in self._joins or request_id in self._joining
+        return any(request_id in each for each in (self._begun, self._joins, self._joining, self._late))
 
     def __bool__(self) -> bool:
-        return bool(self._begun or self._joins)
+        return bool(self._begun or self._joins or self._late)
 
     @property
     def names(self) -> set[str]:
@@ -209,7 +210,9 @@ class Divided:
         for event in events:
             request_id = event.request_id  # type: ignore[union-attr]  # Hello and Ready do not come here
             target = self._joining.get(request_id)
-            if target is not None:
+            if name in self._late.get(request_id, ()):
+                self._came_late(name, request_id, event)
+            elif target is not None:
                 taken += self._answered(self._joins[target][0], name, event)
             elif request_id in self:
                 taken += self._of_part(name, request_id, event)
@@ -221,6 +224,8 @@ class Divided:
         """Return the events that follow when a replica is lost."""
         message = f"Replica {name} was lost; please try again"
         events: list[Event] = []
+        for attach_id in list(self._late):
+            self._came_late(name, attach_id, None)
         for joins in list(self._joins.values()):
             if name in joins[0].waiting:
                 events += self._answered(joins[0], name, Failed("", EngineRestarted.code, message))
@@ -287,7 +292,10 @@ class Divided:
         if not joins:
             del self._joins[target]
         events: list[Event]
-        if join.described:
+        if silence := silence_of(join.refusals):
+            self._leave(target, join.described)
+            events = [Rejected.of(command.request_id, silence)]
+        elif join.described:
             total = self.total(target)
             if target not in self._begun:
                 self._begun[target] = _Begun(Whole.joined(target, join.described))
@@ -297,6 +305,36 @@ class Divided:
         for name, event in join.held:
             events += self._of_part(name, target, event)
         return events + (self._start(joins[0]) if joins else [])
+
+    def give_up(self, attach_id: str) -> list[Event]:
+        """Refuse a reader whose Attach has not been answered by all parts; others are ignored."""
+        if (target := self._joining.get(attach_id)) is not None:
+            join = self._joins[target][0]
+            self._late[attach_id] = set(join.waiting)
+            for name in join.waiting:
+                join.refusals[name] = Unavailable(f"Replica {name}, which has a part of the request, does not answer")
+            join.waiting.clear()
+            return self._end_of_join(join)
+        for joins in self._joins.values():
+            for join in joins:
+                if join.command.request_id == attach_id:
+                    joins.remove(join)
+                    return [Rejected.of(attach_id, Unavailable("A part of the request does not answer"))]
+        return []
+
+    def _came_late(self, name: str, attach_id: str, answer: Event | None) -> None:
+        """Drop the answer to an Attach that was given up; None: the replica is lost."""
+        waiting = self._late[attach_id]
+        waiting.discard(name)
+        if not waiting:
+            del self._late[attach_id]
+        if isinstance(answer, Attached):
+            self._leave(answer.target, [name])
+
+    def _leave(self, target: str, names: Iterable[str]) -> None:
+        """Tell replicas that nobody here reads a request, if that is so."""
+        if target not in self._begun and target not in self._joins:
+            self._tell(names, encode([Cancel(target, leaves=True)]))
 
     def total(self, request_id: str) -> int:
         """Return the number of a request's branches that are known here; 0 of a request that is not."""

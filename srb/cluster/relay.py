@@ -171,7 +171,9 @@ class Relay:
         request = self._open.get(command.request_id)
         if request is None:
             return  # it has just ended
-        if command.request_id in self._divided:
+        if isinstance(request.command, Attach) and request.channel is None:
+            self._say(self._divided.give_up(command.request_id))
+        elif command.request_id in self._divided:
             self._divided.cancel(command)
         elif request.channel is not None:
             request.channel.send(payload)
@@ -257,9 +259,15 @@ class Relay:
         elif isinstance(command, Attach):
             request.payload = None
             self._say(self._divided.attach(command, home.names))
+            self._spawn(self._give_up(command.request_id))
         else:
             total = self._divided.total(command.target)
             self._spawn(self._answer(request, command, control(self._members, command, home.names, total)))
+
+    async def _give_up(self, attach_id: str) -> None:
+        """Refuse a reader of a divided request when a part has not answered in time: its owner's stream waits meanwhile."""
+        await asyncio.sleep(_ASK_SECONDS)
+        self._say(self._divided.give_up(attach_id))
 
     async def _answer(self, request: _Open, command: Any, work: Awaitable[Reply | Rejected]) -> None:
         answer = await work

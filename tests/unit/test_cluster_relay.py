@@ -21,6 +21,8 @@ from srb.framing import frame, read_frame
 from srb.protocol import (
     VERSION,
     Accepted,
+    Attach,
+    Attached,
     BranchEnded,
     BranchSpec,
     Cancel,
@@ -314,6 +316,60 @@ def test_a_divided_request_goes_to_another_model_when_no_replica_of_its_own_is_l
             first = await here.begun(request("a", n=6))
             first.drop()
             assert len((await here.beside(first).next(Generate)).branches) == 6
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", ["in time", "cancelled"])
+def test_a_reader_that_a_part_does_not_answer_does_not_hold_up_the_owner(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.1 if how == "in time" else DEADLINE)
+
+    async def scene() -> None:
+        async with bench() as here:
+            lead, hangs = await divided(here)
+            for each in (lead, hangs):
+                each.say(Accepted("a", 3))
+            await here.worker.next(Accepted)
+            for reader in ("first", "second"):
+                here.worker.send(Attach(reader, "a"))
+            await lead.next(Attach), await hangs.next(Attach)
+            lead.say(Attached("first", "a", described("a", 0, 2, 4)))
+            lead.say(Delta("a", 0, "text", [1]))
+            if how == "cancelled":
+                for reader in ("second", "first"):
+                    here.worker.send(Cancel(reader))
+            told = [await here.worker.next(Delta, Attached, Rejected) for _ in range(3)]
+            refused = [event for event in told if isinstance(event, Rejected)]
+            assert {event.request_id for event in refused} == {"first", "second"}
+            assert {event.code for event in refused} == {Unavailable.code}
+            [delta] = [event for event in told if isinstance(event, Delta)]
+            assert (delta.index, delta.text) == (0, "text")
+            hangs.say(Attached("first", "a", described("a", 1, 3, 5)))  # too late
+            hangs.say(Delta("a", 0, "more", [1]))
+            delta = await here.worker.next(Delta, Attached)
+            assert (delta.index, delta.text) == (1, "more")
+
+    play(scene)
+
+
+def test_parts_are_not_read_for_a_reader_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a worker that does not own the request."""
+    monkeypatch.setattr("srb.cluster.relay._ASK_SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with bench() as here:
+            for each, places in zip(here.replicas.values(), ((0, 2), (1,)), strict=True):
+                each.describe = lambda command, places=places: Reply(command.request_id, described("a", *places))  # type: ignore[misc]
+            here.worker.send(Attach("reader", "a"))
+            answers, hangs = here.replicas.values()
+            await answers.next(Attach), await hangs.next(Attach)
+            answers.say(Attached("reader", "a", described("a", 0, 2)))
+            assert (await here.worker.next(Attached, Rejected)).code == Unavailable.code
+            assert await answers.next(Cancel) == Cancel("a", leaves=True)
+            hangs.say(Attached("reader", "a", described("a", 1)))
+            assert await hangs.next(Cancel) == Cancel("a", leaves=True)
 
     play(scene)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,13 +157,13 @@ class Relay:
             return
         way = way_of(command)
         if way is Way.ALL:
-            self._spawn(self._ask_all(command))
+            self._spawn(command.request_id, self._ask_all(command))
             return
         request = self._open[command.request_id] = _Open(command, payload)
         if way is Way.HOME:
             self._go_home(command, request)
         elif isinstance(command, StateAction):
-            self._spawn(self._answer(request, command, act_on_state(self._members, command)))
+            self._spawn(command.request_id, self._answer(request, command, act_on_state(self._members, command)))
         else:
             self._place(command, request)
 
@@ -233,7 +233,7 @@ class Relay:
         if known:
             self._go(command, request, Home(tuple(known), home.is_divided))
         else:
-            self._spawn(self._search(command, request))
+            self._spawn(command.request_id, self._search(command, request))
 
     async def _search(self, command: Any, request: _Open) -> None:
         question = GetRequest("", command.target, command.owner)
@@ -259,10 +259,11 @@ class Relay:
         elif isinstance(command, Attach):
             request.payload = None
             self._say(self._divided.attach(command, home.names))
-            self._spawn(self._give_up(command.request_id))
+            self._spawn(command.request_id, self._give_up(command.request_id))
         else:
             total = self._divided.total(command.target)
-            self._spawn(self._answer(request, command, control(self._members, command, home.names, total)))
+            work = control(self._members, command, home.names, total)
+            self._spawn(command.request_id, self._answer(request, command, work))
 
     async def _give_up(self, attach_id: str) -> None:
         """Refuse a reader of a divided request when a part has not answered in time: its owner's stream waits meanwhile."""
@@ -387,10 +388,20 @@ class Relay:
     def _send(self, events: Iterable[Event]) -> None:
         self._writer.write(frame(encode(events)))
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that answers a request; if it fails, that is the answer."""
+
+        async def act() -> None:
+            try:
+                await work
+            except Exception:
+                log.exception("request %s could not be answered", request_id)
+                self._refuse(request_id, SRBError("Internal error"))
+
+        task = asyncio.create_task(act())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # should it be cancelled before it begins
 
     def _close(self) -> None:
         for request_id in list(self._open):

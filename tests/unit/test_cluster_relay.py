@@ -16,7 +16,7 @@ from srb.cluster.members import Members
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.engine.fake import FakeModel
-from srb.errors import EngineRestarted, QueueFull, ShuttingDown, Unavailable
+from srb.errors import EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
 from srb.framing import frame, read_frame
 from srb.protocol import (
     VERSION,
@@ -37,6 +37,7 @@ from srb.protocol import (
     Ready,
     Rejected,
     Reply,
+    StateAction,
     decode,
     encode,
 )
@@ -370,6 +371,34 @@ def test_parts_are_not_read_for_a_reader_that_was_refused(monkeypatch: pytest.Mo
             assert await answers.next(Cancel) == Cancel("a", leaves=True)
             hangs.say(Attached("reader", "a", described("a", 1)))
             assert await hangs.next(Cancel) == Cancel("a", leaves=True)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        (ListRequests("r", ""), "merge"),
+        (StateAction("r", "save", "x", 0), "act_on_state"),
+        (GetRequest("r", "t"), "ask_all"),
+    ],
+)
+def test_an_answer_that_fails_is_an_internal_error(
+    command: Any, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise ValueError("a bug of ours")
+
+    monkeypatch.setattr(f"srb.cluster.relay.{part}", broken if part != "merge" else None)
+
+    async def scene() -> None:
+        async with bench() as here:
+            for each in here.replicas.values():
+                each.describe = lambda command: Reply(command.request_id, [])
+            here.worker.send(command)
+            refused = await here.worker.next(Reply, Rejected)
+            assert (refused.request_id, refused.code) == ("r", SRBError.code)
+            assert "request r could not be answered" in caplog.text
 
     play(scene)
 

@@ -107,10 +107,15 @@ def slot_marks(slot: int) -> list[Mark]:
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:
-    """Return one value from the replicas' values. Raise the SRBError of the first if there is no value."""
+    """Return one value from the replicas' values.
+
+    Raise the SRBError of the first if there is no value; and of any that has refused what all should do.
+    """
     values = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
     if not values:
         raise next(iter(answers.values()), no_replica())
+    if isinstance(command, SetAdapters) and len(values) < len(answers):
+        raise next(answer for answer in answers.values() if isinstance(answer, SRBError))
     match command:
         case GetStats():
             return sum_stats(values)

@@ -16,7 +16,7 @@ from srb.cluster.arguments import Arguments
 from srb.cluster.ray_client import _share
 from srb.cluster.registry import Entry, Registry
 from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
-from srb.errors import ConfigError, EngineLoading, Unavailable
+from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
 from srb.launch import cli
 from srb.launch.cluster import engine_settings, table
 from srb.protocol import (
@@ -29,6 +29,7 @@ from srb.protocol import (
     GetSlots,
     GetStats,
     ListRequests,
+    SetAdapters,
     StateAction,
 )
 from srb.settings import Settings
@@ -127,6 +128,13 @@ def test_answers_of_all_replicas_become_one() -> None:
         merge(GetStats("r"), {"c": Unavailable("busy")})
     with pytest.raises(EngineLoading):
         merge(GetStats("r"), {})
+
+
+def test_scales_that_a_replica_has_not_set_are_an_error() -> None:
+    command, adapters = SetAdapters("r", ((0, 0.5),)), [{"id": 0, "scale": 0.5}]
+    assert merge(command, {"a": adapters, "b": adapters}) == adapters
+    with pytest.raises(Unavailable, match="silent"):
+        merge(command, {"a": adapters, "b": Unavailable("silent"), "c": InvalidRequest("no")})
 
 
 def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:

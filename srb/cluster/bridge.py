@@ -76,10 +76,11 @@ class Bridge:
         self._changed()
 
     def _changed(self) -> None:
-        """Tell workers and supervisor that replicas have come or gone."""
+        """Tell workers and supervisor that replicas have come or gone, or hang."""
         for relay in self._relays:
             relay.announce(self.members.model)
             relay.close_idle_channels()
+            relay.leave_hanging()
         waiting = "restarting" if self._state in ("running", "restarting") else "starting"
         state = "running" if self.members.ready else waiting
         if state != self._state:

@@ -38,6 +38,7 @@ _HOLD_WAIT = 1.5  # for another bridge; a worker waits two seconds
 _HOLD_PAUSE = 0.05  # most between attempts to hold parts that another bridge holds
 
 Send = Callable[[Member, bytes], None]  # a frame, over the worker's channel to a replica
+Drop = Callable[[str, str], None]  # cancels a replica's part, by their names; no event of it comes any more
 BeginAgain = Callable[[Generate, set[str], list[Cancel]], None]  # without these replicas; then it is cancelled so
 
 
@@ -70,9 +71,10 @@ class _Join:
 class Divided:
     """The divided requests of one worker. `in` tells whether an event's request id is one of theirs."""
 
-    def __init__(self, members: Members, send: Send, begin_again: BeginAgain) -> None:
+    def __init__(self, members: Members, send: Send, drop: Drop, begin_again: BeginAgain) -> None:
         self._members = members
         self._send = send
+        self._drop = drop
         self._begin_again = begin_again
         self._begun: dict[str, _Begun] = {}
         self._joins: dict[str, list[_Join]] = {}  # by target; one after the other
@@ -167,7 +169,12 @@ class Divided:
         begun.failed.add(name)
         if begun.command is None or whole.is_accepted or not self._members.affinity.replicas - begun.failed:
             return False
-        begun.ending = {each for each in whole.names if each != name and not whole.has_ended(each)}
+        running = {each for each in whole.names if each != name and not whole.has_ended(each)}
+        hanging = {each for each in running if self._hangs(each)}
+        for each in hanging:
+            self._drop(each, whole.request_id)
+        begun.failed |= hanging
+        begun.ending = running - hanging
         self._tell(begun.ending, encode([Cancel(whole.request_id)]))
         self._go_on(begun)
         return True
@@ -185,6 +192,28 @@ class Divided:
             return [event]
         self._go_on(begun)
         return []
+
+    def leave_hanging(self) -> list[Event]:
+        """Give parts that a replica which hangs has not accepted to others, if there are any; return what follows."""
+        events: list[Event] = []
+        for request_id, begun in list(self._begun.items()):
+            for name in [each for each in begun.whole.names if self._hangs(each)]:
+                if begun.ending is not None and name in begun.ending:
+                    self._drop(name, request_id)
+                    error = EngineRestarted(f"Replica {name} does not answer")
+                    events += self._ended(begun, name, Failed(request_id, error.code, error.message))
+                elif begun.ending is None and self._can_leave(begun, name):
+                    self._drop(name, request_id)
+                    _ = self._move(begun, name) or self._restart(begun, name)
+        return events
+
+    def _can_leave(self, begun: _Begun, name: str) -> bool:
+        has_others = self._members.has_others(begun.failed | {name})
+        return has_others and begun.command is not None and not begun.whole.parts[name].is_accepted
+
+    def _hangs(self, name: str) -> bool:
+        member = self._members.get(name)
+        return member is not None and member.hangs
 
     def _go_on(self, begun: _Begun) -> None:
         """Begin a request again, as soon as no replica has a part of it."""

@@ -116,7 +116,7 @@ class Members:
     """All replicas that the registry lists. `affinity` has those that take requests."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` when a replica becomes ready or is lost."""
+        """Call `on_change` when a replica becomes ready or is lost, or begins or ceases to hang."""
         self.affinity = Affinity()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes: OrderedDict[str, Home] = OrderedDict()  # of the requests of this bridge's workers
@@ -160,9 +160,12 @@ class Members:
 
     def avoided(self, tried: Set[str]) -> Set[str]:
         """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""
-        others = self.affinity.replicas - tried
-        hanging = {name for name in others if self._members[name].hangs}
-        return tried | hanging if others - hanging else tried
+        hanging = {name for name in self.affinity.replicas if self._members[name].hangs}
+        return tried | hanging if self.has_others(tried) else tried
+
+    def has_others(self, tried: Set[str]) -> bool:
+        """Whether a replica that does not hang takes requests, beside `tried`."""
+        return any(not self._members[name].hangs for name in self.affinity.replicas - tried)
 
     def adding(self, request_id: str) -> asyncio.Lock:
         """Return the lock under which branches are added to a divided request."""
@@ -188,6 +191,7 @@ class Members:
             if member.hangs is not hung:
                 level, told = (logging.INFO, "goes on") if hung else (logging.WARNING, f"is {entry['state']}")
                 log.log(level, "replica %s %s", name, told)
+                self._on_change()
             if member.is_leaving and member.parting is None:
                 self._retire(member)
         for name in self._members.keys() - entries.keys():

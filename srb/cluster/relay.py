@@ -27,6 +27,8 @@ from srb.protocol import (
     Attached,
     Cancel,
     Command,
+    CountTokens,
+    Detokenize,
     Event,
     Failed,
     Generate,
@@ -39,6 +41,7 @@ from srb.protocol import (
     Rejected,
     Reply,
     StateAction,
+    Tokenize,
     decode,
     encode,
     outline,
@@ -48,6 +51,7 @@ log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
 _STATS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
+_QUESTION_SECONDS = 0.5  # for a question about tokens; then another replica is asked too
 _ASK_SECONDS = 1.5  # for other answers of every replica; a worker waits two seconds
 
 
@@ -69,6 +73,7 @@ class Channel:
         self._relay = relay
         self._link: Link | None = None
         self._waiting: list[bytes] = []  # frames, until the link is open
+        self._dropped: set[str] = set()  # requests that others have now
         self._task = asyncio.create_task(self._run())
 
     def send(self, payload: bytes) -> None:
@@ -80,6 +85,19 @@ class Channel:
     def close(self) -> None:
         self._task.cancel()
 
+    def drop(self, request_id: str) -> None:
+        """Cancel a request, and pass no event of it on: another replica gets it."""
+        self._dropped.add(request_id)
+        self.send(encode([Cancel(request_id)]))
+
+    def _without_dropped(self, payload: bytes) -> bytes:
+        if not self._dropped or self._dropped.isdisjoint(fields[0] for _, fields in outline(payload)):
+            return payload
+        events = decode(payload)
+        rest = [event for event in events if event.request_id not in self._dropped]
+        self._dropped -= {event.request_id for event in events if isinstance(event, TERMINAL)}
+        return encode(rest)
+
     async def _run(self) -> None:
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -87,7 +105,7 @@ class Channel:
             for payload in self._waiting:
                 self._link.send(payload)
             while True:
-                await self._relay.deliver(self, await self._link.receive())
+                await self._relay.deliver(self, self._without_dropped(await self._link.receive()))
         except BROKEN as error:
             log.debug("channel to %s: %s", self.member.name, error)
             self._relay.lose(self)
@@ -107,7 +125,9 @@ class Relay:
         self._writer = writer
         self._members = members
         self._open: dict[str, _Open] = {}
-        self._divided = Divided(members, lambda member, payload: self._channel(member).send(payload), self._begin_again)
+        self._divided = Divided(
+            members, lambda member, payload: self._channel(member).send(payload), self._drop, self._begin_again
+        )
         self._channels: dict[str, Channel] = {}  # by the replica's name
         self._tasks: set[asyncio.Task[None]] = set()
         self._model: dict[str, Any] | None = None  # as the worker knows it
@@ -146,6 +166,22 @@ class Relay:
             if channel.member.is_leaving and id(channel) not in used and name not in divided:
                 del self._channels[name]
                 channel.close()
+
+    def leave_hanging(self) -> None:
+        """Give requests that a replica which hangs has not accepted to others, if there are any."""
+        for request_id, request in list(self._open.items()):
+            channel = request.channel
+            if channel is None or not channel.member.hangs or not self._can_move(request):
+                continue
+            if self._members.has_others(request.tried):
+                channel.drop(request_id)
+                self._move(request_id)
+        if self._divided:
+            self._say(self._divided.leave_hanging())
+
+    def _drop(self, name: str, request_id: str) -> None:
+        if (channel := self._channels.get(name)) is not None:
+            channel.drop(request_id)
 
     # Commands -------------------------------------------------------------------------------------------------------
 
@@ -220,6 +256,14 @@ class Relay:
             self._members.affinity.begin(member.name, len(command.branches))
             self._members.note_home(command.request_id, Home((member.name,)))
         request.channel.send(request.payload)
+        if isinstance(command, (Tokenize, CountTokens, Detokenize)):
+            self._spawn(command.request_id, self._hurry(command.request_id, request, request.channel))
+
+    async def _hurry(self, request_id: str, request: _Open, channel: Channel) -> None:
+        """Ask another replica too when one does not answer a question: its machine may be lost. The first answer counts."""
+        await asyncio.sleep(_QUESTION_SECONDS)
+        if self._open.get(request_id) is request and request.channel is channel:
+            self._move(request_id)
 
     def _channel(self, member: Member) -> Channel:
         if member.name not in self._channels:
@@ -307,7 +351,7 @@ class Relay:
             payload = encode(self._divided.take(channel.member.name, decode(payload)))
             events = outline(payload)
         if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in MOVING]:
-            moved = {request_id for request_id in refused if self._move(request_id)}
+            moved = {each for each in refused if self._is_elsewhere(each, channel) or self._move(each)}
             rest = [event for event in decode(payload) if event.request_id not in moved]
             payload, events = encode(rest), outline(encode(rest))
         if not events:
@@ -340,10 +384,18 @@ class Relay:
         if request is not None:
             self._open.setdefault(target, _Open(None, None, request.channel))
 
+    def _is_elsewhere(self, request_id: str, channel: Channel) -> bool:
+        """Whether another replica has been asked meanwhile, so that this one's refusal says nothing."""
+        request = self._open.get(request_id)
+        return request is not None and request.channel is not None and request.channel is not channel
+
+    def _can_move(self, request: _Open) -> bool:
+        return request.payload is not None and request.command is not None and may_move(request.command)
+
     def _move(self, request_id: str) -> bool:
         """Give a refused request to another replica, if there is one."""
         request = self._open.get(request_id)
-        if request is None or request.payload is None or request.command is None or not may_move(request.command):
+        if request is None or not self._can_move(request):
             return False
         if not self._members.affinity.replicas - request.tried:
             return False

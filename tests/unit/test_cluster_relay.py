@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -38,6 +38,7 @@ from srb.protocol import (
     Rejected,
     Reply,
     StateAction,
+    Tokenize,
     decode,
     encode,
 )
@@ -80,7 +81,7 @@ class Replica:
         writer.close()
 
     @property
-    def known(self) -> Collection[str]:
+    def known(self) -> Set[str]:
         """The ids of all that it was asked."""
         return self._writers.keys()
 
@@ -128,8 +129,9 @@ class Bench:
     """A relay with its worker, and replicas."""
 
     def __init__(
-        self, members: Members, worker: Worker, replicas: dict[str, Replica], entries: dict[str, Entry]
+        self, relay: Relay, members: Members, worker: Worker, replicas: dict[str, Replica], entries: dict[str, Entry]
     ) -> None:
+        self.relay = relay
         self.members = members
         self.worker = worker
         self.replicas = replicas
@@ -139,6 +141,7 @@ class Bench:
         """Let the registry say that a replica is in another state."""
         self._entries[name] = {**self._entries[name], "state": state}
         self.members.update(self._entries)
+        self.relay.leave_hanging()  # as the bridge does
 
     async def begun(self, command: Generate) -> Replica:
         """Send a request; return the replica that gets it."""
@@ -174,7 +177,7 @@ async def bench(number: int = 2, newer: int = 0) -> AsyncIterator[Bench]:
     worker = Worker(*await asyncio.open_unix_connection(sock=ends[1]))
     await worker.next(Ready)
     try:
-        yield Bench(members, worker, replicas, entries)
+        yield Bench(relay, members, worker, replicas, entries)
     finally:
         worker._writer.close()
         await running
@@ -403,6 +406,95 @@ def test_an_answer_that_fails_is_an_internal_error(
     play(scene)
 
 
+def test_a_question_that_a_replica_does_not_answer_is_asked_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.relay._QUESTION_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with bench() as here:
+            here.worker.send(Tokenize("q", ("a",), False, False))
+            replicas = [*here.replicas.values()]
+            for each in replicas:  # one after the other
+                await each.next(Tokenize)
+            first, second = sorted(replicas, key=lambda each: each.name)
+            first.say(Rejected.of("q", ShuttingDown("bye")))
+            await asyncio.sleep(0.1)
+            second.say(Reply("q", [7]))
+            answer = await here.worker.next(Reply, Rejected, Failed)
+            assert answer == Reply("q", [7])
+
+    play(scene)
+
+
+@pytest.mark.parametrize("state", ["hung", "silent"])
+def test_what_a_replica_has_not_accepted_when_it_begins_to_hang_goes_to_another(state: str) -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            first = await here.begun(request("a"))
+            here.note(first.name, state)
+            second = here.beside(first)
+            assert (await second.next(Generate)).request_id == "a"
+            second.say(Accepted("a", 3), Delta("a", 0, "text", [1]))
+            assert isinstance(await here.worker.next(Accepted, Delta, Failed), Accepted)
+            assert await first.next(Cancel) == Cancel("a")  # which it reads when it goes on
+            first.say(Accepted("a", 3), Delta("a", 0, "late", [1]))
+            first.say(Done("a", 3, 0, 1, 0.0, 0.0))
+            await asyncio.sleep(0.05)  # until the relay has read that
+            second.say(Delta("a", 0, "more", [2]), Done("a", 3, 0, 2, 0.0, 0.0))
+            told = [await here.worker.next(Accepted, Delta, Done, Failed) for _ in range(3)]
+            assert [event.text for event in told[:2]] == ["text", "more"]
+            assert isinstance(told[2], Done)
+            here.note(second.name, state)
+            here.worker.send(request("b"))
+            await asyncio.sleep(0.05)
+            here.note(first.name, state)  # nobody is left who does not hang
+            assert "b" in first.known | second.known
+
+    play(scene)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_part_that_a_replica_has_not_accepted_when_it_begins_to_hang_goes_to_others(number: int) -> None:
+    async def scene() -> None:
+        async with bench(number) as here:
+            here.worker.send(request("a", n=6))
+            await asyncio.sleep(0.05)
+            having = [each for each in here.replicas.values() if "a" in each.known]
+            hangs, other = having
+            await other.next(Generate), await hangs.next(Generate)
+            other.say(Accepted("a", 3))
+            here.note(hangs.name, "hung")
+            [spare] = [each for each in here.replicas.values() if each not in having] or [other]
+            if number == 2:
+                await other.next(Cancel)
+                other.say(*ends(3), Done("a", 3, 0, 3, 0.0, 0.0))
+            assert len((await spare.next(Generate)).branches) == (6 if number == 2 else 3)
+            spare.say(Accepted("a", 3))
+            assert isinstance(await here.worker.next(Accepted, Rejected, Failed), Accepted)
+            hangs.say(Accepted("a", 3), Done("a", 3, 0, 0, 0.0, 0.0))
+            await asyncio.sleep(0.05)
+            spare.say(Delta("a", 0, "text", [1]))
+            assert isinstance(await here.worker.next(Delta, Done, Failed, Accepted), Delta)
+
+    play(scene)
+
+
+def test_a_divided_request_begins_again_though_a_part_that_should_end_hangs() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            here.worker.send(request("a", n=12))
+            lost, hangs, other = here.replicas.values()
+            for each in here.replicas.values():
+                await each.next(Generate)
+            other.say(Accepted("a", 3), *ends(4), Done("a", 3, 0, 4, 0.0, 0.0))
+            await asyncio.sleep(0.05)
+            lost.drop()
+            await hangs.next(Cancel)
+            here.note(hangs.name, "silent")
+            assert len((await other.next(Generate)).branches) == 12
+
+    play(scene)
+
+
 def test_a_divided_request_that_is_cancelled_before_it_begins_again_is_cancelled() -> None:
     async def scene() -> None:
         async with bench() as here:
@@ -432,12 +524,15 @@ def test_a_replica_that_hangs_gets_no_new_request_as_long_as_there_is_another(st
         async with bench() as here:
             first = await here.begun(request("a"))
             first.say(Accepted("a", 3))
+            await here.worker.next(Accepted)
             here.note(first.name, state)
             second = here.beside(first)
             assert await here.begun(request("a")) is second, "though the first has computed this text"
             second.say(Accepted("a", 3), Done("a", 3, 0, 1, 0.0, 0.0))
+            await here.worker.next(Done)
             here.note(second.name, state)
-            assert await here.begun(request("b"))
+            (await here.begun(request("b"))).say(Accepted("b", 3))
+            await here.worker.next(Accepted)
             here.note(first.name, "running")
             assert await here.begun(request("c")) is first
 

@@ -26,12 +26,15 @@ ENDLESS = {"n": 1, "max_tokens": 30_000, "ignore_eos": True}
 class Stream:
     """A stream that is read in a thread."""
 
-    def __init__(self, server: Server, prompt: str) -> None:
+    def __init__(self, server: Server, prompt: str, **changed: object) -> None:
         self.prompt = prompt
         self.events: list[dict[str, Any]] = []
         self._closing = False
         self._answer = requests.post(
-            f"{server.url}/v1/srb/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
+            f"{server.url}/v1/srb/completions",
+            json={"prompt": prompt, **ENDLESS, **changed},
+            stream=True,
+            timeout=DEADLINE,
         )
         assert self._answer.status_code == 200, self._answer.text
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -49,6 +52,10 @@ class Stream:
     @property
     def has_text(self) -> bool:
         return any(event["event"] == "stream" for event in list(self.events))
+
+    @property
+    def is_done(self) -> bool:
+        return any(event["event"] == "done" for event in list(self.events))
 
     @property
     def error(self) -> str:
@@ -206,18 +213,8 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
 ) -> None:
     wait_for(lambda: replicas(web) == 3, "all replicas are there")
     before = set(actors(cluster.head.pid))
-    done = threading.Event()
-    refused: list[str] = []
-
-    def keep_asking() -> None:
-        while not done.is_set():
-            answer = web.post("/v1/srb/completions", {"prompt": "During", "n": 1, "max_tokens": 3, "stream": False})
-            if answer.status_code != 200:
-                refused.append(answer.text)
-
-    asking = threading.Thread(target=keep_asking)
-    asking.start()
-    try:
+    finite = [Stream(web, f"Stream {number} has an end. " * 5, max_tokens=2000) for number in range(6)]  # ten seconds
+    with asked_meanwhile(web):
         deploying = threading.Thread(target=cluster.deploy, args=(3,), kwargs=changed)
         deploying.start()
         wait_for(lambda: set(actors(cluster.head.pid)) - before, "a new replica is there", 2 * DEADLINE)
@@ -229,11 +226,57 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
             stream.close()
         deploying.join(2 * DEADLINE)
         wait_for(lambda: not set(actors(cluster.head.pid)) & before, "the old replicas have ended", 2 * DEADLINE)
-    finally:
-        done.set()
-        asking.join(DEADLINE)
-    assert refused == []
+    check_ends(finite)
     wait_for(lambda: replicas(web) == 3, "three new replicas")
+
+
+def check_ends(streams: list[Stream]) -> None:
+    """Check that streams are read to their end, without an error."""
+    wait_for(lambda: all(stream.is_done or stream.error for stream in streams), "every stream has an end")
+    assert [stream.error for stream in streams] == [""] * len(streams)
+    close_all(streams)
+
+
+@contextmanager
+def asked_meanwhile(server: Server) -> Iterator[None]:
+    """Let several writers ask all the time, and check that none of their requests is refused."""
+    ended = threading.Event()
+    refused: list[str] = []
+    answered = [0] * 4
+
+    def keep_asking(writer: int) -> None:
+        while not ended.is_set():
+            prompt = f"Writer {writer} asks for the {answered[writer]}th time, and goes on as if nothing had happened."
+            answer = server.post("/v1/srb/completions", {"prompt": prompt, "n": 2, "max_tokens": 3, "stream": False})
+            answered[writer] += 1
+            if answer.status_code != 200:
+                refused.append(answer.text)
+
+    writers = [threading.Thread(target=keep_asking, args=(writer,)) for writer in range(len(answered))]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for writer in writers:
+            writer.join(DEADLINE)
+    assert refused == []
+    assert all(number > 5 for number in answered), answered
+
+
+@pytest.mark.long
+def test_an_update_of_the_only_replica_refuses_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Cluster(tmp_path_factory.mktemp("one")) as own:
+        own.start().deploy(1)
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 1, "the replica is ready", 2 * DEADLINE)
+        finite = [Stream(web, f"Stream {number} has an end. " * 5, max_tokens=2000) for number in range(3)]
+        [before] = actors(own.head.pid)
+        with asked_meanwhile(web):
+            own.deploy(1, "--max-queue", "99")
+            wait_for(lambda: before not in actors(own.head.pid), "the old replica has ended", 2 * DEADLINE)
+        check_ends(finite)
 
 
 @pytest.mark.long

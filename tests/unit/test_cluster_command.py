@@ -159,6 +159,25 @@ def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize(
+    ("given", "free", "starts_first"),
+    [
+        ({"cpus": 3}, [{"CPU": 1.0}, {"CPU": 3.0}], True),
+        ({"cpus": 3}, [{"CPU": 2.0}, {"CPU": 2.0}], False),
+        ({"gpus": 1}, [{"CPU": 8.0}, {"GPU": 1.0}], False),
+        ({"gpus": 1}, [{"CPU": 8.0, "GPU": 1.0}], True),
+        ({"surge": False}, [{"CPU": 8.0}], False),
+        ({"door_port": 7000}, [{"CPU": 8.0}], False),
+        ({"settings": {"rpc": "10.0.0.2:50052"}}, [{"CPU": 8.0}], False),
+        ({}, [], False),
+    ],
+)
+def test_an_update_starts_a_replica_before_one_ends_where_a_machine_has_room(
+    given: dict[str, Any], free: list[dict[str, float]], starts_first: bool
+) -> None:
+    assert bool(Arguments(**given).surge_percent(free)) is starts_first
+
+
 def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srb.cluster.ray_client._NEWS_SECONDS", 0.01)
     monkeypatch.setattr("srb.cluster.ray_client._PAUSE", 0.01)

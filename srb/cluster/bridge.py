@@ -14,7 +14,7 @@ import os
 import signal
 from functools import partial
 
-from srb.cluster.members import Members
+from srb.cluster.members import Members, no_answer
 from srb.cluster.ray_client import follow_registry, watch_head
 from srb.cluster.relay import Relay
 from srb.engine.process.child import begin, exit_now, run
@@ -82,12 +82,14 @@ class Bridge:
             relay.close_idle_channels()
             relay.leave_hanging()
         waiting = "restarting" if self._state in ("running", "restarting") else "starting"
-        state = "running" if self.members.ready else waiting
+        state = "running" if self.members.answering else waiting
         if state != self._state:
             self._state = state
             self._reporter.report_state(state, "" if state == "running" else self._why_waiting())
 
     def _why_waiting(self) -> str:
+        if self.members.ready:
+            return no_answer().message
         return self.members.trouble or "no replica is ready"
 
 

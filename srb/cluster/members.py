@@ -14,7 +14,17 @@ from weakref import WeakValueDictionary
 from srb.cluster.affinity import Affinity
 from srb.cluster.link import Link
 from srb.cluster.registry import SILENT, Entry
-from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, ShuttingDown, SRBError, Unavailable
+from srb.cluster.totals import Engine, Totals
+from srb.errors import (
+    EngineHung,
+    EngineLoading,
+    EngineRestarted,
+    NotFound,
+    ProtocolError,
+    ShuttingDown,
+    SRBError,
+    Unavailable,
+)
 from srb.protocol import TERMINAL, Ask, Event, Failed, GetStats, Rejected, Reply, decode, encode
 
 log = logging.getLogger("srb.cluster")
@@ -38,6 +48,7 @@ class Member:
         self.entry = entry
         self.link: Link | None = None
         self.stats: dict[str, float] = {}  # the latest
+        self.engine: Engine = (name, 0)  # whose they are
         self._asked: dict[str, asyncio.Future[Event]] = {}
         self.keeper: asyncio.Task[None] | None = None
         self.parting: asyncio.Task[None] | None = None  # while it leaves, and after
@@ -89,7 +100,7 @@ class Member:
 
     async def serve(self, link: Link) -> None:
         """Read the replies to `ask`, until the link ends."""
-        self.link = link
+        self.link, self.engine = link, (self.name, link.pid)
         try:
             while True:
                 for event in decode(await link.receive()):
@@ -118,6 +129,7 @@ class Members:
     def __init__(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` when a replica becomes ready or is lost, or begins or ceases to hang."""
         self.affinity = Affinity()
+        self.totals = Totals()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes: OrderedDict[str, Home] = OrderedDict()  # of the requests of this bridge's workers
         self._adding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -128,6 +140,11 @@ class Members:
     def ready(self) -> list[Member]:
         """The replicas that take requests."""
         return [self._members[name] for name in self.affinity.replicas]
+
+    @property
+    def answering(self) -> list[Member]:
+        """Those of them that do not hang."""
+        return [member for member in self.ready if not member.hangs]
 
     @property
     def reachable(self) -> list[Member]:
@@ -285,6 +302,10 @@ def why_not_found(target: str, answers: Mapping[str, Any]) -> SRBError:
         return no_replica()
     others = [answer for answer in answers.values() if not isinstance(answer, NotFound)]
     return others[0] if others else NotFound(f"There is no request '{target}'")
+
+
+def no_answer() -> EngineHung:
+    return EngineHung("All replicas of the cluster hang", engine="hung")
 
 
 def no_replica() -> EngineLoading:

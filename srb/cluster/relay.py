@@ -15,7 +15,17 @@ from typing import Any
 
 from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
-from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, silence_of, why_not_found
+from srb.cluster.members import (
+    BROKEN,
+    Home,
+    Member,
+    Members,
+    ask_all,
+    no_answer,
+    no_replica,
+    silence_of,
+    why_not_found,
+)
 from srb.cluster.routing import Way, choose, may_move, merge, way_of
 from srb.cluster.slots import act_on_state
 from srb.cluster.split import can_divide, is_part, lacks_parts
@@ -322,25 +332,40 @@ class Relay:
     async def _ask_all(self, command: Any) -> None:
         is_of_requests = isinstance(command, (ListRequests, GetSlots))  # those of leaving replicas too
         members = self._members.reachable if is_of_requests else self._members.ready
-        seconds = _STATS_SECONDS if isinstance(command, GetStats) else _ASK_SECONDS
-        answers = await ask_all(members, command, seconds)
         try:
             if isinstance(command, GetStats):
-                answers = _with_latest(members, answers)
-            value = merge(command, answers)
-            if isinstance(command, GetStats):
-                value["cluster"] = self._describe(answers)
+                value = await self._stats(command)
+            else:
+                value = merge(command, await ask_all(members, command, _ASK_SECONDS))
             self._send([Reply(command.request_id, value)])
         except SRBError as error:
             self._send([Rejected.of(command.request_id, error)])
 
-    def _describe(self, stats: dict[str, Any]) -> dict[str, Any]:
+    async def _stats(self, command: GetStats) -> dict[str, Any]:
+        """Return the numbers of all replicas together, and of each that answers; those that hang are not waited for.
+
+        A replica that is busy with a long step has its last numbers. Counters include replicas that leave, hang or are gone.
+        """
+        members = [member for member in self._members.reachable if not member.hangs]
+        answers = await ask_all(members, command, _STATS_SECONDS)
+        for member in members:
+            answer = answers[member.name]
+            if isinstance(answer, dict):
+                member.stats = answer
+                self._members.totals.note(member.engine, answer)
+            elif member.stats:
+                answers[member.name] = member.stats
+        answering = self._members.answering
+        if self._members.ready and not answering:
+            raise no_answer()
+        answers = {member.name: answers[member.name] for member in answering if member.name in answers}
         replicas = {
-            member.name: {"node": member.entry["node"], "stats": stats[member.name]}
-            for member in self._members.ready
-            if isinstance(stats.get(member.name), dict)
+            member.name: {"node": member.entry["node"], "stats": answers[member.name]}
+            for member in answering
+            if isinstance(answers.get(member.name), dict)
         }
-        return {"trouble": self._members.trouble, "replicas": replicas}
+        cluster = {"trouble": self._members.trouble, "replicas": replicas}
+        return {**merge(command, answers), **self._members.totals.sum(), "cluster": cluster}
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -463,14 +488,3 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         self._writer.close()
-
-
-def _with_latest(members: list[Member], answers: dict[str, Any]) -> dict[str, Any]:
-    """Keep each replica's numbers, and use the last ones of a replica that is busy with a long step."""
-    for member in members:
-        answer = answers[member.name]
-        if isinstance(answer, dict):
-            member.stats = answer
-        elif member.stats:
-            answers[member.name] = member.stats
-    return answers

@@ -15,8 +15,9 @@ from srb.cluster.door import TOKEN_LENGTH
 from srb.cluster.members import Members
 from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
+from srb.cluster.totals import Totals
 from srb.engine.fake import FakeModel
-from srb.errors import EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
+from srb.errors import EngineHung, EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
 from srb.framing import frame, read_frame
 from srb.protocol import (
     VERSION,
@@ -32,6 +33,7 @@ from srb.protocol import (
     FinishReason,
     Generate,
     GetRequest,
+    GetStats,
     Hello,
     ListRequests,
     Ready,
@@ -54,6 +56,7 @@ class Replica:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.pid = 1
         self.model = MODEL
         self.asked: asyncio.Queue[Any] = asyncio.Queue()
         self.describe: Callable[[Any], Any] | None = None
@@ -69,11 +72,11 @@ class Replica:
         self._open.add(writer)
         with contextlib.suppress(EOFError, OSError):
             assert (await reader.readexactly(TOKEN_LENGTH)).decode() == TOKEN
-            writer.write(frame(encode([Hello(VERSION, 1, "")])) + frame(encode([Ready(self.model)])))
+            writer.write(frame(encode([Hello(VERSION, self.pid, "")])) + frame(encode([Ready(self.model)])))
             while True:
                 for command in decode(await read_frame(reader)):
                     self._writers[command.request_id] = writer
-                    if self.describe is not None and isinstance(command, GetRequest | ListRequests):
+                    if self.describe is not None and isinstance(command, GetRequest | ListRequests | GetStats):
                         self.say(self.describe(command))
                     else:
                         self.asked.put_nowait(command)
@@ -101,6 +104,10 @@ class Replica:
     def drop(self) -> None:
         """Lose all connections and the port."""
         self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Lose all connections, as when the engine starts again."""
         for writer in self._open:
             writer.transport.abort()
 
@@ -493,6 +500,74 @@ def test_a_divided_request_begins_again_though_a_part_that_should_end_hangs() ->
             assert len((await other.next(Generate)).branches) == 12
 
     play(scene)
+
+
+@pytest.mark.parametrize("state", ["hung", "silent"])
+def test_a_replica_that_hangs_does_not_count_as_ready(state: str) -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            for each in here.replicas.values():
+                each.describe = lambda command: Reply(command.request_id, {"branches_running": 1, "steps_total": 10})
+            here.worker.send(GetStats("both"))
+            both = (await here.worker.next(Reply)).value
+            assert (both["branches_running"], both["steps_total"]) == (2, 20)
+            here.note("r0", state)
+            here.replicas["r0"].describe = None
+            here.worker.send(GetStats("one"))
+            one = (await here.worker.next(Reply)).value
+            assert one["cluster"]["replicas"].keys() == {"r1"}
+            assert (one["branches_running"], one["steps_total"]) == (1, 20)
+            here.note("r1", state)
+            here.worker.send(GetStats("none"))
+            assert (await here.worker.next(Reply, Rejected)).code == EngineHung.code
+            here.note("r0", "running")
+            here.replicas["r0"].describe = here.replicas["r1"].describe
+            here.worker.send(GetStats("again"))
+            assert (await here.worker.next(Reply)).value["cluster"]["replicas"].keys() == {"r0"}
+
+    play(scene)
+
+
+def test_counters_do_not_fall_when_replicas_leave_start_again_or_are_lost() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            counts = dict.fromkeys(here.replicas, 10)
+            for each in here.replicas.values():
+                each.describe = lambda command, name=each.name: Reply(command.request_id, {"steps_total": counts[name]})  # type: ignore[misc]
+
+            async def total() -> Any:
+                here.worker.send(GetStats("stats"))
+                return (await here.worker.next(Reply)).value["steps_total"]
+
+            assert await total() == 30
+            counts["r0"], here.replicas["r0"].pid = 1, 2  # another engine
+            here.replicas["r0"].cut()
+            while await total() != 31:
+                await asyncio.sleep(0.01)
+            counts["r1"] = 15
+            here.note("r1", "leaving")
+            assert await total() == 36
+            here.replicas["r1"].drop()
+            while len(here.members.reachable) > 2:
+                await asyncio.sleep(0.01)
+            assert await total() == 36
+            here.replicas["r2"].cut()  # the same engine
+            while len(here.members.reachable) > 1:
+                await asyncio.sleep(0)
+            while len(here.members.reachable) < 2:
+                await asyncio.sleep(0.01)
+            assert await total() == 36
+
+    play(scene)
+
+
+def test_counters_of_many_engines_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.totals._MOST_ENGINES", 3)
+    totals = Totals()
+    for number in range(10):
+        totals.note(("r", number), {"steps_total": 2, "running": 1})
+        totals.note(("r", number), {"steps_total": 1})  # an answer that was overtaken
+    assert totals.sum() == {"steps_total": 20}
 
 
 def test_a_divided_request_that_is_cancelled_before_it_begins_again_is_cancelled() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import ray
 from ray import serve
+from ray._private.state import available_resources_per_node  # ray.available_resources() has the sums of all nodes alone
 
 from srb.cluster.arguments import Arguments
 from srb.cluster.replica import Replica
@@ -14,8 +16,12 @@ DEPLOYMENT = "engine"
 
 
 def build(given: Arguments | dict[str, Any]) -> serve.Application:
-    """Return the application; Serve calls it with the `args` of a config file. Raise ValidationError."""
+    """Return the application; Serve calls it with the `args` of a config file. Raise ValidationError.
+
+    Without a connection to Ray nothing is known of the room for a surge.
+    """
     arguments = Arguments.model_validate(given)
+    free = available_resources_per_node() if ray.is_initialized() else {}
     deployment = serve.deployment(
         name=DEPLOYMENT,
         **arguments.number,
@@ -24,5 +30,6 @@ def build(given: Arguments | dict[str, Any]) -> serve.Application:
         health_check_timeout_s=30,
         graceful_shutdown_timeout_s=arguments.drain_seconds,
         graceful_shutdown_wait_loop_s=1,
+        max_surge_percent=arguments.surge_percent(free.values()),
     )(Replica)
     return deployment.bind(arguments.settings, arguments.door_port)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _POLICY = "srb.cluster.autoscaling:BranchesPolicy"
 _LOOK_BACK_SECONDS = 5.0  # over which the open branches are averaged; replicas tell them five times as often
+_SURGE_PERCENT = 20  # of the replicas, and one at least; as many as Serve replaces at a time
 _DRAIN_SECONDS = 600.0  # that running requests have when a replica is stopped or replaced
 
 
@@ -28,6 +30,9 @@ class Arguments(BaseModel):
         1, ge=0, description="CPUs of each replica, as Ray counts them; the setting `threads` uses them"
     )
     drain_seconds: float = Field(_DRAIN_SECONDS, ge=0)
+    surge: bool = Field(
+        True, description="in an update, start a new replica before an old one ends, where there is room"
+    )
     door_port: int = Field(0, ge=0, le=65535, description="TCP port of a replica, for one replica on each node; 0: any")
     settings: dict[str, Any] = {}
 
@@ -40,6 +45,15 @@ class Arguments(BaseModel):
             problem = "rpc: a node serves one engine at a time, so only one replica can use it"
             raise ValueError(f"{problem}; leave out replicas and max_replicas")
         return self
+
+    def surge_percent(self, free: Iterable[Mapping[str, float]]) -> int:
+        """Return how many replicas more there may be during an update, in percent, from what each node has left.
+
+        0 if no node has room for one, since the update would wait for it, or if two would want the same port or RPC nodes.
+        """
+        has_room = any(node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus for node in free)
+        may_be_two = not self.door_port and not self.settings.get("rpc")
+        return _SURGE_PERCENT if self.surge and has_room and may_be_two else 0
 
     @property
     def number(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 import signal
 from functools import partial
 
-from srb.cluster.members import Members
+from srb.cluster.members import Members, no_answer
 from srb.cluster.ray_client import follow_registry, watch_head
 from srb.cluster.relay import Relay
 from srb.engine.process.child import begin, exit_now, run
@@ -76,17 +76,20 @@ class Bridge:
         self._changed()
 
     def _changed(self) -> None:
-        """Tell workers and supervisor that replicas have come or gone."""
+        """Tell workers and supervisor that replicas have come or gone, or hang."""
         for relay in self._relays:
             relay.announce(self.members.model)
             relay.close_idle_channels()
+            relay.leave_hanging()
         waiting = "restarting" if self._state in ("running", "restarting") else "starting"
-        state = "running" if self.members.ready else waiting
+        state = "running" if self.members.answering else waiting
         if state != self._state:
             self._state = state
             self._reporter.report_state(state, "" if state == "running" else self._why_waiting())
 
     def _why_waiting(self) -> str:
+        if self.members.ready:
+            return no_answer().message
         return self.members.trouble or "no replica is ready"
 
 
@@ -105,7 +108,11 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.chmod(0o600)
     bridge.start()
     following = follow_registry(
-        settings.cluster, bridge.members.update, partial(bridge.note_trouble, "registry"), handle_signals
+        settings.cluster,
+        bridge.members.affinity,
+        bridge.members.update,
+        partial(bridge.note_trouble, "registry"),
+        handle_signals,
     )
     watching = watch_head(partial(bridge.note_trouble, "head"))
     work = (bridge.beat(), following, watching, ended.wait())

@@ -10,10 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 from srb.cluster.members import Home, Member, Members, ask_all, silence_of, why_not_found
-from srb.cluster.routing import marks_of, merge
+from srb.cluster.routing import choose, merge
 from srb.cluster.split import Description, Whole, divide, for_part, lacks_parts, of_whole, places_of, unite
-from srb.errors import EngineLoading, EngineRestarted, ShuttingDown, SRBError, Unavailable
+from srb.errors import EngineLoading, EngineRestarted, QueueFull, ShuttingDown, SRBError, Unavailable
 from srb.protocol import (
+    TERMINAL,
     AddBranches,
     Attach,
     Attached,
@@ -30,13 +31,15 @@ from srb.protocol import (
     encode,
 )
 
-MOVING = {EngineLoading.code, ShuttingDown.code}  # refusals after which another replica is tried
+MOVING = {EngineLoading.code, ShuttingDown.code, QueueFull.code}  # refusals after which another replica is tried
 _CONTROL_SECONDS = 10.0  # for a replica's answer to a control
 _HOLD_SECONDS = 25.0  # more than a bridge takes to add branches; after that it is gone
 _HOLD_WAIT = 1.5  # for another bridge; a worker waits two seconds
 _HOLD_PAUSE = 0.05  # most between attempts to hold parts that another bridge holds
 
 Send = Callable[[Member, bytes], None]  # a frame, over the worker's channel to a replica
+Drop = Callable[[str, str], None]  # cancels a replica's part, by their names; no event of it comes any more
+BeginAgain = Callable[[Generate, set[str], list[Cancel]], None]  # without these replicas; then it is cancelled so
 
 
 @dataclass(slots=True)
@@ -46,8 +49,11 @@ class _Begun:
     whole: Whole
     command: Generate | None = None
     payloads: dict[str, bytes] = field(default_factory=dict)
-    counted: set[str] = field(default_factory=set)  # replicas whose load counts a part of it
+    counted: dict[str, int] = field(default_factory=dict)  # branches that the load of a replica counts
     tried: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)  # of those, the ones that have refused a part, or were lost
+    ending: set[str] | None = None  # replicas whose parts are awaited to end before it begins again
+    cancels: list[Cancel] = field(default_factory=list)  # that have come meanwhile
 
 
 @dataclass(slots=True)
@@ -65,18 +71,21 @@ class _Join:
 class Divided:
     """The divided requests of one worker. `in` tells whether an event's request id is one of theirs."""
 
-    def __init__(self, members: Members, send: Send) -> None:
+    def __init__(self, members: Members, send: Send, drop: Drop, begin_again: BeginAgain) -> None:
         self._members = members
         self._send = send
+        self._drop = drop
+        self._begin_again = begin_again
         self._begun: dict[str, _Begun] = {}
         self._joins: dict[str, list[_Join]] = {}  # by target; one after the other
         self._joining: dict[str, str] = {}  # the targets by the id of the Attach
+        self._late: dict[str, set[str]] = {}  # the replicas that have not answered an Attach that was given up
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._begun or request_id in self._joins or request_id in self._joining
+        return any(request_id in each for each in (self._begun, self._joins, self._joining, self._late))
 
     def __bool__(self) -> bool:
-        return bool(self._begun or self._joins)
+        return bool(self._begun or self._joins or self._late)
 
     @property
     def names(self) -> set[str]:
@@ -87,18 +96,22 @@ class Divided:
     # Requests -------------------------------------------------------------------------------------------------------
 
     def begin(self, command: Generate, lead: str, tried: Set[str]) -> None:
-        """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`."""
-        members, affinity, marks = self._members, self._members.affinity, marks_of(command)
+        """Send the parts of a request to as many replicas as it needs, the first to `lead`, none to `tried`.
+
+        All of them have the same model, also while an update replaces it.
+        """
+        members, affinity = self._members, self._members.affinity
+        tried, failed = tried | members.with_other_models(lead), set(tried)
         names, room = [lead], members.capacity(lead)
         while room < len(command.branches):
-            name = affinity.choose(marks, members.avoided(tried | set(names)))
+            name = choose(affinity, command, members.avoided(tried | set(names)))
             if name is None:
                 break
             names.append(name)
             room += members.capacity(name)
         parts = divide(command, {name: members.capacity(name) for name in names})
         payloads = {name: encode([part]) for name, part in parts.items()}
-        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried))
+        begun = _Begun(Whole.of(command, parts), command, payloads, tried=set(tried), failed=failed)
         self._begun[command.request_id] = begun
         for name, payload in payloads.items():
             self._place(begun, name, payload)
@@ -106,16 +119,18 @@ class Divided:
 
     def forget(self, request_id: str) -> None:
         """Read a request no more; others are ignored."""
-        begun = self._begun.pop(request_id, None)
-        for name in begun.counted if begun is not None else ():
-            self._members.affinity.end(name)
+        if (begun := self._begun.pop(request_id, None)) is not None:
+            for name in list(begun.counted):
+                self._uncount(begun, name)
 
     def cancel(self, command: Cancel) -> None:
         """Pass a Cancel on to the part that has the branch, or to all parts."""
         begun = self._begun.get(command.request_id)
         if begun is None:
             return
-        if command.index is None:
+        if begun.ending is not None:
+            begun.cancels.append(command)
+        elif command.index is None:
             self._tell(begun.whole.names, encode([command]))
         elif (found := begun.whole.of_place(command.index)) is not None:
             self._tell([found[0]], encode([Cancel(command.request_id, found[1], command.leaves)]))
@@ -124,8 +139,8 @@ class Divided:
         member = self._members.get(name)
         assert member is not None  # it was chosen among those that are ready
         begun.tried.add(name)
-        begun.counted.add(name)
-        self._members.affinity.begin(name)
+        begun.counted[name] = len(begun.whole.parts[name].places)
+        self._members.affinity.begin(name, begun.counted[name])
         self._send(member, payload)
 
     def _note_home(self, begun: _Begun) -> None:
@@ -137,7 +152,8 @@ class Divided:
         part = begun.whole.parts.get(name)
         if part is None or part.is_accepted or begun.command is None:
             return False
-        other = self._members.affinity.choose(marks_of(begun.command), self._members.avoided(begun.tried))
+        begun.failed.add(name)
+        other = choose(self._members.affinity, begun.command, self._members.avoided(begun.tried))
         if other is None:
             return False
         payload = begun.payloads[other] = begun.payloads.pop(name)
@@ -147,10 +163,68 @@ class Divided:
         self._note_home(begun)
         return True
 
+    def _restart(self, begun: _Begun, name: str) -> bool:
+        """End all parts of a request that was not accepted, so that it begins again without a replica, if others live."""
+        whole = begun.whole
+        begun.failed.add(name)
+        if begun.command is None or whole.is_accepted or not self._members.affinity.replicas - begun.failed:
+            return False
+        running = {each for each in whole.names if each != name and not whole.has_ended(each)}
+        hanging = {each for each in running if self._hangs(each)}
+        for each in hanging:
+            self._drop(each, whole.request_id)
+        begun.failed |= hanging
+        begun.ending = running - hanging
+        self._tell(begun.ending, encode([Cancel(whole.request_id)]))
+        self._go_on(begun)
+        return True
+
+    def _ended(self, begun: _Begun, name: str, event: Event) -> list[Event]:
+        """Note that a part has ended, of a request that is to begin again; return the end if none is left to begin it."""
+        assert begun.ending is not None
+        if name not in begun.ending or not isinstance(event, TERMINAL):
+            return []
+        begun.ending.remove(name)
+        if _is_lost(event):
+            begun.failed.add(name)
+        if not begun.ending and not self._members.affinity.replicas - begun.failed:
+            begun.whole.is_over = True
+            return [event]
+        self._go_on(begun)
+        return []
+
+    def leave_hanging(self) -> list[Event]:
+        """Give parts that a replica which hangs has not accepted to others, if there are any; return what follows."""
+        events: list[Event] = []
+        for request_id, begun in list(self._begun.items()):
+            for name in [each for each in begun.whole.names if self._hangs(each)]:
+                if begun.ending is not None and name in begun.ending:
+                    self._drop(name, request_id)
+                    error = EngineRestarted(f"Replica {name} does not answer")
+                    events += self._ended(begun, name, Failed(request_id, error.code, error.message))
+                elif begun.ending is None and self._can_leave(begun, name):
+                    self._drop(name, request_id)
+                    _ = self._move(begun, name) or self._restart(begun, name)
+        return events
+
+    def _can_leave(self, begun: _Begun, name: str) -> bool:
+        has_others = self._members.has_others(begun.failed | {name})
+        return has_others and begun.command is not None and not begun.whole.parts[name].is_accepted
+
+    def _hangs(self, name: str) -> bool:
+        member = self._members.get(name)
+        return member is not None and member.hangs
+
+    def _go_on(self, begun: _Begun) -> None:
+        """Begin a request again, as soon as no replica has a part of it."""
+        if not begun.ending:
+            assert begun.command is not None
+            self.forget(begun.whole.request_id)
+            self._begin_again(begun.command, begun.failed, begun.cancels)
+
     def _uncount(self, begun: _Begun, name: str) -> None:
         if name in begun.counted:
-            begun.counted.remove(name)
-            self._members.affinity.end(name)
+            self._members.affinity.end(name, begun.counted.pop(name))
 
     def _tell(self, names: Iterable[str], payload: bytes) -> None:
         for name in names:
@@ -165,7 +239,9 @@ class Divided:
         for event in events:
             request_id = event.request_id  # type: ignore[union-attr]  # Hello and Ready do not come here
             target = self._joining.get(request_id)
-            if target is not None:
+            if name in self._late.get(request_id, ()):
+                self._came_late(name, request_id, event)
+            elif target is not None:
                 taken += self._answered(self._joins[target][0], name, event)
             elif request_id in self:
                 taken += self._of_part(name, request_id, event)
@@ -177,6 +253,8 @@ class Divided:
         """Return the events that follow when a replica is lost."""
         message = f"Replica {name} was lost; please try again"
         events: list[Event] = []
+        for attach_id in list(self._late):
+            self._came_late(name, attach_id, None)
         for joins in list(self._joins.values()):
             if name in joins[0].waiting:
                 events += self._answered(joins[0], name, Failed("", EngineRestarted.code, message))
@@ -194,13 +272,13 @@ class Divided:
 
     def _said(self, begun: _Begun, name: str, event: Event) -> list[Event]:
         whole = begun.whole
-        is_lost = isinstance(event, Failed) or (isinstance(event, Rejected) and event.code in MOVING)
-        if is_lost and self._move(begun, name):
+        if begun.ending is not None:
+            return self._ended(begun, name, event)
+        is_lost = _is_lost(event)
+        if is_lost and (self._move(begun, name) or self._restart(begun, name)):
             return []
         if isinstance(event, Failed):
             events = whole.lose(name, event.code, event.message)
-        elif isinstance(event, Rejected) and is_lost:
-            events = whole.lose(name, EngineRestarted.code, event.message)
         else:
             events = whole.take(name, event)
             begun.payloads.pop(name, None)  # the replica has it
@@ -243,7 +321,10 @@ class Divided:
         if not joins:
             del self._joins[target]
         events: list[Event]
-        if join.described:
+        if silence := silence_of(join.refusals):
+            self._leave(target, join.described)
+            events = [Rejected.of(command.request_id, silence)]
+        elif join.described:
             total = self.total(target)
             if target not in self._begun:
                 self._begun[target] = _Begun(Whole.joined(target, join.described))
@@ -251,13 +332,48 @@ class Divided:
         else:
             events = [Rejected.of(command.request_id, why_not_found(target, join.refusals))]
         for name, event in join.held:
-            events += self._said(self._begun[target], name, event)
+            events += self._of_part(name, target, event)
         return events + (self._start(joins[0]) if joins else [])
+
+    def give_up(self, attach_id: str) -> list[Event]:
+        """Refuse a reader whose Attach has not been answered by all parts; others are ignored."""
+        if (target := self._joining.get(attach_id)) is not None:
+            join = self._joins[target][0]
+            self._late[attach_id] = set(join.waiting)
+            for name in join.waiting:
+                join.refusals[name] = Unavailable(f"Replica {name}, which has a part of the request, does not answer")
+            join.waiting.clear()
+            return self._end_of_join(join)
+        for joins in self._joins.values():
+            for join in joins:
+                if join.command.request_id == attach_id:
+                    joins.remove(join)
+                    return [Rejected.of(attach_id, Unavailable("A part of the request does not answer"))]
+        return []
+
+    def _came_late(self, name: str, attach_id: str, answer: Event | None) -> None:
+        """Drop the answer to an Attach that was given up; None: the replica is lost."""
+        waiting = self._late[attach_id]
+        waiting.discard(name)
+        if not waiting:
+            del self._late[attach_id]
+        if isinstance(answer, Attached):
+            self._leave(answer.target, [name])
+
+    def _leave(self, target: str, names: Iterable[str]) -> None:
+        """Tell replicas that nobody here reads a request, if that is so."""
+        if target not in self._begun and target not in self._joins:
+            self._tell(names, encode([Cancel(target, leaves=True)]))
 
     def total(self, request_id: str) -> int:
         """Return the number of a request's branches that are known here; 0 of a request that is not."""
         begun = self._begun.get(request_id)
         return begun.whole.total if begun is not None else 0
+
+
+def _is_lost(event: Event) -> bool:
+    """Whether a part's end says that another replica might have done it."""
+    return isinstance(event, Failed) or (isinstance(event, Rejected) and event.code in MOVING)
 
 
 async def control(members: Members, command: Any, names: Sequence[str], total: int) -> Reply | Rejected:

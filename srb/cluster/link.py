@@ -18,9 +18,12 @@ _OPEN_SECONDS = 5.0  # for the connection itself; an engine that loads its model
 class Link:
     """An open connection, after the engine's Hello and Ready. Frames pass as they are."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, model: dict[str, Any]) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int, model: dict[str, Any]
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self.pid = pid  # the engine's
         self.model = model  # ModelInfo's fields
 
     @classmethod
@@ -41,7 +44,7 @@ class Link:
             if token:  # a replica's door, on another machine
                 tune(writer)
                 writer.write(token.encode())
-            return cls(reader, writer, await _greeting(reader))
+            return cls(reader, writer, *await _greeting(reader))
         except BaseException:
             writer.close()
             raise
@@ -72,14 +75,14 @@ async def own_stats(socket_path: Path) -> dict[str, float]:
             link.close()
 
 
-async def _greeting(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Return the facts of the engine's model."""
-    greeted = False
+async def _greeting(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
+    """Return the engine's pid and the facts of its model."""
+    hello: Hello | None = None
     while True:
         for event in decode(await read_frame(reader)):
             if isinstance(event, Hello):
-                greeted = event.version == VERSION
-            if not greeted:
+                hello = event
+            if hello is None or hello.version != VERSION:
                 raise ProtocolError(f"the replica does not speak version {VERSION} of the protocol: {event!r}")
             if isinstance(event, Ready):
-                return event.model
+                return hello.pid, event.model

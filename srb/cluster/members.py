@@ -14,7 +14,17 @@ from weakref import WeakValueDictionary
 from srb.cluster.affinity import Affinity
 from srb.cluster.link import Link
 from srb.cluster.registry import SILENT, Entry
-from srb.errors import EngineLoading, EngineRestarted, NotFound, ProtocolError, ShuttingDown, SRBError, Unavailable
+from srb.cluster.totals import Engine, Totals
+from srb.errors import (
+    EngineHung,
+    EngineLoading,
+    EngineRestarted,
+    NotFound,
+    ProtocolError,
+    ShuttingDown,
+    SRBError,
+    Unavailable,
+)
 from srb.protocol import TERMINAL, Ask, Event, Failed, GetStats, Rejected, Reply, decode, encode
 
 log = logging.getLogger("srb.cluster")
@@ -23,6 +33,8 @@ _PAUSE = 0.2  # seconds between attempts to connect to a replica that is listed
 _LOOK_SECONDS = 0.5  # between looks whether a leaving replica still has requests
 _QUIET_LOOKS = 2  # without any; then no bridge sends it new ones
 _MAX_HOMES = 100_000  # requests whose replica is remembered, should their end not be seen
+
+_IDENTITY = ("alias", "path", "architecture", "ftype", "n_vocab", "n_params", "size")  # fields of a model's facts
 
 BROKEN = (OSError, EOFError, TimeoutError, ProtocolError)  # ends of a link
 _GONE = (NotFound, EngineRestarted, EngineLoading, ShuttingDown)  # refusals of a replica that has not what is asked for
@@ -36,6 +48,7 @@ class Member:
         self.entry = entry
         self.link: Link | None = None
         self.stats: dict[str, float] = {}  # the latest
+        self.engine: Engine = (name, 0)  # whose they are
         self._asked: dict[str, asyncio.Future[Event]] = {}
         self.keeper: asyncio.Task[None] | None = None
         self.parting: asyncio.Task[None] | None = None  # while it leaves, and after
@@ -87,7 +100,7 @@ class Member:
 
     async def serve(self, link: Link) -> None:
         """Read the replies to `ask`, until the link ends."""
-        self.link = link
+        self.link, self.engine = link, (self.name, link.pid)
         try:
             while True:
                 for event in decode(await link.receive()):
@@ -114,8 +127,9 @@ class Members:
     """All replicas that the registry lists. `affinity` has those that take requests."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` when a replica becomes ready or is lost."""
+        """Call `on_change` when a replica becomes ready or is lost, or begins or ceases to hang."""
         self.affinity = Affinity()
+        self.totals = Totals()
         self.trouble = ""  # why the list of replicas may be old; "": it is not
         self.homes: OrderedDict[str, Home] = OrderedDict()  # of the requests of this bridge's workers
         self._adding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -126,6 +140,11 @@ class Members:
     def ready(self) -> list[Member]:
         """The replicas that take requests."""
         return [self._members[name] for name in self.affinity.replicas]
+
+    @property
+    def answering(self) -> list[Member]:
+        """Those of them that do not hang."""
+        return [member for member in self.ready if not member.hangs]
 
     @property
     def reachable(self) -> list[Member]:
@@ -146,11 +165,24 @@ class Members:
         member = self._members.get(name)
         return int(member.link.model["n_seq_max"]) if member is not None and member.link is not None else 0
 
+    def with_other_models(self, name: str) -> set[str]:
+        """Return the replicas whose model is not that of the replica `name`, as during an update."""
+        own = self._identity(name)
+        return {other for other in self.affinity.replicas if self._identity(other) != own}
+
+    def _identity(self, name: str) -> list[Any]:
+        member = self._members.get(name)
+        model = member.link.model if member is not None and member.link is not None else {}
+        return [model.get(field) for field in _IDENTITY]
+
     def avoided(self, tried: Set[str]) -> Set[str]:
         """Return the replicas that a request should not be given to: `tried`, and those that hang if there are others."""
-        others = self.affinity.replicas - tried
-        hanging = {name for name in others if self._members[name].hangs}
-        return tried | hanging if others - hanging else tried
+        hanging = {name for name in self.affinity.replicas if self._members[name].hangs}
+        return tried | hanging if self.has_others(tried) else tried
+
+    def has_others(self, tried: Set[str]) -> bool:
+        """Whether a replica that does not hang takes requests, beside `tried`."""
+        return any(not self._members[name].hangs for name in self.affinity.replicas - tried)
 
     def adding(self, request_id: str) -> asyncio.Lock:
         """Return the lock under which branches are added to a divided request."""
@@ -176,6 +208,7 @@ class Members:
             if member.hangs is not hung:
                 level, told = (logging.INFO, "goes on") if hung else (logging.WARNING, f"is {entry['state']}")
                 log.log(level, "replica %s %s", name, told)
+                self._on_change()
             if member.is_leaving and member.parting is None:
                 self._retire(member)
         for name in self._members.keys() - entries.keys():
@@ -269,6 +302,10 @@ def why_not_found(target: str, answers: Mapping[str, Any]) -> SRBError:
         return no_replica()
     others = [answer for answer in answers.values() if not isinstance(answer, NotFound)]
     return others[0] if others else NotFound(f"There is no request '{target}'")
+
+
+def no_answer() -> EngineHung:
+    return EngineHung("All replicas of the cluster hang", engine="hung")
 
 
 def no_replica() -> EngineLoading:

@@ -1,4 +1,4 @@
-"""The only calls that a bridge makes of Ray: connect, and read the registry."""
+"""The only calls that a bridge makes of Ray: connect, read the registry, and exchange news of texts in it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import logging
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
+from uuid import uuid4
 
+from srb.cluster.affinity import Affinity
 from srb.cluster.registry import NAMESPACE, Entry, find_registry
+from srb.cluster.shared_marks import START
 
 log = logging.getLogger("srb.cluster")
 
 _LIST_SECONDS = 5.0  # that the registry keeps a question open until something changes
 _HEAD_SECONDS = 5.0  # for the head's answer
+_NEWS_SECONDS = 0.25  # between two exchanges: less than a writer needs for a turn
 _PAUSE = 2.0
 
 T = TypeVar("T")
@@ -52,19 +56,23 @@ def disconnect() -> None:
 
 async def follow_registry(
     address: str,
+    affinity: Affinity,
     on_entries: Callable[[dict[str, Entry]], None],
     on_trouble: Callable[[str], None],
     on_connected: Callable[[], None],
 ) -> None:
     """Pass on every change of the registry, for ever; `on_trouble` gets the reason while that is impossible, then "".
 
-    `on_connected` is called when Ray has set its signal handlers in this process.
+    `on_connected` is called when Ray has set its signal handlers in this process. Meanwhile `affinity` and those of other
+    bridges hear of each other.
     """
     while True:
+        sharing: asyncio.Task[None] | None = None
         try:
             await _in_thread(connect, address)
             on_connected()
             registry = await _in_thread(find_registry)
+            sharing = asyncio.create_task(_share(registry, affinity))
             version = -1
             while True:
                 version, entries = await _result(registry.listed.remote(version, _LIST_SECONDS), 2 * _LIST_SECONDS)
@@ -75,7 +83,25 @@ async def follow_registry(
             on_trouble(_reason(error))
             if not isinstance(error, TimeoutError):  # the head may come back, or another one
                 await _in_thread(disconnect)
+        finally:
+            if sharing is not None:
+                sharing.cancel()
         await asyncio.sleep(_PAUSE)
+
+
+async def _share(registry: Any, affinity: Affinity) -> None:
+    """Exchange news of texts with other bridges, for ever; without an answer each bridge knows its own texts alone."""
+    bridge, place = uuid4().hex, START
+    while True:
+        try:
+            told = registry.exchange.remote(bridge, place, affinity.take_news())
+            place, heard = await _result(told, _LIST_SECONDS)
+            for news in heard:
+                affinity.hear(news)
+        except Exception:  # `follow_registry` tells of it
+            log.debug("no news of texts", exc_info=True)
+            await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_NEWS_SECONDS)
 
 
 async def watch_head(on_trouble: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""The registry: a small actor in which replicas say where they are, and bridges read it.
+"""The registry: a small actor in which replicas say where they are, and bridges read it and tell each other of texts.
 
 Its entries come from replicas alone, and bridges trust them: whoever can call an actor can run code on the cluster anyway.
 If its node is lost, Ray starts it again without entries; the replicas repeat theirs every second.
@@ -11,6 +11,9 @@ import time
 from typing import Any
 
 from typing_extensions import TypedDict
+
+from srb.cluster.affinity import News
+from srb.cluster.shared_marks import Place, SharedMarks
 
 NAME, NAMESPACE = "srb-registry", "srb"
 ANNOUNCE_SECONDS = 1.0
@@ -40,6 +43,7 @@ class Registry:
         self._heard: dict[str, float] = {}
         self._version = 0
         self._changed = asyncio.Condition()
+        self._marks = SharedMarks()
 
     async def announce(self, name: str, entry: Entry) -> None:
         """Add a replica, or say that it is still there."""
@@ -62,6 +66,10 @@ class Registry:
                 except TimeoutError:
                     pass  # nothing has changed
         return self._version, dict(self._entries)
+
+    async def exchange(self, bridge: str, place: Place, told: News) -> tuple[Place, list[News]]:
+        """Take a bridge's news of texts; return its next place, and what others have told since `place`."""
+        return self._marks.exchange(bridge, place, told)
 
     async def _doubt(self, name: str) -> None:
         """Note that a replica is silent, or forget it, if it has not announced itself for long."""

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from srb.cluster.divided import MOVING, Divided, control
 from srb.cluster.link import Link
-from srb.cluster.members import BROKEN, Home, Member, Members, ask_all, no_replica, silence_of, why_not_found
+from srb.cluster.members import (
+    BROKEN,
+    Home,
+    Member,
+    Members,
+    ask_all,
+    no_answer,
+    no_replica,
+    silence_of,
+    why_not_found,
+)
 from srb.cluster.routing import Way, choose, may_move, merge, way_of
 from srb.cluster.slots import act_on_state
 from srb.cluster.split import can_divide, is_part, lacks_parts
@@ -27,6 +37,8 @@ from srb.protocol import (
     Attached,
     Cancel,
     Command,
+    CountTokens,
+    Detokenize,
     Event,
     Failed,
     Generate,
@@ -39,6 +51,7 @@ from srb.protocol import (
     Rejected,
     Reply,
     StateAction,
+    Tokenize,
     decode,
     encode,
     outline,
@@ -48,6 +61,7 @@ log = logging.getLogger("srb.cluster")
 
 _OPEN_SECONDS = 5.0  # for a channel; an engine that is loading takes longer, and another replica is tried
 _STATS_SECONDS = 0.4  # for the numbers of every replica; a worker waits half a second for /health
+_QUESTION_SECONDS = 0.5  # for a question about tokens; then another replica is asked too
 _ASK_SECONDS = 1.5  # for other answers of every replica; a worker waits two seconds
 
 
@@ -69,6 +83,7 @@ class Channel:
         self._relay = relay
         self._link: Link | None = None
         self._waiting: list[bytes] = []  # frames, until the link is open
+        self._dropped: set[str] = set()  # requests that others have now
         self._task = asyncio.create_task(self._run())
 
     def send(self, payload: bytes) -> None:
@@ -80,6 +95,19 @@ class Channel:
     def close(self) -> None:
         self._task.cancel()
 
+    def drop(self, request_id: str) -> None:
+        """Cancel a request, and pass no event of it on: another replica gets it."""
+        self._dropped.add(request_id)
+        self.send(encode([Cancel(request_id)]))
+
+    def _without_dropped(self, payload: bytes) -> bytes:
+        if not self._dropped or self._dropped.isdisjoint(fields[0] for _, fields in outline(payload)):
+            return payload
+        events = decode(payload)
+        rest = [event for event in events if event.request_id not in self._dropped]
+        self._dropped -= {event.request_id for event in events if isinstance(event, TERMINAL)}
+        return encode(rest)
+
     async def _run(self) -> None:
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
@@ -87,7 +115,7 @@ class Channel:
             for payload in self._waiting:
                 self._link.send(payload)
             while True:
-                await self._relay.deliver(self, await self._link.receive())
+                await self._relay.deliver(self, self._without_dropped(await self._link.receive()))
         except BROKEN as error:
             log.debug("channel to %s: %s", self.member.name, error)
             self._relay.lose(self)
@@ -107,7 +135,9 @@ class Relay:
         self._writer = writer
         self._members = members
         self._open: dict[str, _Open] = {}
-        self._divided = Divided(members, lambda member, payload: self._channel(member).send(payload))
+        self._divided = Divided(
+            members, lambda member, payload: self._channel(member).send(payload), self._drop, self._begin_again
+        )
         self._channels: dict[str, Channel] = {}  # by the replica's name
         self._tasks: set[asyncio.Task[None]] = set()
         self._model: dict[str, Any] | None = None  # as the worker knows it
@@ -147,6 +177,22 @@ class Relay:
                 del self._channels[name]
                 channel.close()
 
+    def leave_hanging(self) -> None:
+        """Give requests that a replica which hangs has not accepted to others, if there are any."""
+        for request_id, request in list(self._open.items()):
+            channel = request.channel
+            if channel is None or not channel.member.hangs or not self._can_move(request):
+                continue
+            if self._members.has_others(request.tried):
+                channel.drop(request_id)
+                self._move(request_id)
+        if self._divided:
+            self._say(self._divided.leave_hanging())
+
+    def _drop(self, name: str, request_id: str) -> None:
+        if (channel := self._channels.get(name)) is not None:
+            channel.drop(request_id)
+
     # Commands -------------------------------------------------------------------------------------------------------
 
     def _take(self, command: Command, payload: bytes) -> None:
@@ -157,13 +203,13 @@ class Relay:
             return
         way = way_of(command)
         if way is Way.ALL:
-            self._spawn(self._ask_all(command))
+            self._spawn(command.request_id, self._ask_all(command))
             return
         request = self._open[command.request_id] = _Open(command, payload)
         if way is Way.HOME:
             self._go_home(command, request)
         elif isinstance(command, StateAction):
-            self._spawn(self._answer(request, command, act_on_state(self._members, command)))
+            self._spawn(command.request_id, self._answer(request, command, act_on_state(self._members, command)))
         else:
             self._place(command, request)
 
@@ -171,7 +217,9 @@ class Relay:
         request = self._open.get(command.request_id)
         if request is None:
             return  # it has just ended
-        if command.request_id in self._divided:
+        if isinstance(request.command, Attach) and request.channel is None:
+            self._say(self._divided.give_up(command.request_id))
+        elif command.request_id in self._divided:
             self._divided.cancel(command)
         elif request.channel is not None:
             request.channel.send(payload)
@@ -195,6 +243,14 @@ class Relay:
         else:
             self._forward(command, request, member)
 
+    def _begin_again(self, command: Generate, tried: set[str], cancels: list[Cancel]) -> None:
+        """Give a divided request that no replica has to others than those, and pass on how it was cancelled meanwhile."""
+        if (request := self._open.get(command.request_id)) is not None:
+            request.payload, request.tried = encode([command]), tried
+            self._place(command, request)
+            for cancel in cancels:
+                self._cancel(cancel, encode([cancel]))
+
     def _is_divided(self, command: Command, member: Member) -> bool:
         """Whether a request has more branches than a replica has sequences, and there are others that help."""
         if not isinstance(command, Generate) or len(self._members.ready) < 2:
@@ -207,9 +263,17 @@ class Relay:
         request.tried.add(member.name)
         request.channel = self._channel(member)
         if isinstance(command, Generate):
-            self._members.affinity.begin(member.name)
+            self._members.affinity.begin(member.name, len(command.branches))
             self._members.note_home(command.request_id, Home((member.name,)))
         request.channel.send(request.payload)
+        if isinstance(command, (Tokenize, CountTokens, Detokenize)):
+            self._spawn(command.request_id, self._hurry(command.request_id, request, request.channel))
+
+    async def _hurry(self, request_id: str, request: _Open, channel: Channel) -> None:
+        """Ask another replica too when one does not answer a question: its machine may be lost. The first answer counts."""
+        await asyncio.sleep(_QUESTION_SECONDS)
+        if self._open.get(request_id) is request and request.channel is channel:
+            self._move(request_id)
 
     def _channel(self, member: Member) -> Channel:
         if member.name not in self._channels:
@@ -223,7 +287,7 @@ class Relay:
         if known:
             self._go(command, request, Home(tuple(known), home.is_divided))
         else:
-            self._spawn(self._search(command, request))
+            self._spawn(command.request_id, self._search(command, request))
 
     async def _search(self, command: Any, request: _Open) -> None:
         question = GetRequest("", command.target, command.owner)
@@ -249,9 +313,16 @@ class Relay:
         elif isinstance(command, Attach):
             request.payload = None
             self._say(self._divided.attach(command, home.names))
+            self._spawn(command.request_id, self._give_up(command.request_id))
         else:
             total = self._divided.total(command.target)
-            self._spawn(self._answer(request, command, control(self._members, command, home.names, total)))
+            work = control(self._members, command, home.names, total)
+            self._spawn(command.request_id, self._answer(request, command, work))
+
+    async def _give_up(self, attach_id: str) -> None:
+        """Refuse a reader of a divided request when a part has not answered in time: its owner's stream waits meanwhile."""
+        await asyncio.sleep(_ASK_SECONDS)
+        self._say(self._divided.give_up(attach_id))
 
     async def _answer(self, request: _Open, command: Any, work: Awaitable[Reply | Rejected]) -> None:
         answer = await work
@@ -261,25 +332,40 @@ class Relay:
     async def _ask_all(self, command: Any) -> None:
         is_of_requests = isinstance(command, (ListRequests, GetSlots))  # those of leaving replicas too
         members = self._members.reachable if is_of_requests else self._members.ready
-        seconds = _STATS_SECONDS if isinstance(command, GetStats) else _ASK_SECONDS
-        answers = await ask_all(members, command, seconds)
         try:
             if isinstance(command, GetStats):
-                answers = _with_latest(members, answers)
-            value = merge(command, answers)
-            if isinstance(command, GetStats):
-                value["cluster"] = self._describe(answers)
+                value = await self._stats(command)
+            else:
+                value = merge(command, await ask_all(members, command, _ASK_SECONDS))
             self._send([Reply(command.request_id, value)])
         except SRBError as error:
             self._send([Rejected.of(command.request_id, error)])
 
-    def _describe(self, stats: dict[str, Any]) -> dict[str, Any]:
+    async def _stats(self, command: GetStats) -> dict[str, Any]:
+        """Return the numbers of all replicas together, and of each that answers; those that hang are not waited for.
+
+        A replica that is busy with a long step has its last numbers. Counters include replicas that leave, hang or are gone.
+        """
+        members = [member for member in self._members.reachable if not member.hangs]
+        answers = await ask_all(members, command, _STATS_SECONDS)
+        for member in members:
+            answer = answers[member.name]
+            if isinstance(answer, dict):
+                member.stats = answer
+                self._members.totals.note(member.engine, answer)
+            elif member.stats:
+                answers[member.name] = member.stats
+        answering = self._members.answering
+        if self._members.ready and not answering:
+            raise no_answer()
+        answers = {member.name: answers[member.name] for member in answering if member.name in answers}
         replicas = {
-            member.name: {"node": member.entry["node"], "stats": stats[member.name]}
-            for member in self._members.ready
-            if isinstance(stats.get(member.name), dict)
+            member.name: {"node": member.entry["node"], "stats": answers[member.name]}
+            for member in answering
+            if isinstance(answers.get(member.name), dict)
         }
-        return {"trouble": self._members.trouble, "replicas": replicas}
+        cluster = {"trouble": self._members.trouble, "replicas": replicas}
+        return {**merge(command, answers), **self._members.totals.sum(), "cluster": cluster}
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -290,7 +376,7 @@ class Relay:
             payload = encode(self._divided.take(channel.member.name, decode(payload)))
             events = outline(payload)
         if refused := [fields[0] for kind, fields in events if kind is Rejected and fields[1] in MOVING]:
-            moved = {request_id for request_id in refused if self._move(request_id)}
+            moved = {each for each in refused if self._is_elsewhere(each, channel) or self._move(each)}
             rest = [event for event in decode(payload) if event.request_id not in moved]
             payload, events = encode(rest), outline(encode(rest))
         if not events:
@@ -323,10 +409,18 @@ class Relay:
         if request is not None:
             self._open.setdefault(target, _Open(None, None, request.channel))
 
+    def _is_elsewhere(self, request_id: str, channel: Channel) -> bool:
+        """Whether another replica has been asked meanwhile, so that this one's refusal says nothing."""
+        request = self._open.get(request_id)
+        return request is not None and request.channel is not None and request.channel is not channel
+
+    def _can_move(self, request: _Open) -> bool:
+        return request.payload is not None and request.command is not None and may_move(request.command)
+
     def _move(self, request_id: str) -> bool:
         """Give a refused request to another replica, if there is one."""
         request = self._open.get(request_id)
-        if request is None or request.payload is None or request.command is None or not may_move(request.command):
+        if request is None or not self._can_move(request):
             return False
         if not self._members.affinity.replicas - request.tried:
             return False
@@ -364,17 +458,27 @@ class Relay:
 
     def _uncount(self, request: _Open) -> None:
         if isinstance(request.command, Generate) and request.channel is not None:
-            self._members.affinity.end(request.channel.member.name)
+            self._members.affinity.end(request.channel.member.name, len(request.command.branches))
 
     # The connection -------------------------------------------------------------------------------------------------
 
     def _send(self, events: Iterable[Event]) -> None:
         self._writer.write(frame(encode(events)))
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that answers a request; if it fails, that is the answer."""
+
+        async def act() -> None:
+            try:
+                await work
+            except Exception:
+                log.exception("request %s could not be answered", request_id)
+                self._refuse(request_id, SRBError("Internal error"))
+
+        task = asyncio.create_task(act())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # should it be cancelled before it begins
 
     def _close(self) -> None:
         for request_id in list(self._open):
@@ -384,14 +488,3 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         self._writer.close()
-
-
-def _with_latest(members: list[Member], answers: dict[str, Any]) -> dict[str, Any]:
-    """Keep each replica's numbers, and use the last ones of a replica that is busy with a long step."""
-    for member in members:
-        answer = answers[member.name]
-        if isinstance(answer, dict):
-            member.stats = answer
-        elif member.stats:
-            answers[member.name] = member.stats
-    return answers

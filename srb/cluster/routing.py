@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
-from srb.cluster.affinity import Affinity, Mark, name_marks, opening_marks, text_marks, with_media
+from srb.cluster.affinity import Affinity, Mark, finer_marks, name_marks, opening_marks, text_marks, with_media
 from srb.cluster.members import no_replica, silence_of
 from srb.cluster.split import unite_listed
 from srb.errors import SRBError
@@ -89,11 +90,15 @@ def choose(affinity: Affinity, command: Generate | StateAction, exclude: Collect
 
     A request for a slot whose text no replica knows goes where a state was restored into that slot.
     """
-    if isinstance(command, StateAction) or command.session or command.state:
+    if isinstance(command, StateAction):
         return affinity.choose(marks_of(command), exclude)
+    branches = len(command.branches)
+    if command.session or command.state:
+        return affinity.choose(marks_of(command), exclude, branches=branches)
     text = _text_of(command)
     restored = slot_marks(command.id_slot) if command.id_slot >= 0 else []
-    return affinity.choose(text_marks(text), exclude, [*restored, *opening_marks(text)])
+    openings = [*restored, *opening_marks(text)]
+    return affinity.choose(text_marks(text), exclude, openings, partial(finer_marks, text), branches)
 
 
 def slot_marks(slot: int) -> list[Mark]:
@@ -102,10 +107,15 @@ def slot_marks(slot: int) -> list[Mark]:
 
 
 def merge(command: Command, answers: Mapping[str, Any]) -> Any:
-    """Return one value from the replicas' values. Raise the SRBError of the first if there is no value."""
+    """Return one value from the replicas' values.
+
+    Raise the SRBError of the first if there is no value; and of any that has refused what all should do.
+    """
     values = {name: answer for name, answer in answers.items() if not isinstance(answer, SRBError)}
     if not values:
         raise next(iter(answers.values()), no_replica())
+    if isinstance(command, SetAdapters) and len(values) < len(answers):
+        raise next(answer for answer in answers.values() if isinstance(answer, SRBError))
     match command:
         case GetStats():
             return sum_stats(values)

@@ -13,6 +13,7 @@ from typing import Any
 
 from srb.errors import EngineRestarted, NotFound, bad_field
 from srb.protocol import (
+    TERMINAL,
     Accepted,
     AddBranches,
     BranchAdded,
@@ -148,6 +149,12 @@ class Whole:
     def names(self) -> list[str]:
         """The replicas that have a part which has not ended."""
         return [name for name, part in self.parts.items() if not part.is_over]
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a replica has said that its part has ended, though others may not know it yet."""
+        return self.parts[name].is_over or any(
+            each == name and isinstance(event, TERMINAL) for each, event in self._held
+        )
 
     @property
     def total(self) -> int:

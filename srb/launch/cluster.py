@@ -50,6 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drain-seconds", type=float, default=600, help="time that running requests have when a replica ends"
     )
+    parser.add_argument(
+        "--surge",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="start a new replica before an old one ends, where a machine has room for both (default)",
+    )
     parser.add_argument("--watch", action="store_true", help="with status: print the table again every two seconds")
 
 

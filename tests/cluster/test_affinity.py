@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +13,27 @@ import pytest
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.cluster.test_serving import counts, usage
 from tests.processes import wait_for
+from tests.servers import Server
 
 STORIES, TURNS = 200, 5
+
+
+def test_turns_through_two_web_machines_find_their_story_though_all_begin_alike(
+    cluster: Cluster, web: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    machines = web, cluster.server(tmp_path_factory.mktemp("other")).start(wait=False)
+    for machine in machines:
+        wait_for(lambda machine=machine: replicas(machine) == 3, "three replicas are ready", START_SECONDS)  # type: ignore[misc]
+    preface = "All of these stories are told in one calm voice, and each of them begins with these same words. " * 20
+    for story in range(8):
+        text, known = f"{preface}{story} is the number of this one. ", 0
+        for turn in range(3):
+            added, cached = usage(machines[turn % 2], text)
+            assert cached >= known, f"turn {turn} of story {story}"
+            known = len(preface.split())
+            text += added + f" And then, in turn {turn}, "
+            time.sleep(1.0)  # as a writer, who reads
+    machines[1].stop()
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,12 +27,16 @@ ENDLESS = {"n": 1, "max_tokens": 30_000, "ignore_eos": True}
 class Stream:
     """A stream that is read in a thread."""
 
-    def __init__(self, server: Server, prompt: str) -> None:
+    def __init__(self, server: Server, prompt: str, **changed: object) -> None:
         self.prompt = prompt
         self.events: list[dict[str, Any]] = []
+        self._cut = ""  # why it ended without an event that says so
         self._closing = False
         self._answer = requests.post(
-            f"{server.url}/v1/srb/completions", json={"prompt": prompt, **ENDLESS}, stream=True, timeout=DEADLINE
+            f"{server.url}/v1/srb/completions",
+            json={"prompt": prompt, **ENDLESS, **changed},
+            stream=True,
+            timeout=DEADLINE,
         )
         assert self._answer.status_code == 200, self._answer.text
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -42,18 +47,24 @@ class Stream:
             for line in self._answer.iter_lines():
                 if line.startswith(b"data: {"):
                     self.events.append(orjson.loads(line[6:]))
+            if not self.is_done and not self.error:
+                self._cut = "the connection was closed"
         except Exception as error:  # closed here: urllib3 has many errors for it
-            if not self._closing:
-                self.events.append({"event": "cut", "message": str(error)})
+            self._cut = "" if self._closing else repr(error)
 
     @property
     def has_text(self) -> bool:
         return any(event["event"] == "stream" for event in list(self.events))
 
     @property
+    def is_done(self) -> bool:
+        return any(event["event"] == "done" for event in list(self.events))
+
+    @property
     def error(self) -> str:
-        """The message of the error that ended it, "" while it runs."""
-        return next((str(event) for event in list(self.events) if event["event"] in ("error", "cut")), "")
+        """The error event that ended it, "" while it runs. Raise AssertionError if it ended without one."""
+        assert not self._cut, f"{self.prompt[:40]}: {self._cut}"
+        return next((str(event) for event in list(self.events) if event["event"] == "error"), "")
 
     def wait_for_text(self) -> None:
         """Wait until it has text; an end before that is shown."""
@@ -118,6 +129,13 @@ def serves(server: Server, number: int = 5) -> None:
         answers(server, f"New {each}")
 
 
+def serves_at_once(server: Server) -> None:
+    """Check that a new request is answered within a second, or three where the machine does much else."""
+    began = time.monotonic()
+    answers(server, "The next one")
+    assert time.monotonic() - began < 3
+
+
 def actors(head: int) -> list[int]:
     """Return the pids of the replicas' actors."""
     found = []
@@ -165,6 +183,7 @@ def test_a_killed_replica_ends_its_own_streams_and_no_new_request(
     starts_it, killed = (controller(cluster), actor) if part == "actor" else (supervisor_of(actor), engine_of(actor))
     with stopped(starts_it):  # so nothing comes in its place
         os.kill(killed, signal.SIGKILL)
+        serves_at_once(web)
         serves(web, 20)
         ended = wait_for(lambda: [stream for stream in streams if stream.error], "streams of the killed replica end")
         for stream in ended:  # its replica had their texts
@@ -206,18 +225,8 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
 ) -> None:
     wait_for(lambda: replicas(web) == 3, "all replicas are there")
     before = set(actors(cluster.head.pid))
-    done = threading.Event()
-    refused: list[str] = []
-
-    def keep_asking() -> None:
-        while not done.is_set():
-            answer = web.post("/v1/srb/completions", {"prompt": "During", "n": 1, "max_tokens": 3, "stream": False})
-            if answer.status_code != 200:
-                refused.append(answer.text)
-
-    asking = threading.Thread(target=keep_asking)
-    asking.start()
-    try:
+    finite = [Stream(web, f"Stream {number} has an end. " * 5, max_tokens=2000) for number in range(6)]  # ten seconds
+    with asked_meanwhile(web):
         deploying = threading.Thread(target=cluster.deploy, args=(3,), kwargs=changed)
         deploying.start()
         wait_for(lambda: set(actors(cluster.head.pid)) - before, "a new replica is there", 2 * DEADLINE)
@@ -229,11 +238,57 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
             stream.close()
         deploying.join(2 * DEADLINE)
         wait_for(lambda: not set(actors(cluster.head.pid)) & before, "the old replicas have ended", 2 * DEADLINE)
-    finally:
-        done.set()
-        asking.join(DEADLINE)
-    assert refused == []
+    check_ends(finite)
     wait_for(lambda: replicas(web) == 3, "three new replicas")
+
+
+def check_ends(streams: list[Stream]) -> None:
+    """Check that streams are read to their end, without an error."""
+    wait_for(lambda: all(stream.is_done or stream.error for stream in streams), "every stream has an end")
+    assert [stream.error for stream in streams] == [""] * len(streams)
+    close_all(streams)
+
+
+@contextmanager
+def asked_meanwhile(server: Server) -> Iterator[None]:
+    """Let several writers ask all the time, and check that none of their requests is refused."""
+    ended = threading.Event()
+    refused: list[str] = []
+    answered = [0] * 4
+
+    def keep_asking(writer: int) -> None:
+        while not ended.is_set():
+            prompt = f"Writer {writer} asks for the {answered[writer]}th time, and goes on as if nothing had happened."
+            answer = server.post("/v1/srb/completions", {"prompt": prompt, "n": 2, "max_tokens": 3, "stream": False})
+            answered[writer] += 1
+            if answer.status_code != 200:
+                refused.append(answer.text)
+
+    writers = [threading.Thread(target=keep_asking, args=(writer,)) for writer in range(len(answered))]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for writer in writers:
+            writer.join(DEADLINE)
+    assert refused == []
+    assert all(number > 5 for number in answered), answered
+
+
+@pytest.mark.long
+def test_an_update_of_the_only_replica_refuses_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Cluster(tmp_path_factory.mktemp("one")) as own:
+        own.start().deploy(1)
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 1, "the replica is ready", 2 * DEADLINE)
+        finite = [Stream(web, f"Stream {number} has an end. " * 5, max_tokens=2000) for number in range(3)]
+        [before] = actors(own.head.pid)
+        with asked_meanwhile(web):
+            own.deploy(1, "--max-queue", "99")
+            wait_for(lambda: before not in actors(own.head.pid), "the old replica has ended", 2 * DEADLINE)
+        check_ends(finite)
 
 
 @pytest.mark.long
@@ -241,15 +296,19 @@ def test_an_update_refuses_nothing_and_lets_streams_finish(
 def test_twenty_killed_replicas_and_bridges_leave_no_stream_without_an_end(cluster: Cluster, web: Server) -> None:
     for number in range(20):
         wait_for(lambda: replicas(web) == 3, "all replicas are there", 4 * DEADLINE)
-        streams = [Stream(web, f"{number} {place} streams of a long night that has no end. " * 3) for place in range(6)]
-        for stream in streams:
-            stream.wait_for_text()
+        streams = streams_on_each(web, f"Night {number}")
         with stopped(controller(cluster)):
             os.kill(actors(cluster.head.pid)[number % 3], signal.SIGKILL)
+            serves_at_once(web)
             serves(web, 10)
-            for stream in streams:  # one of them, or more, was on the killed replica
+            ended = wait_for(lambda streams=streams: [each for each in streams if each.error], "streams of it end")
+            for stream in ended:
                 answers(web, stream.prompt)
             assert replicas(web) == 2, "the others have answered"
+            wait_for(
+                lambda streams=streams: sum(running(web).values()) == sum(not each.error for each in streams),
+                "none of its streams is without an end, and the others go on",
+            )
         os.kill(web.engine, signal.SIGKILL)
         wait_for(lambda streams=streams: all(stream.error for stream in streams), "every stream has an end")
         for stream in streams:

@@ -9,12 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srb.cluster import affinity
-from srb.cluster.affinity import FIRST_MARK, SPARE, Affinity, name_marks, opening_marks, text_marks, with_media
+from srb.cluster import affinity, shared_marks
+from srb.cluster.affinity import (
+    FIRST_MARK,
+    SPARE,
+    Affinity,
+    finer_marks,
+    name_marks,
+    opening_marks,
+    text_marks,
+    with_media,
+)
 from srb.cluster.routing import choose
+from srb.cluster.shared_marks import START, SharedMarks
 from srb.protocol import BranchSpec, Generate
 
 REPLICAS = ("a", "b", "c")
+PREFACE = "You are a patient teller of long tales. "
+EXCHANGE_TURNS = 3  # between two exchanges of the bridges; a story's next turn comes later, when its last one has ended
 WORDS = ("river", "lamp", "winter", "keeper", "harbour", "letter", "stone", "quiet", "garden", "bell")
 
 
@@ -37,6 +49,8 @@ class Evening:
     ) -> None:
         self.chance = random.Random(seed)
         self.bridges = [of(*REPLICAS) for _ in range(bridges)]
+        self._shared = SharedMarks()
+        self._places = [START] * bridges
         self.preface = preface
         self._opening = opening  # words
         self._most_open = open_requests
@@ -51,9 +65,18 @@ class Evening:
         """Tell stories; the first has `popular` times as many turns."""
         order = [story for story in range(stories) for _ in range(turns * (popular if story == 0 else 1))]
         self.chance.shuffle(order)
-        for story in order:
+        for number, story in enumerate(order):
             self._turn(story)
+            if number % EXCHANGE_TURNS == 0:
+                self._exchange()
         return self
+
+    def _exchange(self) -> None:
+        for number, bridge in enumerate(self.bridges):
+            told = self._shared.exchange(str(number), self._places[number], bridge.take_news())
+            self._places[number], heard = told
+            for news in heard:
+                bridge.hear(news)
 
     def _turn(self, story: int) -> None:
         bridge = self.chance.choice(self.bridges)
@@ -104,9 +127,51 @@ def test_the_openings_of_a_text_are_the_short_texts_that_it_continues(opening: s
     assert text_marks((opening,))[-1] not in opening_marks((opening,))
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("bridges", [1, 2, 3])
+@pytest.mark.parametrize("times", [1, 2, 5, 50, 500])
+def test_stories_with_one_preface_are_told_apart(times: int, bridges: int, seed: int) -> None:
+    evening = Evening(bridges, preface=PREFACE * times, seed=seed).run(200, 5)
+    assert evening.hits >= 0.95 * evening.continued, f"{evening.hits} of {evening.continued}"
+    assert max(evening.loads.values()) <= 1.3 * evening.loads.total() / len(REPLICAS), evening.loads
+
+
+def test_a_bridge_that_starts_later_hears_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, first = SharedMarks(), of(*REPLICAS)
+    texts = [PREFACE * 10 + words(random.Random(number), 60) for number in range(30)]
+    chosen = [choose(first, Generate("r", (text,), (BranchSpec(1),))) for text in texts]
+    place, heard = shared.exchange("first", START, first.take_news())
+    assert heard == []
+    assert shared.exchange("first", place, {}) == (place, []), "a bridge does not hear itself, and tells nothing twice"
+    later = of(*REPLICAS)
+    _, [news] = shared.exchange("later", ("a list that was lost", 99), {})
+    later.hear(news)
+    assert [choose(later, Generate("r", (text + "on",), (BranchSpec(1),))) for text in texts] == chosen
+    assert later.take_news().keys() <= set(REPLICAS)
+    monkeypatch.setattr(shared_marks, "_MOST_BYTES", 100)
+    for number in range(20):
+        place, _ = shared.exchange("other", place, {"a": bytes([number]) * 16})
+    _, kept = shared.exchange("new", START, {})
+    assert [news["a"][0] for news in kept] == list(range(14, 20)), "old news are forgotten"
+    assert shared.exchange("first", (place[0], place[1] - 2), {})[1] == kept[-2:]
+
+
+@given(st.text(min_size=FIRST_MARK, max_size=300), st.text(max_size=300))
+def test_the_end_of_a_text_is_found_in_what_continues_it(text: str, more: str) -> None:
+    def all_marks(prompt: str) -> list[bytes]:
+        coarse = text_marks((prompt,))
+        return [each for number, mark in enumerate(coarse) for each in (mark, *finer_marks((prompt,), number))]
+
+    data = text.encode()
+    own, found = all_marks(text), all_marks(text + more)
+    assert found[: len(own)] == own
+    assert len(set(found)) == len(found)
+    assert len(own) == (len(data) - FIRST_MARK) // 16 + 1
+
+
 @pytest.mark.parametrize("bridges", [1, 3])
 def test_a_popular_preface_does_not_melt_one_replica(bridges: int) -> None:
-    evening = Evening(bridges, open_requests=90, preface="You are a patient teller of long tales. " * 50).run(200, 5)
+    evening = Evening(bridges, open_requests=90, preface=PREFACE * 50).run(200, 5)
     mean = 90 / len(REPLICAS)
     assert evening.most_open <= affinity.CROWD + bridges * (SPARE + 1) / mean
     assert max(evening.loads.values()) <= 1.3 * evening.loads.total() / len(REPLICAS), evening.loads
@@ -148,6 +213,30 @@ def test_no_replica_exceeds_the_bound_whatever_is_asked(steps: list[tuple[str, i
             assert Counter(running)[chosen] <= affinity.CROWD * len(running) / replicas + SPARE + 1
         elif running:
             balanced.end(running.pop(number % len(running)))
+
+
+def test_a_request_of_many_branches_weighs_more_than_one_of_few() -> None:
+    balanced = of(*REPLICAS)
+    for name, branches in (("a", 64), *[("b", 1)] * 20, *[("c", 1)] * 20):
+        balanced.begin(name, branches)
+    assert balanced.least_loaded() == "b"
+    texts = [text_marks((f"{number} {words(random.Random(number), 20)}",)) for number in range(20)]
+    assert {balanced.choose(text) for text in texts} == {"b", "c"}
+    balanced.end("a", 64)
+    assert balanced.least_loaded() == "a"
+
+
+def test_the_load_counts_requests_of_one_size_alike() -> None:
+    """So that a story whose requests have many branches each is not moved sooner than one whose requests have one."""
+    chosen = []
+    for branches in (1, 8):
+        balanced = of(*REPLICAS)
+        text, own = text_marks(("The same beginning of one story. " * 5,)), []
+        for _ in range(30):
+            own.append(balanced.choose(text, branches=branches))
+            balanced.begin(str(own[-1]), branches)
+        chosen.append(own)
+    assert chosen[0] == chosen[1]
 
 
 def test_every_bridge_places_a_new_text_alike() -> None:

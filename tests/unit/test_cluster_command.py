@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from types import ModuleType
+from concurrent.futures import Future
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from srb.cluster.affinity import Affinity, text_marks
 from srb.cluster.arguments import Arguments
+from srb.cluster.ray_client import _share
 from srb.cluster.registry import Entry, Registry
 from srb.cluster.routing import Way, marks_of, may_move, merge, way_of
-from srb.errors import ConfigError, EngineLoading, Unavailable
+from srb.errors import ConfigError, EngineLoading, InvalidRequest, Unavailable
 from srb.launch import cli
 from srb.launch.cluster import engine_settings, table
 from srb.protocol import (
@@ -25,6 +29,7 @@ from srb.protocol import (
     GetSlots,
     GetStats,
     ListRequests,
+    SetAdapters,
     StateAction,
 )
 from srb.settings import Settings
@@ -125,6 +130,13 @@ def test_answers_of_all_replicas_become_one() -> None:
         merge(GetStats("r"), {})
 
 
+def test_scales_that_a_replica_has_not_set_are_an_error() -> None:
+    command, adapters = SetAdapters("r", ((0, 0.5),)), [{"id": 0, "scale": 0.5}]
+    assert merge(command, {"a": adapters, "b": adapters}) == adapters
+    with pytest.raises(Unavailable, match="silent"):
+        merge(command, {"a": adapters, "b": Unavailable("silent"), "c": InvalidRequest("no")})
+
+
 def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
     async def talk() -> None:
         registry = Registry()
@@ -145,6 +157,64 @@ def test_a_bridge_hears_of_a_change_of_the_registry_at_once() -> None:
         assert (await registry.listed(version, DEADLINE))[1] == {}
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("given", "free", "starts_first"),
+    [
+        ({"cpus": 3}, [{"CPU": 1.0}, {"CPU": 3.0}], True),
+        ({"cpus": 3}, [{"CPU": 2.0}, {"CPU": 2.0}], False),
+        ({"gpus": 1}, [{"CPU": 8.0}, {"GPU": 1.0}], False),
+        ({"gpus": 1}, [{"CPU": 8.0, "GPU": 1.0}], True),
+        ({"surge": False}, [{"CPU": 8.0}], False),
+        ({"door_port": 7000}, [{"CPU": 8.0}], False),
+        ({"settings": {"rpc": "10.0.0.2:50052"}}, [{"CPU": 8.0}], False),
+        ({}, [], False),
+    ],
+)
+def test_an_update_starts_a_replica_before_one_ends_where_a_machine_has_room(
+    given: dict[str, Any], free: list[dict[str, float]], starts_first: bool
+) -> None:
+    assert bool(Arguments(**given).surge_percent(free)) is starts_first
+
+
+def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.ray_client._NEWS_SECONDS", 0.01)
+    monkeypatch.setattr("srb.cluster.ray_client._PAUSE", 0.01)
+    text = text_marks(("A text that is long enough to be known by more than its first bytes. " * 3,))
+
+    class Actor:
+        """A registry that is called as an actor's, and is lost at first."""
+
+        def __init__(self) -> None:
+            self.exchange = SimpleNamespace(remote=self._exchange)
+            self._registry = Registry()
+            self.calls = 0
+
+        def _exchange(self, *arguments: Any) -> Any:
+            self.calls += 1
+            answered: Future[Any] = Future()
+            if self.calls < 3:
+                answered.set_exception(OSError("lost"))
+            else:
+                answered.set_result(self._registry._marks.exchange(*arguments))
+            return SimpleNamespace(future=lambda: answered)
+
+    async def talk() -> None:
+        one, other = Affinity(), Affinity()
+        one.join("a"), other.join("a"), other.join("b")
+        actor = Actor()
+        sharing = [asyncio.create_task(_share(actor, each)) for each in (one, other)]
+        while actor.calls < 4:
+            await asyncio.sleep(0.01)
+        one.know(text, "a")
+        while not (known := other._knowing(text, (), lambda number: (), ["a", "b"])):
+            await asyncio.sleep(0.01)
+        assert known == ["a"]
+        for task in sharing:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(talk(), DEADLINE))
 
 
 def test_a_replica_that_does_not_announce_itself_is_silent_and_then_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

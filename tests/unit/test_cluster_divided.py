@@ -38,7 +38,7 @@ def part(*places: int) -> dict[str, Any]:
 
 
 def test_a_part_that_is_lost_while_a_reader_joins_ends_for_that_reader() -> None:
-    divided = Divided(members("a", "b"), lambda member, payload: None)
+    divided = Divided(members("a", "b"), lambda member, payload: None, lambda *_: None, lambda *_: None)
     assert divided.attach(Attach("reader", "whole"), ["a", "b"]) == []
     assert divided.take("a", [Attached("reader", "whole", part(0, 2))]) == []
     assert divided.lose("a") == []

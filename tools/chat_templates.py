@@ -23,7 +23,7 @@ def fetch(folder: Path) -> int:
     """Write the templates of the pinned version into a folder; return their number."""
     [pinned] = re.findall(r"llama-cpp-python==\S+", (ROOT / "setup.cfg").read_text())
     with tempfile.TemporaryDirectory() as temporary:
-        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", temporary]
+        options = ["--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", temporary]
         subprocess.run([sys.executable, "-m", "pip", "download", *options, pinned], check=True)
         [archive] = Path(temporary).glob("*.tar.gz")
         folder.mkdir(parents=True, exist_ok=True)

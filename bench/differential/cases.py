@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +14,19 @@ JSON = "application/json"
 PROMPT = "Once upon a time, the old king said to the girl"
 RANDOM = {"temperature": 0.9, "seed": 11}  # the same seed draws the same tokens
 
+
+def _picture(width: int, height: int) -> str:
+    """Return a PNG of slanting stripes as base64: servers with a projector (`--mmproj`) read it, others refuse it."""
+    lines = b"".join(b"\0" + bytes(3 * x * y % 256 for x in range(width) for _ in "rgb") for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    chunks = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    ]
+    return b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode()
+
+
+PICTURES = [_picture(64, 48), _picture(30, 70)]
 USER = {"role": "user", "content": "Tell me a story."}
 PERSON = {"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"]}
 WEATHER = {
@@ -177,6 +193,10 @@ PROMPTS: dict[str, dict[str, Any]] = {
     "prompt object": {"prompt": {"prompt_string": "the old king"}},
     "prompt object without text": {"prompt": {"x": 1}},
     "prompt with an image": {"prompt": {"prompt_string": "<__media__>", "multimodal_data": ["QUJD"]}},
+    "prompt with a picture": {"prompt": {"prompt_string": "the <__media__> king", "multimodal_data": PICTURES[:1]}},
+    "prompt with two pictures": {
+        "prompt": {"prompt_string": "a <__media__> and <__media__> of the king", "multimodal_data": PICTURES}
+    },
     "prompt of a bad token": {"prompt": [10**6]},
     "prompt of a negative token": {"prompt": [-1]},
     "prompt of a fraction": {"prompt": [1.5]},
@@ -198,6 +218,12 @@ CHATS: dict[str, dict[str, Any]] = {
     "developer": {"messages": [{"role": "developer", "content": "Be brief."}, USER]},
     "parts": _content([{"type": "text", "text": "Tell"}, {"type": "text", "text": "me"}]),
     "image": _content([{"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}]),
+    "picture": _content(
+        [
+            {"type": "text", "text": "Tell me of"},
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURES[1]}"}},
+        ]
+    ),
     "sound": _content([{"type": "input_audio", "input_audio": {"data": "QUJD", "format": "wav"}}]),
     "part of an unknown type": _content([{"type": "nonsense", "text": "x"}]),
     "part without type": _content([{"text": "x"}]),

@@ -1,4 +1,4 @@
-"""What bridges tell each other of texts: a part of the registry. Marks are hashes; no text is in them.
+"""News of texts, which bridges tell each other through the registry. Marks are hashes; no text is in them.
 
 Pure: no I/O and no clock.
 """

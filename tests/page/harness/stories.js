@@ -1,3 +1,4 @@
+import { DEFAULTS } from "../page/desk/defaults.js";
 import "../page/parts/stories.js";
 
 const MINUTE = 60_000;
@@ -45,6 +46,7 @@ class FakeKeeper {
 class FakeDesk extends EventTarget {
   keeper = new FakeKeeper();
   story = { id: "a" };
+  settings = DEFAULTS;
   manuscript = document.querySelector("h1");
   acts = [];
 

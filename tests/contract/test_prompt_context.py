@@ -14,7 +14,7 @@ from srb.engine.engine import Engine
 from srb.engine.llama import prompt_context
 from srb.engine.llama.kv_layout import Form, in_other_layout
 from srb.engine.llama.model import LlamaModel
-from srb.engine.llama.prompt_context import LEAST, Split, split_of
+from srb.engine.llama.prompt_context import LEAST, Split, flash_is_slow, split_of
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.windows import Windows
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits
@@ -485,6 +485,23 @@ def test_a_batch_without_room_computes_nothing(model: LlamaModel, exact: LlamaMo
 )
 def test_one_context_computes_all(load: Load, given: dict[str, Any], why: str) -> None:
     assert load(**given)._prompts is None, why
+
+
+@pytest.mark.parametrize(
+    ("features", "is_slow"),
+    [
+        ("AVX2 = 1 | F16C = 1", True),
+        ("AVX2 = 1 | AVX512 = 1 | AVX512_VNNI = 1", False),
+        ("AVX2 = 1 | AVX512 = 1 | AMX_INT8 = 1", True),
+    ],
+)
+def test_flash_attention_is_fast_by_kernels_for_avx512_without_amx(features: str, is_slow: bool) -> None:
+    assert flash_is_slow(f"CPU : SSE3 = 1 | {features} | OPENMP = 1 | ") is is_slow
+
+
+def test_one_context_computes_all_where_flash_attention_is_fast(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_context, "flash_is_slow", lambda system_info: False)
+    assert load()._prompts is None
 
 
 def test_quantized_values_need_flash_attention(load: Load) -> None:

@@ -82,12 +82,18 @@ def test_every_gesture_has_a_button_for_a_thumb(writer: Writer) -> None:
     expect(writer.card(1).locator(".marks")).to_contain_text("★")
 
 
-def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -> None:
+def outline_of_a_round(writer: Writer) -> Page:
+    """Write a round, and open the outline; return the page."""
     page = writer.page
     writer.set(max_tokens=8).write(START)
     page.get_by_role("button", name="Continue").tap()
     writer.wait_for_end()
     page.get_by_role("button", name="Outline").tap()
+    return page
+
+
+def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -> None:
+    page = outline_of_a_round(writer)
     page.get_by_role("treeitem").last.tap()
     expect_room_for_thumbs(page)
     node = page.evaluate("document.querySelector('srb-outline').current")
@@ -113,11 +119,7 @@ def test_every_gesture_of_the_outline_has_a_button_for_a_thumb(writer: Writer) -
 
 
 def test_a_fork_of_the_outline_is_closed_and_opened_by_tap(writer: Writer) -> None:
-    page = writer.page
-    writer.set(max_tokens=8).write(START)
-    page.get_by_role("button", name="Continue").tap()
-    writer.wait_for_end()
-    page.get_by_role("button", name="Outline").tap()
+    page = outline_of_a_round(writer)
     expect(page.get_by_role("treeitem")).to_have_count(9)
     page.get_by_role("button", name="Close the fork").tap()
     expect(page.get_by_role("treeitem")).to_have_count(2)

@@ -434,14 +434,19 @@ test("a card of a past round can be pruned while no server makes its prompt", as
   assert.equal(it.desk.round.slots[1].state, "pruned");
 });
 
-test("a card whose extension is refused keeps its text and its end", async () => {
-  const it = await makeDesk();
-  it.manuscript.type("A");
+/** Write a round of one branch, after which the server refuses. */
+async function refusedAfterARound(it) {
   const stream = await round(it, " b");
   stream.send(ended(0), { event: "done", count: 1 });
   stream.end();
   await settled();
   it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+}
+
+test("a card whose extension is refused keeps its text and its end", async () => {
+  const it = await makeDesk();
+  it.manuscript.type("A");
+  await refusedAfterARound(it);
   await it.desk.extend(0);
   const [slot] = it.desk.round.slots;
   assert.deepEqual([slot.state, slot.text, slot.end.reason], ["ended", " b", "limit"]);
@@ -506,11 +511,7 @@ for (const error of [
 test("trying again after the cards were replaced or filled by others changes nothing", async () => {
   const it = await makeDesk();
   it.manuscript.type("A");
-  const stream = await round(it, " b");
-  stream.send(ended(0), { event: "done", count: 1 });
-  stream.end();
-  await settled();
-  it.api.refusal = new ApiError("Too many requests", 429, "rate_limit_error");
+  await refusedAfterARound(it);
   await it.desk.more(1);
   const { action } = it.desk.said.at(-1);
   it.api.refusal = null;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 SHARE = 0.005  # of the time, in which drafts are tried that have not paid
 _FIRST = 6.0  # steps without drafts, whose time may be lost at first
-MOST = 8.0  # such steps, whose time can be saved up
+_MOST = 16.0  # such steps, whose time can be saved up
+_LOW = 4.0  # such steps, with whose time drafts are watched more closely
 
 
 class DraftBudget:
@@ -41,10 +42,10 @@ class DraftBudget:
         """Note a step of some seconds; `plain` are those of such a step without drafts, `saved` what its drafts saved."""
         before = self.seconds if self._has_begun else _FIRST * plain
         self._has_begun = True
-        now, most = before + SHARE * seconds + saved, MOST * plain
+        now, most = before + SHARE * seconds + saved, _MOST * plain
         self.seconds = min(now, most)
         self.owed = max(0.0, self.owed - max(0.0, now - most))  # paid by what could not be saved up
 
     def is_low(self, plain: float) -> bool:
         """Whether drafts have lost lately, so that their measure should be checked."""
-        return self.seconds < MOST / 2 * plain
+        return self.seconds < _LOW * plain

@@ -110,11 +110,13 @@ class DraftDecision:
     def num_passes(self, branches: int, fewest: int) -> int:
         """Return how often at most a draft model may compute for so many branches; 0: it is not asked.
 
-        One that has not paid is tried now and then, with `fewest` passes.
+        One that was not measured, or has not paid, is tried with `fewest` passes, and more than one: a step's second
+        token often takes the longest, so that drafts may pay if they are long alone.
         """
         plain = self._times.seconds(self._size)
         if plain is None or not branches:
             return 0
+        fewest = max(fewest, _DEEP)
         a_pass, is_settled = self._passes.seconds(branches) or plain, self._passes.is_settled(branches)
         if not is_settled:  # a pass that was slow by chance is tried again soon, and at once no more than it has to be
             a_pass = min(a_pass, plain)
@@ -128,13 +130,18 @@ class DraftDecision:
         return fewest
 
     def least_chance(self, branches: int) -> float:
-        """Return the chance that a token has to have, with all drafted ones before it, to be worth a pass for it."""
+        """Return the chance that a token has to have, with all drafted ones before it, to be worth a pass for it.
+
+        It is that of a token after a branch's first drafted one. While passes are measured, all are worth one.
+        """
         plain = self._times.seconds(self._size)
         if plain is None:
             return 1.0
+        if self._is_try or not self._passes.is_settled(branches):
+            return 0.0
         written = plain / self._size * (1 - max(0.0, self._worth(self._size).saved))  # seconds for a token
         a_pass = (self._passes.seconds(branches) or 0.0) / branches
-        return min(1.0, (a_pass + self._times.growth(self._size, _DEEP * branches)) / written)
+        return min(1.0, (a_pass + self._times.growth(self._size, branches, _DEEP * branches)) / written)
 
     def note_asked(self, branches: int, passes: int, seconds: float) -> None:
         """Note that a draft model computed `passes` times for so many branches."""

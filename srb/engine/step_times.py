@@ -63,10 +63,14 @@ class StepTimes:
         """Whether steps of some larger size were measured often enough."""
         return any(other > size and self.is_settled(other) for other in self._measured)
 
-    def growth(self, size: int, count: int) -> float:
-        """Return by how many seconds a step of `size` tokens probably becomes longer for each of `count` more tokens."""
+    def growth(self, size: int, fewer: int, more: int) -> float:
+        """Return the probable seconds for each token between `fewer` and `more` tokens that a step of `size` is given."""
         least = self.seconds(size)
-        return (self._curve(size, least).likely(size + count) - least) / count if least is not None else 0.0
+        if least is None:
+            return 0.0
+        curve = self._curve(size, least)
+        before = curve.likely(size + fewer)
+        return (curve.likely(size + more) - before) / (more - fewer)
 
     def most_growth(self, size: int, count: int) -> float:
         """Return by how many seconds a step of `size` tokens becomes longer at most for `count` more tokens."""

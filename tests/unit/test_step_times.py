@@ -43,8 +43,8 @@ def test_a_step_between_two_measured_ones_is_tried_if_it_may_take_less_than_thei
 def test_beyond_the_measured_ones_times_are_thought_to_grow_less() -> None:
     times = measured(t8=1, t12=1.2)
     assert times.best_addition(8, [0.9] * 24, 1.03) == 24
-    assert abs(times.growth(8, 4) - 0.05) < 1e-9
-    assert abs(times.growth(8, 12) - (0.2 + 8 * 0.03) / 12) < 1e-9
+    assert abs(times.growth(8, 0, 4) - 0.05) < 1e-9
+    assert abs(times.growth(8, 0, 12) - (0.2 + 8 * 0.03) / 12) < 1e-9
     assert measured(t8=1, t12=2.4).best_addition(8, [0.9] * 24, 1.03) == 0
 
 

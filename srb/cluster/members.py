@@ -153,9 +153,12 @@ class Members:
 
     @property
     def model(self) -> dict[str, Any] | None:
-        """The model of the newest replica that is ready, as ModelInfo's fields; None without any."""
+        """The model of the newest replica that is ready, as ModelInfo's fields; None without any.
+
+        Its `replicas` counts those that do not hang, and one at least.
+        """
         model = next((member.link.model for member in reversed(self.ready) if member.link), None)
-        return None if model is None else {**model, "replicas": len(self.ready)}
+        return None if model is None else {**model, "replicas": len(self.answering) or 1}
 
     def get(self, name: str) -> Member | None:
         return self._members.get(name)

@@ -93,14 +93,17 @@ async def _share(registry: Any, affinity: Affinity) -> None:
     """Exchange news of texts with other bridges, for ever; without an answer each bridge knows its own texts alone."""
     bridge, place = uuid4().hex, START
     while True:
+        told = affinity.take_news()
         try:
-            told = registry.exchange.remote(bridge, place, affinity.take_news())
-            place, heard = await _result(told, _LIST_SECONDS)
+            place, heard = await _result(registry.exchange.remote(bridge, place, told), _LIST_SECONDS)
+            told = {}
             for news in heard:
                 affinity.hear(news)
         except Exception:  # `follow_registry` tells of it
             log.debug("no news of texts", exc_info=True)
             await asyncio.sleep(_PAUSE)
+        finally:
+            affinity.keep_news(told)  # for the next exchange, also of the next registry
         await asyncio.sleep(_NEWS_SECONDS)
 
 

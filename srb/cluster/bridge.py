@@ -15,7 +15,7 @@ import signal
 from functools import partial
 
 from srb.cluster.members import Members, no_answer
-from srb.cluster.ray_client import follow_registry, watch_head
+from srb.cluster.ray_client import follow_registry, outlast_head, watch_head
 from srb.cluster.relay import Relay
 from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import is_peer_allowed
@@ -106,6 +106,7 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.unlink(missing_ok=True)  # a killed process's: we have the lock
     server = await asyncio.start_unix_server(bridge.connected, settings.socket_path, backlog=128)
     settings.socket_path.chmod(0o600)
+    outlast_head()
     bridge.start()
     following = follow_registry(
         settings.cluster,

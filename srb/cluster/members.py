@@ -137,6 +137,11 @@ class Members:
         self._on_change = on_change
 
     @property
+    def entries(self) -> dict[str, Entry]:
+        """All that are known, as the registry has told them last."""
+        return {name: member.entry for name, member in self._members.items()}
+
+    @property
     def ready(self) -> list[Member]:
         """The replicas that take requests."""
         return [self._members[name] for name in self.affinity.replicas]

@@ -367,3 +367,17 @@ def test_a_bridge_that_starts_without_the_head_begins_with_the_replicas_that_it_
 
 def is_degraded(server: Server) -> bool:
     return "degraded" in server.get("/health").json()
+
+
+@pytest.mark.long
+def test_serve_replaces_a_replica_whose_engine_hangs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Cluster(tmp_path_factory.mktemp("hung")) as own:
+        own.start().deploy(2, stall_timeout=1000)  # longer than this test: the supervisor does not start it again
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 2, "two replicas are ready", 2 * DEADLINE)
+        before = set(actors(own.head.pid))
+        with stopped(engine_of(min(before))), asked_meanwhile(web):
+            wait_for(lambda: replicas(web) == 1, "one of them is known to hang")
+            wait_for(lambda: set(actors(own.head.pid)) - before, "Serve has started another one")
+            wait_for(lambda: replicas(web) == 2, "the other one is ready")
+            serves(web)

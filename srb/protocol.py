@@ -647,7 +647,7 @@ class ModelInfo:
     pooling: str = "none"  # default of Embed: none | mean | cls | last | rank
     reranking: bool = False  # answers Rerank
     can_shift: bool = False  # honours Generate.shift
-    replicas: int = 1  # engines that have this model: those of a cluster that are ready
+    replicas: int = 1  # engines that have this model: those of a cluster that are ready and do not hang
     sees: bool = False  # takes pictures as media
     hears: bool = False  # takes sounds as media
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas

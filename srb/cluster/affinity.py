@@ -228,9 +228,12 @@ class Affinity:
         for mark in marks:
             if replica not in self._known.get(mark, ()):
                 self._news[mark] = replica
+        self._bound_news()
+        self._note(marks, replica)
+
+    def _bound_news(self) -> None:
         while len(self._news) > _MEMORY:  # nobody has taken them for long
             del self._news[next(iter(self._news))]
-        self._note(marks, replica)
 
     def _note(self, marks: Sequence[Mark], replica: str) -> None:
         for mark in marks:
@@ -247,10 +250,19 @@ class Affinity:
             by_replica.setdefault(replica, []).append(mark)
         return {replica: b"".join(marks) for replica, marks in by_replica.items()}
 
+    def keep_news(self, news: Mapping[str, bytes]) -> None:
+        """Keep news that were taken and could not be told, for the next call of `take_news`; newer ones come after them."""
+        self._news = {mark: replica for replica, data in news.items() for mark in _marks_in(data)} | self._news
+        self._bound_news()
+
     def hear(self, news: Mapping[str, bytes]) -> None:
         """Remember what another bridge does."""
         for replica, data in news.items():
-            self._note([data[at : at + _MARK_SIZE] for at in range(0, len(data), _MARK_SIZE)], replica)
+            self._note(_marks_in(data), replica)
+
+
+def _marks_in(data: bytes) -> list[Mark]:
+    return [data[at : at + _MARK_SIZE] for at in range(0, len(data), _MARK_SIZE)]
 
 
 def _bound(total: int, replicas: int) -> int:

@@ -15,7 +15,9 @@ import signal
 from functools import partial
 
 from srb.cluster.members import Members, no_answer
-from srb.cluster.ray_client import follow_registry, watch_head
+from srb.cluster.members_file import MembersFile
+from srb.cluster.ray_client import follow_registry, outlast_head, watch_head
+from srb.cluster.registry import Entry
 from srb.cluster.relay import Relay
 from srb.engine.process.child import begin, exit_now, run
 from srb.engine.process.connection import is_peer_allowed
@@ -31,8 +33,9 @@ log = logging.getLogger("srb.cluster")
 class Bridge:
     """The workers' relays, and the replicas that they share."""
 
-    def __init__(self, reporter: Reporter, server_id: str) -> None:
+    def __init__(self, reporter: Reporter, server_id: str, file: MembersFile) -> None:
         self._reporter = reporter
+        self._file = file
         self._hello = Hello(VERSION, os.getpid(), server_id)
         self._relays: set[Relay] = set()
         self._state = ""
@@ -40,8 +43,14 @@ class Bridge:
         self.members = Members(self._changed)
 
     def start(self) -> None:
-        """Report that there is no replica yet."""
+        """Report that no replica is ready yet, and connect to those that an earlier bridge knew: the head may be away."""
         self._changed()
+        self.members.update(self._file.read())
+
+    def take(self, entries: dict[str, Entry]) -> None:
+        """Take the registry's list, and keep it for a later bridge."""
+        self.members.update(entries)
+        self._file.write(self.members.entries)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one worker."""
@@ -95,7 +104,8 @@ class Bridge:
 
 async def serve(settings: Settings, reporter: Reporter) -> None:
     """Serve web workers until SIGTERM."""
-    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""))
+    file = MembersFile(settings.runtime_path, settings.cluster)
+    bridge = Bridge(reporter, os.environ.get(SERVER_ID_VARIABLE, ""), file)
     ended = asyncio.Event()
 
     def handle_signals() -> None:
@@ -106,11 +116,12 @@ async def serve(settings: Settings, reporter: Reporter) -> None:
     settings.socket_path.unlink(missing_ok=True)  # a killed process's: we have the lock
     server = await asyncio.start_unix_server(bridge.connected, settings.socket_path, backlog=128)
     settings.socket_path.chmod(0o600)
+    outlast_head()
     bridge.start()
     following = follow_registry(
         settings.cluster,
         bridge.members.affinity,
-        bridge.members.update,
+        bridge.take,
         partial(bridge.note_trouble, "registry"),
         handle_signals,
     )

@@ -137,6 +137,11 @@ class Members:
         self._on_change = on_change
 
     @property
+    def entries(self) -> dict[str, Entry]:
+        """All that are known, as the registry has told them last."""
+        return {name: member.entry for name, member in self._members.items()}
+
+    @property
     def ready(self) -> list[Member]:
         """The replicas that take requests."""
         return [self._members[name] for name in self.affinity.replicas]
@@ -153,9 +158,12 @@ class Members:
 
     @property
     def model(self) -> dict[str, Any] | None:
-        """The model of the newest replica that is ready, as ModelInfo's fields; None without any."""
+        """The model of the newest replica that is ready, as ModelInfo's fields; None without any.
+
+        Its `replicas` counts those that do not hang, and one at least.
+        """
         model = next((member.link.model for member in reversed(self.ready) if member.link), None)
-        return None if model is None else {**model, "replicas": len(self.ready)}
+        return None if model is None else {**model, "replicas": len(self.answering) or 1}
 
     def get(self, name: str) -> Member | None:
         return self._members.get(name)

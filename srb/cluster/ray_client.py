@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -18,10 +20,20 @@ log = logging.getLogger("srb.cluster")
 
 _LIST_SECONDS = 5.0  # that the registry keeps a question open until something changes
 _HEAD_SECONDS = 5.0  # for the head's answer
+_CONNECT_SECONDS = 10.0  # for Ray's start in this process
+_AWAY_SECONDS = 30 * 24 * 3600  # that the head may be away; Ray's own limit is a minute
 _NEWS_SECONDS = 0.25  # between two exchanges: less than a writer needs for a turn
 _PAUSE = 2.0
 
 T = TypeVar("T")
+
+
+def outlast_head() -> None:
+    """Let this process go on without the head, which Ray would end after a minute. Before anything else of Ray's.
+
+    A limit that is in the environment already, as for the node's own processes, stays.
+    """
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(_AWAY_SECONDS))
 
 
 def connect(address: str) -> None:
@@ -69,9 +81,10 @@ async def follow_registry(
     while True:
         sharing: asyncio.Task[None] | None = None
         try:
-            await _in_thread(connect, address)
+            slow = partial(on_trouble, f"Ray at {address} does not answer")
+            await _told_if_slow(_in_thread(connect, address), _CONNECT_SECONDS, slow)
             on_connected()
-            registry = await _in_thread(find_registry)
+            registry = await _told_if_slow(_in_thread(find_registry), _HEAD_SECONDS, slow)
             sharing = asyncio.create_task(_share(registry, affinity))
             version = -1
             while True:
@@ -82,25 +95,38 @@ async def follow_registry(
             log.debug("the registry cannot be read", exc_info=True)
             on_trouble(_reason(error))
             if not isinstance(error, TimeoutError):  # the head may come back, or another one
-                await _in_thread(disconnect)
+                await _leave()
         finally:
             if sharing is not None:
                 sharing.cancel()
         await asyncio.sleep(_PAUSE)
 
 
+async def _leave() -> None:
+    """Disconnect from the cluster as soon as its head answers, or refuses to.
+
+    Ray's own shutdown waits for the head too, but lets no other thread of this process run meanwhile.
+    """
+    with contextlib.suppress(Exception):
+        await _in_thread(ask_head)
+    await _in_thread(disconnect)
+
+
 async def _share(registry: Any, affinity: Affinity) -> None:
     """Exchange news of texts with other bridges, for ever; without an answer each bridge knows its own texts alone."""
     bridge, place = uuid4().hex, START
     while True:
+        told = affinity.take_news()
         try:
-            told = registry.exchange.remote(bridge, place, affinity.take_news())
-            place, heard = await _result(told, _LIST_SECONDS)
+            place, heard = await _result(registry.exchange.remote(bridge, place, told), _LIST_SECONDS)
+            told = {}
             for news in heard:
                 affinity.hear(news)
         except Exception:  # `follow_registry` tells of it
             log.debug("no news of texts", exc_info=True)
             await asyncio.sleep(_PAUSE)
+        finally:
+            affinity.keep_news(told)  # for the next exchange, also of the next registry
         await asyncio.sleep(_NEWS_SECONDS)
 
 
@@ -110,14 +136,21 @@ async def watch_head(on_trouble: Callable[[str], None]) -> None:
     The registry and the replicas go on without it; but nothing that is lost is started again.
     """
     while True:
-        asked = asyncio.ensure_future(_in_thread(ask_head))
-        done, _ = await asyncio.wait([asked], timeout=_HEAD_SECONDS)
-        if not done:
-            on_trouble("the cluster's head does not answer")
-            await asyncio.wait([asked])
-        failed = asked.exception()
-        on_trouble(f"the cluster's head cannot be asked: {type(failed).__name__}" if failed is not None else "")
+        try:
+            slow = partial(on_trouble, "the cluster's head does not answer")
+            await _told_if_slow(_in_thread(ask_head), _HEAD_SECONDS, slow)
+            on_trouble("")
+        except Exception as error:
+            on_trouble(f"the cluster's head cannot be asked: {type(error).__name__}")
         await asyncio.sleep(_PAUSE)
+
+
+async def _told_if_slow(work: Coroutine[Any, Any, T], seconds: float, tell: Callable[[], None]) -> T:
+    """Return the result of `work`, however long it takes: while the head is away, Ray waits. `tell` when that is long."""
+    working = asyncio.create_task(work)
+    if not (await asyncio.wait([working], timeout=seconds))[0]:
+        tell()
+    return await working
 
 
 async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:

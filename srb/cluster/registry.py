@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from srb.cluster.affinity import News
@@ -25,8 +26,8 @@ _FORGET_SECONDS = 15.0
 class Entry(TypedDict):
     """A replica: the address and the token of its door, and facts for operators."""
 
-    host: str
-    port: int
+    host: Annotated[str, Field(pattern=r"^[\w.:%-]+$")]
+    port: Annotated[int, Field(gt=0, lt=65536)]
     token: str
     node: str
     gpus: list[str]

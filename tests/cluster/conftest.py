@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.processes import PYTHON, ROOT, Process, clean_environ, descendants, wait_for
+from tests.processes import PYTHON, ROOT, Process, children, clean_environ, command_line, descendants, wait_for
 from tests.servers import SETTINGS, Server, free_port
 
 RAY = (PYTHON, "-m", "ray.scripts.scripts")
@@ -62,6 +62,26 @@ class Cluster:
         return "".join(
             path.read_text(errors="replace") for path in logs if path.is_file() and path.suffix in (".err", ".log")
         )
+
+    @property
+    def gcs(self) -> int:
+        """The pid of the server that is the head."""
+        [pid] = [pid for pid in children(self.head.pid) if "gcs_server" in command_line(pid)]
+        return pid
+
+    def kill_gcs(self) -> Callable[[], None]:
+        """Kill the head's server and nothing else; return a function that starts it again, on the same port."""
+        process = Path(f"/proc/{self.gcs}")
+        command, pairs = (process.joinpath(name).read_text().split("\0")[:-1] for name in ("cmdline", "environ"))
+        environ = dict(pair.split("=", 1) for pair in pairs)
+        self.head.send(signal.SIGSTOP)  # `ray start` would end the whole machine, and with it the replicas
+        os.kill(int(process.name), signal.SIGKILL)
+
+        def start() -> None:
+            server = self._exits.enter_context(Process(command, environ, self.folder / "gcs.log"))
+            self._exits.callback(server.popen.kill)
+
+        return start
 
     def add_node(self) -> Process:
         """Add a machine. Ray gives up after 30 seconds, so on busy cores this may take several attempts."""

@@ -341,15 +341,43 @@ def _fill_its_queue(web: Server) -> None:
 def test_without_the_head_what_runs_goes_on(cluster: Cluster, web: Server) -> None:
     running = Stream(web, "A stream that goes on")
     running.wait_for_text()
-    [gcs] = [pid for pid in children(cluster.head.pid) if "gcs_server" in command_line(pid)]
-    os.kill(gcs, signal.SIGSTOP)
-    try:
-        wait_for(lambda: "degraded" in web.get("/health").json(), "GET /health says so")
+    with stopped(cluster.gcs):
+        wait_for(lambda: is_degraded(web), "GET /health says so")
         assert web.metric("srb:cluster_degraded") == 1
         count = len(running.events)
         wait_for(lambda: len(running.events) > count, "the stream goes on")
         running.close()
         serves(web)
-    finally:
-        os.kill(gcs, signal.SIGCONT)
-    wait_for(lambda: "degraded" not in web.get("/health").json(), "the head is back")
+    wait_for(lambda: not is_degraded(web), "the head is back")
+
+
+def test_a_bridge_that_starts_without_the_head_begins_with_the_replicas_that_it_knew(
+    cluster: Cluster, web: Server
+) -> None:
+    wait_for(lambda: replicas(web) == 3, "all replicas are there", 2 * DEADLINE)
+    with stopped(cluster.gcs):
+        killed = web.engine
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: web.engine != killed and replicas(web) == 3, "the next bridge has all replicas")
+        serves(web)
+        wait_for(lambda: is_degraded(web), "GET /health says so")
+        serves(web)
+    wait_for(lambda: not is_degraded(web) and replicas(web) == 3, "the head is found")
+
+
+def is_degraded(server: Server) -> bool:
+    return "degraded" in server.get("/health").json()
+
+
+@pytest.mark.long
+def test_serve_replaces_a_replica_whose_engine_hangs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Cluster(tmp_path_factory.mktemp("hung")) as own:
+        own.start().deploy(2, stall_timeout=1000)  # longer than this test: the supervisor does not start it again
+        web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
+        wait_for(lambda: replicas(web) == 2, "two replicas are ready", 2 * DEADLINE)
+        before = set(actors(own.head.pid))
+        with stopped(engine_of(min(before))), asked_meanwhile(web):
+            wait_for(lambda: replicas(web) == 1, "one of them is known to hang")
+            wait_for(lambda: set(actors(own.head.pid)) - before, "Serve has started another one")
+            wait_for(lambda: replicas(web) == 2, "the other one is ready")
+            serves(web)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
-from tests.cluster.test_faults import Stream, running, serves, streams_on_each
-from tests.processes import DEADLINE, children, command_line, wait_for
+from tests.cluster.test_faults import Stream, actors, close_all, is_degraded, running, serves, streams_on_each
+from tests.processes import DEADLINE, command_line, descendants, wait_for
 
+PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 EACH_ITS_MACHINE = ("--cpus", "3")  # of four on each machine
 
 
@@ -62,15 +64,56 @@ def test_after_the_heads_death_what_runs_goes_on_and_new_requests_are_served(
         web = own.server(tmp_path_factory.mktemp("web")).start(wait=False)
         wait_for(lambda: replicas(web) == 2, "two replicas are ready", START_SECONDS)
         streams = streams_on_each(web, "Without a head")
-        [gcs] = [pid for pid in children(own.head.pid) if "gcs_server" in command_line(pid)]
-        own.head.send(signal.SIGSTOP)  # `ray start` would end the whole machine, and with it the replicas
-        os.kill(gcs, signal.SIGKILL)
+        own.kill_gcs()
         wait_for(lambda: "head" in web.get("/health").json().get("degraded", ""), "GET /health says so", DEADLINE / 2)
         serves(web)
-        counts = [len(stream.events) for stream in streams]
-        wait_for(
-            lambda: all(len(stream.events) > count for stream, count in zip(streams, counts, strict=True)),
-            "the streams go on",
-        )
-        for stream in streams:
-            stream.close()
+        go_on(streams)
+        close_all(streams)
+
+
+def go_on(streams: list[Stream]) -> None:
+    """Check that streams get more text."""
+    counts = [len(stream.events) for stream in streams]
+    wait_for(
+        lambda: all(len(stream.events) > count for stream, count in zip(streams, counts, strict=True)),
+        "the streams go on",
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_head_that_is_away_for_longer_than_rays_minute_ends_nothing_and_is_found_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Cluster(tmp_path_factory.mktemp("away")) as own:
+        storage = tmp_path_factory.mktemp("storage")
+        own.environ |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(storage)}
+        own.environ |= {PATIENCE: "3600"}
+        own.start().deploy(2)
+        web = own.server(tmp_path_factory.mktemp("web"))
+        del web.environ[PATIENCE]  # the bridge has its own
+        web.start(wait=False)
+        wait_for(lambda: replicas(web) == 2, "two replicas are ready", START_SECONDS)
+        streams = streams_on_each(web, "Without a head")
+        bridge = web.engine
+        [registry] = [pid for pid in descendants(own.head.pid) if "ray::Registry" in command_line(pid)]
+        start_head = own.kill_gcs()
+        os.kill(registry, signal.SIGKILL)  # as if it had been on the head's machine
+        began = time.monotonic()
+        wait_for(lambda: is_degraded(web), "GET /health says so")
+        wait_for(lambda: time.monotonic() - began > 80, "more than Ray's minute has passed", 90)
+        assert web.engine == bridge
+        assert is_degraded(web)
+        go_on(streams)
+        close_all(streams)
+        os.kill(bridge, signal.SIGKILL)
+        wait_for(lambda: web.engine != bridge and replicas(web) == 2, "the next bridge has both replicas")
+        serves(web)
+        wait_for(lambda: is_degraded(web), "the next bridge says so, too")
+        bridge = web.engine
+        start_head()
+        wait_for(lambda: not is_degraded(web), "the head is found")
+        os.kill(actors(own.head.pid)[0], signal.SIGKILL)
+        wait_for(lambda: replicas(web) == 1, "a replica is lost")
+        wait_for(lambda: replicas(web) == 2, "the head has another one started", START_SECONDS)
+        assert web.engine == bridge

@@ -178,10 +178,25 @@ def test_an_update_starts_a_replica_before_one_ends_where_a_machine_has_room(
     assert bool(Arguments(**given).surge_percent(free)) is starts_first
 
 
+def test_news_that_were_not_told_are_kept_for_the_next_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srb.cluster.affinity._MEMORY", 3)
+    marks = [bytes([number]) * 16 for number in range(6)]
+    bridge = Affinity()
+    bridge.know(marks[:2], "a")
+    taken = bridge.take_news()
+    bridge.know(marks[1:3], "b")
+    bridge.keep_news(taken)
+    assert bridge.take_news() == {"a": marks[0], "b": marks[1] + marks[2]}, "the later of two replicas"
+    bridge.know(marks[3:5], "b")
+    bridge.keep_news({"a": b"".join(marks[:2])})
+    assert bridge.take_news() == {"a": marks[1], "b": marks[3] + marks[4]}, "no more than are remembered"
+
+
 def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srb.cluster.ray_client._NEWS_SECONDS", 0.01)
     monkeypatch.setattr("srb.cluster.ray_client._PAUSE", 0.01)
     text = text_marks(("A text that is long enough to be known by more than its first bytes. " * 3,))
+    early = text_marks(("A text that was computed before the registry was lost.",))
 
     class Actor:
         """A registry that is called as an actor's, and is lost at first."""
@@ -204,6 +219,7 @@ def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.
         one, other = Affinity(), Affinity()
         one.join("a"), other.join("a"), other.join("b")
         actor = Actor()
+        one.know(early, "a")
         sharing = [asyncio.create_task(_share(actor, each)) for each in (one, other)]
         while actor.calls < 4:
             await asyncio.sleep(0.01)
@@ -211,6 +227,7 @@ def test_bridges_hear_through_the_registry_what_others_know(monkeypatch: pytest.
         while not (known := other._knowing(text, (), lambda number: (), ["a", "b"])):
             await asyncio.sleep(0.01)
         assert known == ["a"]
+        assert other._known[early[0]] == ("a",), "the news of the exchanges that failed"
         for task in sharing:
             task.cancel()
 

@@ -528,6 +528,18 @@ def test_a_replica_that_hangs_does_not_count_as_ready(state: str) -> None:
     play(scene)
 
 
+def test_a_replica_that_hangs_adds_no_branches_to_a_request() -> None:
+    async def scene() -> None:
+        async with bench(3) as here:
+            for hanging, replicas in ((0, 3), (1, 2), (2, 1), (3, 1)):
+                for name in list(here.replicas)[:hanging]:
+                    here.note(name, "hung")
+                assert here.members.model is not None
+                assert here.members.model["replicas"] == replicas
+
+    play(scene)
+
+
 def test_counters_do_not_fall_when_replicas_leave_start_again_or_are_lost() -> None:
     async def scene() -> None:
         async with bench(3) as here:

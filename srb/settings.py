@@ -612,7 +612,7 @@ class Settings(_SamplingSettings):
         description="path of the draft model, a GGUF file: a small model with the model's vocabulary (spec_type); "
         "empty: none",
     )
-    spec_draft_n_max: int = Field(8, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
+    spec_draft_n_max: int = Field(16, ge=1, le=32, description="most tokens that are drafted for a branch in one step")
     spec_draft_n_min: int = Field(
         0, ge=0, le=32, description="drafts of the draft model with fewer tokens are not used"
     )

@@ -509,8 +509,10 @@ class Engine:
         assert has_room, "the plan needs more cells than can be freed"
 
     def _decode(self, plan: StepPlan, events: list[Event]) -> None:
-        """Compute and commit the chunks of a plan, with one decode for each set of LoRA scales and each chunk of media."""
+        """Compute and commit the chunks of a plan, in one decode or several."""
         groups = _groups(plan.chunks) if self.model.adapters or self.model.encoder else [plan.chunks]
+        if self.model.apart_from:
+            groups = [part for chunks in groups for part in _parts(chunks, self.model.apart_from)]
         if len(groups) == 1:
             self._compute(groups[0], events)
             return
@@ -764,3 +766,11 @@ def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
         else:
             groups.setdefault(chunk.span.request.lora, []).append(chunk)
     return [*groups.values(), *media]
+
+
+def _parts(chunks: list[Chunk], apart_from: int) -> list[list[Chunk]]:
+    """Part the newest tokens of branches from longer chunks if together they are `apart_from` tokens or more."""
+    newest = [chunk for chunk in chunks if chunk.count == 1 and isinstance(chunk.span, Branch)]
+    if not 0 < len(newest) < len(chunks) or sum(chunk.num_tokens for chunk in chunks) < apart_from:
+        return [chunks]
+    return [newest, [chunk for chunk in chunks if chunk.count > 1 or isinstance(chunk.span, Prefix)]]

@@ -71,6 +71,7 @@ class FakeModel:
         reads_media: bool = False,
         decodes_ahead: bool = False,
         has_sections: bool = False,
+        apart_from: int = 0,
     ) -> None:
         self.encoder: Encoder | None = FakeEncoder(has_sections) if reads_media else None
         self._positions = Positions()
@@ -87,6 +88,7 @@ class FakeModel:
         self.supports_partial_reuse = supports_partial_reuse
         self.has_states = has_states
         self.decodes_ahead = decodes_ahead
+        self.apart_from = apart_from
         self.can_generate = self.can_embed = self.can_rank = True
         self.adapters = [Adapter(f"fake-{i}.gguf", 1.0 if i == 0 else 0.0) for i in range(n_adapters)]
         self.n_embd = _HASH_SIZE

@@ -197,6 +197,8 @@ class Model(Protocol):
     # `restore_state`; the end may be computed again without one only where the sequence is empty.
     has_states: bool
     encoder: Encoder | None  # of pictures and sounds; None: text only
+    # Number of tokens from which on prompts and branches are the faster in batches of their own; 0: never.
+    apart_from: int
 
     # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.
     decodes_ahead: bool

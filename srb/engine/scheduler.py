@@ -128,7 +128,7 @@ class Scheduler:
         budget, free = self._model.n_batch - plan.num_tokens, free - plan.num_tokens
         # Everything waits for this step to end, so prefill gets at most one ubatch of it.
         n_ubatch = self._model.n_ubatch
-        budget = min(budget, n_ubatch - len(plan.chunks) % n_ubatch)
+        budget = min(budget, n_ubatch if self._model.apart_from else n_ubatch - len(plan.chunks) % n_ubatch)
         # A batch has a row of logits per sequence; scored prompts share the rows that are left.
         prompts = sum(request.prefix.node is not None and not request.prefix.is_complete for request in requests)
         spare_rows = max(0, self._model.n_seq_max - len(running) - prompts)

@@ -504,6 +504,29 @@ def test_one_context_computes_all_where_flash_attention_is_fast(load: Load, monk
     assert load()._prompts is None
 
 
+@pytest.mark.parametrize(("given", "apart_from"), [({}, 0), ({"flash_attn": "off"}, 0), ({"flash_attn": "on"}, 64)])
+def test_one_context_with_flash_attention_has_prompts_and_branches_in_batches_of_their_own(
+    load: Load, given: dict[str, Any], apart_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(**given)
+    assert model.apart_from == apart_from
+    decode, sizes = model.decode, list[tuple[int, int]]()
+
+    def recorded(batch: Batch) -> DecodeStatus:
+        sizes.append((len(batch), len(set(batch.seq_ids))))
+        return decode(batch)
+
+    monkeypatch.setattr(model, "decode", recorded)
+    engine = Engine(model, max_queue=2, clock=iter(range(10**6)).__next__, cache_cells=0, cache_bytes=0)
+    wanted = SamplingParams(temperature=0, ignore_eos=True)
+    engine.submit(engine.prepare(Generate("branches", tuple(TEXT[:9]), (BranchSpec(0, 9, sampling=wanted),) * 3)))
+    engine.step()
+    engine.submit(engine.prepare(Generate("prompt", tuple(TEXT[9:400]), (BranchSpec(0, 2, sampling=wanted),))))
+    sizes.clear()
+    engine.step()
+    assert sizes == ([(3, 3), (391, 1)] if apart_from else [(394, 4)])
+
+
 def test_quantized_values_need_flash_attention(load: Load) -> None:
     model = load()
     settings = model._settings.model_copy(update={"cache_type_v": "q8_0"})

@@ -122,6 +122,7 @@ class EngineWalk(RuleBasedStateMachine):
         looks_up=st.booleans(),
         ahead=st.booleans(),
         sections=st.booleans(),
+        apart_from=st.sampled_from([0, 0, 8]),
     )
     def begin(
         self,
@@ -140,6 +141,7 @@ class EngineWalk(RuleBasedStateMachine):
         looks_up: bool,
         ahead: bool,
         sections: bool,
+        apart_from: int,
     ) -> None:
         self.n_ctx_seq = 60 if short else n_ctx
         model = FakeModel(
@@ -153,6 +155,7 @@ class EngineWalk(RuleBasedStateMachine):
             decodes_ahead=ahead,
             reads_media=True,
             has_sections=sections,
+            apart_from=apart_from,
         )
         limits = {"cache_cells": cache_cells, "cache_bytes": cache_bytes, "max_running": max_running}
         draft_model = draft(draft_room[0], draft_room[1], 32, 8) if draft is not None and max_draft else None
@@ -648,7 +651,7 @@ def test_the_parent_of_a_private_prompt_counts_as_the_holder_of_a_sequence() -> 
     walk = EngineWalk()
     walk.begin(
         ahead=False, n_ctx=222, cache_bytes=0, short=False, memory={}, cache_cells=0, n_ubatch=4, n_seq_max=7, max_draft=0,
-        looks_up=False, every=-1, draft=None, draft_room=(400, 12), max_running=0, sections=False,
+        looks_up=False, every=-1, draft=None, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
     )  # fmt: skip
     walk.explore(prompt="the old king said then the fox", cutoff=1.0, max_branches=1, depth=12)
     walk.explore(prompt="river boat " * 12, cutoff=0.01, max_branches=3, depth=4)

@@ -49,7 +49,7 @@ def test_variables_of_other_programs_are_left_alone() -> None:
         ({"grammar": "x", "json_schema": "{}"}, {}, "grammar and json_schema exclude each other"),
         ({"n": "9", "max_n": "8"}, {}, "n (9) is more than max_n (8)"),
         ({"spec_type": "both"}, {}, "spec_type both needs spec_draft_model, the path of a GGUF file"),
-        ({"spec_draft_n_min": "9"}, {}, "spec_draft_n_min (9) is more than spec_draft_n_max (8)"),
+        ({"spec_draft_n_min": "17"}, {}, "spec_draft_n_min (17) is more than spec_draft_n_max (16)"),
         (
             {"image_min_tokens": "9", "image_max_tokens": "8"},
             {},

@@ -42,7 +42,7 @@ from srb.engine.llama.params import (
     uses_gpu,
 )
 from srb.engine.llama.projector_needs import projector_bytes
-from srb.engine.llama.prompt_context import Chunk, PromptContext, prompt_context, split_of
+from srb.engine.llama.prompt_context import FLASH_TILE, Chunk, PromptContext, prompt_context, split_of
 from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
@@ -110,6 +110,8 @@ class LlamaModel:
         self.supports_partial_reuse = sequences.can_be_cut
         self.has_states = sequences.has_states
         self.is_on_gpu = uses_gpu(settings)
+        has_flash = settings.flash_attn != "off" and prompts is None and not settings.rpc
+        self.apart_from = FLASH_TILE if has_flash and not self.is_on_gpu else 0
         self.n_embd: int = lib.llama_model_n_embd_out(model)
         limits = [each for each in (embedder, ranker) if each]
         self.n_embed_tokens = min((each.n_tokens for each in limits), default=0)

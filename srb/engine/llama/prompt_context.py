@@ -34,7 +34,9 @@ from srb.settings import Settings
 
 log = logging.getLogger("srb.llama")
 
-LEAST = 64  # tokens of a chunk: flash attention's tile
+# Tokens of a batch from which on flash attention takes them by so many, and multiplies each with the cells of all.
+FLASH_TILE = 64
+LEAST = FLASH_TILE  # tokens of a chunk
 # To copy a token's KV takes as long as flash attention saves on so many pairs of a token and a cell before it: 30 with AMX,
 # 130 with AVX2.
 COPYING = 64

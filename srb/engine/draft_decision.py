@@ -20,7 +20,8 @@ _HICCUP = 1.5  # times the seconds of a step of its size; what a step takes long
 _MOST_TRIES = 5.0  # seconds that can be saved up for tries
 _MOST_LOST = -0.3  # least share that a single step counts as
 _A_TOKEN = 1  # size by which the reading of a draft model is measured
-_DEEP = 3  # drafted tokens of a branch over which the time of one more is averaged
+_DEEP = 3  # drafted tokens of a branch with which a draft model is tried
+_FAR = 7  # drafted tokens of a branch over which the time of one more is averaged
 
 
 class _Worth:
@@ -141,7 +142,7 @@ class DraftDecision:
             return 0.0
         written = plain / self._size * (1 - max(0.0, self._worth(self._size).saved))  # seconds for a token
         a_pass = (self._passes.seconds(branches) or 0.0) / branches
-        return min(1.0, (a_pass + self._times.growth(self._size, branches, _DEEP * branches)) / written)
+        return min(1.0, (a_pass + self._times.growth(self._size, branches, _FAR * branches)) / written)
 
     def note_asked(self, branches: int, passes: int, seconds: float) -> None:
         """Note that a draft model computed `passes` times for so many branches."""

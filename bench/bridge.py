@@ -17,6 +17,7 @@ from typing import Any
 
 from srb.cluster.bridge import Bridge
 from srb.cluster.door import TOKEN_LENGTH
+from srb.cluster.members_file import MembersFile
 from srb.cluster.registry import Entry
 from srb.framing import FrameSocket, frame, read_frame
 from srb.protocol import (
@@ -95,7 +96,8 @@ async def _measure(ports: list[int], n: int, steps: int) -> tuple[float, float]:
     """Return the tokens for each second of the bridge's CPU time, and for each second that passed."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        bridge = Bridge(_NoReports(), "")  # type: ignore[arg-type]  # as much of a Reporter as is used
+        file = MembersFile(Path(folder), "")
+        bridge = Bridge(_NoReports(), "", file)  # type: ignore[arg-type]  # as much of a Reporter as is used
         path = str(Path(folder) / SOCKET_NAME)
         server = await asyncio.start_unix_server(bridge.connected, path)
         entry = {"host": "127.0.0.1", "token": "t" * TOKEN_LENGTH, "node": "n", "gpus": [], "state": "running"}

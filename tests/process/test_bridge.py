@@ -22,6 +22,7 @@ import pytest
 from srb.cluster.affinity import Affinity
 from srb.cluster.bridge import Bridge
 from srb.cluster.door import Door
+from srb.cluster.members_file import MembersFile
 from srb.cluster.own_engine import OwnEngine
 from srb.cluster.registry import Entry
 from srb.cluster.routing import choose, marks_of
@@ -152,7 +153,7 @@ class Bridged:
         loop.run(self._start())
 
     async def _start(self) -> None:
-        self.bridge = Bridge(self.reports, "me")
+        self.bridge = Bridge(self.reports, "me", MembersFile(self.folder, "head:6379"))
         self.server = await asyncio.start_unix_server(self.bridge.connected, self.folder / SOCKET_NAME)
         self.bridge.start()
 

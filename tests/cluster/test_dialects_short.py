@@ -5,25 +5,45 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.dialects import suite
+from tests.e2e import test_boundaries, test_controls, test_openai_clients, test_srb_dialect
 from tests.servers import Server
 
 pytestmark = pytest.mark.timeout(300)
 
-# Tests that know their model: its name, vocabulary, context, what it can do, or the limit of branches that goes with it.
-OF_A_MODEL = {
-    "test_eight_choices_and_their_usage_summed",
-    "test_models_lists_the_one_that_answers",
-    "test_a_bad_value_is_a_bad_request_error_that_names_it",
-    "test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers",
-    "test_what_the_engine_refuses_is_a_bad_request_error_that_names_it",
-    "test_prompt_tokens_are_evaluated_once_whatever_n_is",
-    "test_what_has_been_computed_is_not_computed_again",
-    "test_a_suffix_is_led_up_to_by_a_model_that_can",
+# Tests that know their model (its name, vocabulary, context, what it can do, or the limit of branches that goes with it), or
+# that need a server of their own.
+LEFT_OUT = {
+    test_srb_dialect: (
+        "test_prompt_tokens_are_evaluated_once_whatever_n_is",
+        "test_what_has_been_computed_is_not_computed_again",
+        "test_more_branches_than_sequences_run_in_waves_on_a_model_of_ones_own",
+        "test_the_setting_decides_the_dialect_of_completions",
+    ),
+    test_openai_clients: (
+        "test_eight_choices_and_their_usage_summed",
+        "test_models_lists_the_one_that_answers",
+        "test_a_bad_value_is_a_bad_request_error_that_names_it",
+        "test_a_prompt_beyond_the_context_is_a_bad_request_error_with_both_numbers",
+        "test_what_the_engine_refuses_is_a_bad_request_error_that_names_it",
+        "test_a_suffix_is_led_up_to_by_a_model_that_can",
+        "test_a_wrong_key_is_an_authentication_error",
+        "test_a_full_queue_is_a_rate_limit_error",
+        "test_a_server_without_its_engine_is_an_internal_server_error",
+    ),
 }
+for module, names in LEFT_OUT.items():
+    globals().update(suite(module, names))
 
-TESTS = suite()
-assert TESTS.keys() >= OF_A_MODEL
-globals().update({name: test for name, test in TESTS.items() if name not in OF_A_MODEL})
+# The most telling ones of other suites.
+test_a_request_is_added_to_forked_stopped_extended_and_ended = (
+    test_controls.test_a_request_is_added_to_forked_stopped_extended_and_ended
+)
+test_a_reader_that_leaves_and_comes_back_misses_nothing = (
+    test_controls.test_a_reader_that_leaves_and_comes_back_misses_nothing
+)
+test_every_dialect_ends_a_text_where_it_is_asked_to = (
+    test_boundaries.test_every_dialect_ends_a_text_where_it_is_asked_to
+)
 
 
 @pytest.fixture
@@ -33,4 +53,9 @@ def tiny(web: Server) -> Server:
 
 @pytest.fixture
 def storyteller(web: Server) -> Server:
+    return web
+
+
+@pytest.fixture
+def pair(web: Server) -> Server:
     return web

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
 import pytest
 
+from tests.cluster.conftest import Cluster
 from tests.cluster.dialects import suite
-from tests.e2e import test_boundaries, test_controls, test_openai_clients, test_srb_dialect
-from tests.servers import Server
+from tests.e2e import test_controls, test_openai_clients, test_srb_dialect
+from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,15 +39,12 @@ LEFT_OUT = {
 for module, names in LEFT_OUT.items():
     globals().update(suite(module, names))
 
-# The most telling ones of other suites.
-test_a_request_is_added_to_forked_stopped_extended_and_ended = (
-    test_controls.test_a_request_is_added_to_forked_stopped_extended_and_ended
+# Of the controls those that need no model which writes fast.
+test_row_45_a_request_without_readers_ends_when_it_has_lingered = (
+    test_controls.test_row_45_a_request_without_readers_ends_when_it_has_lingered
 )
-test_a_reader_that_leaves_and_comes_back_misses_nothing = (
-    test_controls.test_a_reader_that_leaves_and_comes_back_misses_nothing
-)
-test_every_dialect_ends_a_text_where_it_is_asked_to = (
-    test_boundaries.test_every_dialect_ends_a_text_where_it_is_asked_to
+test_another_keys_request_is_not_found_and_not_listed = (
+    test_controls.test_another_keys_request_is_not_found_and_not_listed
 )
 
 
@@ -59,3 +61,10 @@ def storyteller(web: Server) -> Server:
 @pytest.fixture
 def pair(web: Server) -> Server:
     return web
+
+
+@pytest.fixture
+def make_server(cluster: Cluster, tmp_path: Path) -> Iterator[MakeServer]:
+    """Make a server with settings of a test's own over the shared replicas; it is ended after the test."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(cluster.server(tmp_path, **settings))

@@ -149,6 +149,11 @@ class Affinity:
             self._open[replica] += branches
             self._num_requests[replica] += 1
 
+    def grow(self, replica: str, branches: int = 1) -> None:
+        """Count more branches of an open request; not if the replica has come back since it began, as `end` does not."""
+        if self._num_requests.get(replica):
+            self._open[replica] += branches
+
     def end(self, replica: str, branches: int = 1) -> None:
         """Count one open request less."""
         if self._num_requests.get(replica):

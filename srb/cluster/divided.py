@@ -18,6 +18,7 @@ from srb.protocol import (
     AddBranches,
     Attach,
     Attached,
+    BranchAdded,
     Cancel,
     EndReasoning,
     Event,
@@ -222,6 +223,12 @@ class Divided:
             self.forget(begun.whole.request_id)
             self._begin_again(begun.command, begun.failed, begun.cancels)
 
+    def _count_added(self, begun: _Begun, name: str) -> None:
+        """Count the branches that were added to a part."""
+        number = len(begun.whole.parts[name].places)
+        self._members.affinity.grow(name, number - begun.counted[name])
+        begun.counted[name] = number
+
     def _uncount(self, begun: _Begun, name: str) -> None:
         if name in begun.counted:
             self._members.affinity.end(name, begun.counted.pop(name))
@@ -282,6 +289,8 @@ class Divided:
         else:
             events = whole.take(name, event)
             begun.payloads.pop(name, None)  # the replica has it
+            if isinstance(event, BranchAdded) and name in begun.counted:
+                self._count_added(begun, name)
         if name not in whole.names:
             self._uncount(begun, name)
         if whole.is_over and (others := [each for each in whole.names if each != name]):  # it was refused, or it failed

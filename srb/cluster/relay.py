@@ -35,6 +35,7 @@ from srb.protocol import (
     TERMINAL,
     Attach,
     Attached,
+    BranchAdded,
     Cancel,
     Command,
     CountTokens,
@@ -73,6 +74,7 @@ class _Open:
     payload: bytes | None  # the command's frame, until the replica's first event
     channel: Channel | None = None
     tried: set[str] = field(default_factory=set)
+    counted: int = 0  # branches that the load of the replica counts, those that are added included
 
 
 class Channel:
@@ -263,7 +265,8 @@ class Relay:
         request.tried.add(member.name)
         request.channel = self._channel(member)
         if isinstance(command, Generate):
-            self._members.affinity.begin(member.name, len(command.branches))
+            request.counted = len(command.branches)
+            self._members.affinity.begin(member.name, request.counted)
             self._members.note_home(command.request_id, Home((member.name,)))
         request.channel.send(request.payload)
         if isinstance(command, (Tokenize, CountTokens, Detokenize)):
@@ -396,6 +399,8 @@ class Relay:
                 self._attached(*fields[:2])
             elif (request := self._open.get(fields[0])) is not None:
                 request.payload = None  # the replica has it
+                if kind is BranchAdded:
+                    self._count_added(request, fields[1])
 
     def _say(self, events: list[Event]) -> None:
         """Send events of divided requests to the worker."""
@@ -456,9 +461,16 @@ class Relay:
         if request is not None:
             self._uncount(request)
 
+    def _count_added(self, request: _Open, index: int) -> None:
+        """Count a branch that was added to a request which began here; one that goes on after its end is counted already."""
+        if request.channel is not None and 0 < request.counted <= index:
+            self._members.affinity.grow(request.channel.member.name, index + 1 - request.counted)
+            request.counted = index + 1
+
     def _uncount(self, request: _Open) -> None:
-        if isinstance(request.command, Generate) and request.channel is not None:
-            self._members.affinity.end(request.channel.member.name, len(request.command.branches))
+        if request.counted and request.channel is not None:
+            self._members.affinity.end(request.channel.member.name, request.counted)
+            request.counted = 0
 
     # The connection -------------------------------------------------------------------------------------------------
 

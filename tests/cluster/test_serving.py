@@ -25,6 +25,15 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "llamacpp": ("/completion", {"prompt": STORY, "n_predict": 9, "seed": 3, "stream": True}),
     "whole": ("/completion", {"prompt": [STORY, "Another."], "n_predict": 9, "seed": 3}),
+    "boundary": (
+        "/v1/completions",
+        {"prompt": STORY, "n": 2, "max_tokens": 40, "seed": 5, "stop_at": "word", "stop_after": 2},
+    ),
+    "spread": ("/v1/completions", {"prompt": STORY, "n": 6, "max_tokens": 4, "seed": 5, "distinct_words": True}),
+    "explore": (
+        "/v1/srb/completions",
+        {"prompt": STORY, "explore": {"cutoff": 0.2, "max_branches": 5, "depth": 5}, "logprobs": 1, "seed": 5},
+    ),
     "tokenize": ("/tokenize", {"content": STORY}),
 }
 

@@ -294,3 +294,14 @@ def test_texts_about_other_pictures_are_other_texts() -> None:
     one, other = (text_marks(with_media(("a", -1, "b"), (data,))) for data in ("one", "other"))
     assert one != other
     assert one == text_marks(with_media(("a", -1, "b"), ("one", "another one")))
+
+
+def test_a_request_that_grows_after_its_replica_has_come_back_leaves_no_load() -> None:
+    affinity = Affinity()
+    affinity.join("a")
+    affinity.begin("a", 2)
+    affinity.leave("a")  # its link is lost, and there again, though the request's own connection is not
+    affinity.join("a")
+    affinity.grow("a")
+    affinity.end("a", 3)
+    assert affinity._open == {"a": 0}

@@ -24,6 +24,7 @@ from srb.protocol import (
     Accepted,
     Attach,
     Attached,
+    BranchAdded,
     BranchEnded,
     BranchSpec,
     Cancel,
@@ -278,6 +279,40 @@ async def divided(here: Bench, n: int = 6) -> tuple[Replica, Replica]:
     here.worker.send(request("a", n))
     parts = {(await each.next(Generate)).branches[0].place: each for each in here.replicas.values()}
     return parts[0], parts[1]
+
+
+def test_branches_that_are_added_count_as_load_until_their_request_ends() -> None:
+    async def scene() -> None:
+        async with bench(1) as here:
+            replica = await here.begun(request("a", n=2))
+            replica.say(Accepted("a", 3), BranchAdded("a", 2, 7), BranchAdded("a", 3, 8))
+            replica.say(BranchAdded("a", 0, 0, resumed=True))  # it counts already
+            while not (await here.worker.next(BranchAdded)).resumed:
+                pass
+            assert here.members.affinity._open == {"r0": 4}
+            replica.say(Done("a", 3, 0, 1, 0.0, 0.0))
+            await here.worker.next(Done)
+            assert here.members.affinity._open == {"r0": 0}
+
+    play(scene)
+
+
+def test_branches_that_are_added_to_a_divided_request_count_where_they_are() -> None:
+    async def scene() -> None:
+        async with bench() as here:
+            lead, other = await divided(here)
+            for part in (lead, other):
+                part.say(Accepted("a", 3))
+            other.say(BranchAdded("a", 3, 6, place=6), BranchAdded("a", 0, 1, resumed=True, place=1))
+            while not (await here.worker.next(BranchAdded)).resumed:
+                pass
+            assert here.members.affinity._open == {lead.name: 3, other.name: 4}
+            for part, number in ((lead, 3), (other, 4)):
+                part.say(*ends(number), Done("a", 3, 0, number, 0.0, 0.0))
+            await here.worker.next(Done)
+            assert here.members.affinity._open == {lead.name: 0, other.name: 0}
+
+    play(scene)
 
 
 @pytest.mark.parametrize("has_ended", [False, True], ids=["the other runs", "the other has ended"])

@@ -109,12 +109,13 @@ export class Keeper extends EventTarget {
   /** @returns {Facts} */
   get #facts() {
     const saver = this.#saver;
+    const isPutting = !this.server.isOn && Boolean(saver?.safekeeping.isPutting);
     return {
       isOn: this.server.isOn,
       keepsHere: this.outbox.shelf.lasts && !saver?.safekeeping.fault,
       isUnsaved:
         this.#isWorthSaving &&
-        (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || Boolean(this.story?.changed)),
+        (this.#saveTimer !== undefined || Boolean(saver?.isBusy) || isPutting || Boolean(this.story?.changed)),
       trouble: saver?.trouble ?? null,
       unread: this.#unread,
       stuck: saver?.stuck ?? new Map(),

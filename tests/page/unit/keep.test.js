@@ -275,6 +275,26 @@ test("without stories in the server they are kept in the browser, which the stat
   assert.match(where, /in this browser only/);
 });
 
+test("words are kept in the browser when it has written them, and not before", async () => {
+  const server = new FakeServer();
+  server.trouble = "off";
+  const shelf = new LastingShelf();
+  const change = shelf.change.bind(shelf);
+  const writes = [];
+  const keeper = newKeeper(server, { shelf });
+  await keeper.openLast();
+  keeper.open(Story.create());
+  shelf.change = (...given) => new Promise((done) => writes.push(() => done(change(...given))));
+  for (const words of ["Once upon a time", ", there lived"]) {
+    write(keeper, words);
+    await pass(2);
+    assert.equal(keeper.state, "saving");
+    writes.shift()();
+    await settle();
+    assert.equal(keeper.state, "browser");
+  }
+});
+
 test("a server that begins to keep stories gets those that the browser kept", async () => {
   const server = new FakeServer();
   server.trouble = "off";

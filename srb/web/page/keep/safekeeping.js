@@ -13,6 +13,8 @@ const SOON = 300;
 export class Safekeeping {
   /** Why this browser cannot keep anything, or "". */
   fault = "";
+  /** Whether a part is on its way into the outbox. */
+  isPutting = false;
   /** @type {Required<Wire>} parts that are neither in the outbox nor on their way */
   #added = emptyWire();
   /** @type {Required<Wire>} parts that are on their way, and not in the outbox */
@@ -86,7 +88,13 @@ export class Safekeeping {
     if (isEmpty(wire)) return;
     this.#mayHold = true;
     this.#puts += 1;
-    this.#next(() => this.outbox.put(this.id, wire, this.now()));
+    this.isPutting = true;
+    const puts = this.#puts;
+    this.#next(() =>
+      this.outbox.put(this.id, wire, this.now()).finally(() => {
+        this.isPutting = puts !== this.#puts;
+      }),
+    );
   }
 
   /** @param {() => Promise<unknown>} change  of the outbox, after all others */

@@ -107,7 +107,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=200, help="of each branch (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--max-draft", type=int, default=16)
+    parser.add_argument("--max-draft", type=int, default=Settings().spec_draft_n_max)
     parser.add_argument("--case", default="", help="only cases in whose name this is, as in 'n = 8'")
     parser.add_argument(
         "--cpu-time", action="store_true", help="one thread, and the CPU time of it: for machines that are not quiet"

@@ -555,7 +555,7 @@ class Engine:
         if plain := without_drafts(chunks):
             self._compute(plain, events, parked)
             return
-        decodes = [chunk for chunk in chunks if isinstance(chunk.span, Branch) and chunk.count == 1]
+        decodes = [chunk for chunk in chunks if chunk.is_newest]
         first = chunks[0]
         if decodes and len(decodes) < len(chunks):
             self._compute(decodes, events)
@@ -770,7 +770,7 @@ def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
 
 def _parts(chunks: list[Chunk], apart_from: int) -> list[list[Chunk]]:
     """Part the newest tokens of branches from longer chunks if together they are `apart_from` tokens or more."""
-    newest = [chunk for chunk in chunks if chunk.count == 1 and isinstance(chunk.span, Branch)]
+    newest = [chunk for chunk in chunks if chunk.is_newest]
     if not 0 < len(newest) < len(chunks) or sum(chunk.num_tokens for chunk in chunks) < apart_from:
         return [chunks]
-    return [newest, [chunk for chunk in chunks if chunk.count > 1 or isinstance(chunk.span, Prefix)]]
+    return [newest, [chunk for chunk in chunks if not chunk.is_newest]]

@@ -43,6 +43,11 @@ class Chunk:
         return self.count + len(self.draft)
 
     @property
+    def is_newest(self) -> bool:
+        """Whether it is one token of a branch, as a step has of each that runs."""
+        return self.count == 1 and isinstance(self.span, Branch)
+
+    @property
     def media(self) -> MediaRun | None:
         """The run of media that the tokens belong to: either all or none of them do."""
         span = self.span

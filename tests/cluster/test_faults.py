@@ -103,6 +103,15 @@ def streams_on_each(server: Server, name: str, fewest: int = 6) -> list[Stream]:
         raise
 
 
+def go_on(streams: list[Stream]) -> None:
+    """Check that streams get more text."""
+    counts = [len(stream.events) for stream in streams]
+    wait_for(
+        lambda: all(len(stream.events) > count for stream, count in zip(streams, counts, strict=True)),
+        "the streams go on",
+    )
+
+
 def close_all(streams: list[Stream]) -> None:
     for stream in streams:
         stream.close()
@@ -192,8 +201,7 @@ def test_a_killed_replica_ends_its_own_streams_and_no_new_request(
     assert all("engine_restarted" in stream.error or "was lost" in stream.error for stream in ended)
     assert len(ended) < len(streams)
     alive = [stream for stream in streams if not stream.error]
-    counts = [len(stream.events) for stream in alive]
-    wait_for(lambda: all(len(s.events) > count for s, count in zip(alive, counts, strict=True)), "the others go on")
+    go_on(alive)
     wait_for(lambda: replicas(web) == 3, "another one has been started", 2 * DEADLINE)
     assert not any(stream.error for stream in alive)
 

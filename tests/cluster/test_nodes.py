@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
-from tests.cluster.test_faults import Stream, actors, close_all, is_degraded, running, serves, streams_on_each
+from tests.cluster.test_faults import Stream, actors, close_all, go_on, is_degraded, running, serves, streams_on_each
 from tests.processes import DEADLINE, command_line, descendants, wait_for
 
 PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
@@ -39,13 +39,7 @@ def test_twenty_lost_machines_end_their_own_streams_and_no_new_request(
             ended = before[lost]
             wait_for(lambda streams=streams, ended=ended: _num_ended(streams) == ended, "its streams have an end")
             alive = [stream for stream in streams if not stream.error]
-            counts = [len(stream.events) for stream in alive]
-            wait_for(
-                lambda alive=alive, counts=counts: all(
-                    len(stream.events) > count for stream, count in zip(alive, counts, strict=True)
-                ),
-                "the others go on",
-            )
+            go_on(alive)
             for stream in streams:
                 stream.close()
             node = own.add_node()
@@ -69,15 +63,6 @@ def test_after_the_heads_death_what_runs_goes_on_and_new_requests_are_served(
         serves(web)
         go_on(streams)
         close_all(streams)
-
-
-def go_on(streams: list[Stream]) -> None:
-    """Check that streams get more text."""
-    counts = [len(stream.events) for stream in streams]
-    wait_for(
-        lambda: all(len(stream.events) > count for stream, count in zip(streams, counts, strict=True)),
-        "the streams go on",
-    )
 
 
 @pytest.mark.long

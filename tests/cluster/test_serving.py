@@ -76,12 +76,17 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server.start()
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_an_answer_is_the_same_with_and_without_a_cluster(web: Server, alone: Server, name: str) -> None:
+def check_answers(name: str, *servers: Server) -> None:
+    """Check that two servers answer a body alike."""
     path, body = BODIES[name]
-    answers = [server.post(path, body) for server in (web, alone)]
+    answers = [server.post(path, body) for server in servers]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert golden(answers[0]) == golden(answers[1])
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_an_answer_is_the_same_with_and_without_a_cluster(web: Server, alone: Server, name: str) -> None:
+    check_answers(name, web, alone)
 
 
 def test_a_bad_request_is_refused_alike(web: Server, alone: Server) -> None:

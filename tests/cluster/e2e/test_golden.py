@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.e2e.conftest import TINY
-from tests.cluster.test_serving import BODIES, golden
+from tests.cluster.test_serving import BODIES, check_answers
 from tests.servers import Server
 
 
@@ -21,7 +21,4 @@ def alone(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Ser
 
 @pytest.mark.parametrize("name", BODIES)
 def test_an_answer_of_a_model_is_the_same_with_and_without_a_cluster(tiny: Server, alone: Server, name: str) -> None:
-    path, body = BODIES[name]
-    answers = [server.post(path, body) for server in (tiny, alone)]
-    assert [answer.status_code for answer in answers] == [200, 200]
-    assert golden(answers[0]) == golden(answers[1])
+    check_answers(name, tiny, alone)

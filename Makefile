@@ -50,7 +50,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv .venv
 
 # The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
-.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml tools/llama.cmake | $(BIN)/python
+.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml tools/llama.cmake tools/shared_keys.h | $(BIN)/python
 	@echo 'Installing into .venv. llama.cpp is compiled, which takes some minutes, unless pip has kept it from an earlier time.'
 	@$(BIN)/python -m tools.install llama-cpp-python --verbose --no-deps $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
 	@$(BIN)/python -m tools.install SRB -e .

@@ -6,7 +6,8 @@ NAME is what a person reads. Progress is one changing line on a terminal, elsewh
 output of pip and the compiler goes to build/install-NAME.log. If the installation fails, the output is shown from its first
 error on.
 
-llama-cpp-python is compiled anew if pip has kept one that was made by another version of tools/llama.cmake.
+llama-cpp-python is compiled anew if pip has kept one that was made by another version of tools/llama.cmake, or of the file
+that it adds.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
 LOGS = Path("build")
 LLAMA = "llama-cpp-python"
-RECIPE = Path("tools/llama.cmake")  # by which it is made, and which it has beside its libraries
+# By which it is made, and which it has beside its libraries.
+RECIPE = (Path("tools/llama.cmake"), Path("tools/shared_keys.h"))
 SECONDS_BETWEEN_LINES = 30.0  # if the output is not a terminal
 LINES_OF_CONTEXT = 40  # shown after a failure without a recognized error line
 
@@ -157,10 +159,10 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def is_made_by(recipe: Path, libraries: Path) -> bool:
-    """Whether llama.cpp's libraries in this folder were made by this version of the recipe."""
-    copy = libraries / recipe.name
-    return copy.exists() and copy.read_bytes() == recipe.read_bytes()
+def is_made_by(recipe: Iterable[Path], libraries: Path) -> bool:
+    """Whether llama.cpp's libraries in this folder were made by these versions of the recipe's files."""
+    copies = [(file, libraries / file.name) for file in recipe]
+    return all(copy.exists() and copy.read_bytes() == file.read_bytes() for file, copy in copies)
 
 
 def main() -> int:
@@ -176,7 +178,7 @@ def main() -> int:
             and not status
             and not is_made_by(RECIPE, Path(sysconfig.get_path("platlib"), "llama_cpp/lib"))
         ):
-            print(f"It was made by another version of {RECIPE}, and is compiled anew.")
+            print(f"It was made by another version of {RECIPE[0]}, and is compiled anew.")
             subprocess.run(
                 [*pip, "cache", "remove", LLAMA.replace("-", "_")], capture_output=True
             )  # fails if it has none

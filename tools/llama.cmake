@@ -11,10 +11,12 @@ set(LLAMA_ALL_WARNINGS OFF)
 # they are loaded: once is enough.
 set(CMAKE_INSTALL_LIBDIR llama_cpp/lib)
 
-# The build says by which version of this file it was made: tools/install.py builds anew where pip has kept another's. It is
-# copied now, since the file may change while llama.cpp is compiled.
-configure_file("${CMAKE_CURRENT_LIST_FILE}" llama.cmake COPYONLY)
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/llama.cmake" DESTINATION llama_cpp/lib)
+# The build says by which version of these files it was made: tools/install.py builds anew where pip has kept another's. They
+# are copied now, since they may change while llama.cpp is compiled.
+foreach(name llama.cmake shared_keys.h)
+    configure_file("${CMAKE_CURRENT_LIST_DIR}/${name}" "${name}" COPYONLY)
+    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}" DESTINATION llama_cpp/lib)
+endforeach()
 
 # Replaces a text in a source file of llama.cpp. Another version of the file, without the text, is built as it is.
 function(mend path old new)
@@ -57,3 +59,33 @@ mend(ggml/src/ggml-cpu/amx/amx.cpp "        if (!ggml_is_contiguous(src0) || !gg
 # something else than a number, so do the picture's vectors (tests/contract/test_media.py).
 mend(tools/mtmd/models/pixtral.cpp "ggml_scale(ctx0, tok, 0.0)"
     "ggml_fill(ctx0, tok, 0.0f)")
+
+# Flash attention that computes all tokens which use the same keys together, where the processor's vectors are of a fixed
+# length. llama_print_system_info says that it is there.
+configure_file("${CMAKE_CURRENT_LIST_DIR}/shared_keys.h"
+    "${CMAKE_CURRENT_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu/shared_keys.h" COPYONLY)
+mend(ggml/src/ggml-cpu/ops.cpp "static void ggml_compute_forward_flash_attn_ext_f16(
+"   "#include \"shared_keys.h\"
+
+static void ggml_compute_forward_flash_attn_ext_f16(
+")
+mend(ggml/src/ggml-cpu/ops.cpp "        // total rows in q
+        const int64_t nr = neq1*neq2*neq3;
+
+        // disable for NUMA
+"   "#ifdef SRB_SHARED_KEYS
+        if (!use_ref && srb::flash_attention(params, dst)) {
+            return;
+        }
+#endif
+        // total rows in q
+        const int64_t nr = neq1*neq2*neq3;
+
+        // disable for NUMA
+")
+mend(ggml/src/ggml-cpu/ggml-cpu.cpp "        if (ggml_cpu_has_sse3()) {
+"   "#if !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
+        features.push_back({ \"SHARED_KEYS\", \"1\" });
+#endif
+        if (ggml_cpu_has_sse3()) {
+")

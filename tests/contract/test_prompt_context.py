@@ -493,9 +493,11 @@ def test_one_context_computes_all(load: Load, given: dict[str, Any], why: str) -
         ("AVX2 = 1 | F16C = 1", True),
         ("AVX2 = 1 | AVX512 = 1 | AVX512_VNNI = 1", False),
         ("AVX2 = 1 | AVX512 = 1 | AMX_INT8 = 1", True),
+        ("SHARED_KEYS = 1 | AVX2 = 1", False),
+        ("SHARED_KEYS = 1 | AVX2 = 1 | AVX512 = 1 | AMX_INT8 = 1", False),
     ],
 )
-def test_flash_attention_is_fast_by_kernels_for_avx512_without_amx(features: str, is_slow: bool) -> None:
+def test_flash_attention_is_fast_with_shared_keys_or_for_avx512_without_amx(features: str, is_slow: bool) -> None:
     assert flash_is_slow(f"CPU : SSE3 = 1 | {features} | OPENMP = 1 | ") is is_slow
 
 

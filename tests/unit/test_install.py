@@ -149,11 +149,16 @@ def test_output_that_is_no_utf8_does_not_end_the_installation(tmp_path: Path) ->
 
 
 def test_libraries_of_another_recipe_are_told_from_those_of_this_one(tmp_path: Path) -> None:
-    recipe, libraries = tmp_path / "llama.cmake", tmp_path / "lib"
+    recipe, libraries = (tmp_path / "llama.cmake", tmp_path / "added.h"), tmp_path / "lib"
     libraries.mkdir()
-    recipe.write_text("set(A OFF)")
+    for file in recipe:
+        file.write_text("this one")
     assert not is_made_by(recipe, libraries)
-    (libraries / "llama.cmake").write_text("set(A ON)")
-    assert not is_made_by(recipe, libraries)
-    (libraries / "llama.cmake").write_text("set(A OFF)")
-    assert is_made_by(recipe, libraries)
+    for texts, is_made in (
+        (["this one", "another"], False),
+        (["another", "this one"], False),
+        (["this one"] * 2, True),
+    ):
+        for file, text in zip(recipe, texts, strict=True):
+            (libraries / file.name).write_text(text)
+        assert is_made_by(recipe, libraries) is is_made

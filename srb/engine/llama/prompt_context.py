@@ -92,10 +92,12 @@ def split_of(settings: Settings, model: Any, windows: Windows) -> Split | None:
 def flash_is_slow(system_info: str) -> bool:
     """Whether flash attention takes several times as long as plain attention for a pair in a step of 8 branches.
 
-    Measured with 110 million weights, 8 and 32 branches, microseconds with flash attention and without it: kernels for
-    AVX512 on an EPYC 1.7 and 1.4, 1.4 and 0.9; those for AVX2 on the same 3.4 and 0.9, 2.2 and 0.3; with AMX 13 times.
+    It does not with tools/shared_keys.h. Without it, microseconds with flash attention and with plain attention, 110 million
+    weights, 8 and 32 branches: kernels for AVX512 on an EPYC 1.7 and 1.4, 1.4 and 0.9; those for AVX2 on the same 3.4 and
+    0.9, 2.2 and 0.3; with AMX 13 times.
     """
-    return "AVX512 = 1" not in system_info or "AMX_INT8 = 1" in system_info
+    has_shared_keys = "SHARED_KEYS = 1" in system_info
+    return not has_shared_keys and ("AVX512 = 1" not in system_info or "AMX_INT8 = 1" in system_info)
 
 
 def _can_be_copied(model: Any, windows: Windows) -> bool:

@@ -1,0 +1,229 @@
+"""tools/shared_keys.h: its flash attention is attention, whatever the tokens see of the cells."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # enum ggml_type
+MOST = 2e-5  # difference to sums of 64 bits; keys and values are rounded before
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attention: its sizes, and what tells it from the plainest."""
+
+    tokens: int
+    groups: int  # of heads that share keys
+    heads: int  # of a group
+    size_k: int
+    size_v: int
+    cells: int
+    sees: str
+    type_k: int = F16
+    type_v: int = F16
+    threads: int = 1
+    softcap: float = 0.0
+    max_bias: float = 0.0
+    has_sinks: bool = False
+    seed: int = 0
+
+
+def test_llama_cpp_is_built_with_it() -> None:
+    assert b"SHARED_KEYS = 1" in lib.llama_print_system_info(), "llama.cpp was not built by make install"
+
+
+cases = st.builds(
+    Case,
+    tokens=st.integers(1, 150),
+    groups=st.integers(1, 3),
+    heads=st.integers(1, 5),
+    size_k=st.sampled_from([32, 64, 96, 128, 192]),
+    size_v=st.sampled_from([32, 64, 80, 128]),
+    cells=st.integers(1, 400),
+    sees=st.sampled_from(["all", "before", "window", "beside", "own", "mixed", "no mask", "nothing"]),
+    type_k=st.sampled_from([F32, F16, BF16, Q8_0]),
+    type_v=st.sampled_from([F32, F16, BF16]),
+    threads=st.sampled_from([1, 1, 2, 5]),
+    softcap=st.sampled_from([0.0, 0.0, 20.0]),
+    max_bias=st.sampled_from([0.0, 0.0, 8.0]),
+    has_sinks=st.booleans(),
+    seed=st.integers(0, 9),
+)
+
+
+@settings(deadline=None)
+@given(cases)
+@example(Case(8, 4, 3, 64, 64, 1056, "all"))
+@example(Case(32, 2, 3, 64, 64, 512, "beside", threads=2))
+@example(Case(32, 2, 3, 64, 64, 512, "own", threads=2))
+@example(Case(64, 1, 2, 128, 128, 300, "mixed", has_sinks=True))
+@example(Case(3, 1, 16, 576, 512, 130, "before"))
+def test_it_is_attention(case: Case) -> None:
+    pick = np.random.default_rng(case.seed)
+    q = pick.normal(size=(case.groups * case.heads, case.tokens, case.size_k)).astype(np.float32)
+    k = pick.normal(size=(case.groups, case.cells, case.size_k)).astype(np.float32)
+    v = pick.normal(size=(case.groups, case.cells, case.size_v)).astype(np.float32)
+    sinks = pick.normal(size=case.groups * case.heads).astype(np.float32) if case.has_sinks else None
+    mask = None if case.sees == "no mask" else np.where(_visible(case, pick), 0.0, -np.inf).astype(np.float16)
+    if mask is None:
+        case = replace(case, max_bias=0.0)  # is a factor of the mask
+    elif case.max_bias:
+        mask += -pick.integers(0, 9, mask.shape).astype(np.float16)
+    with Graph() as graph:
+        found, k, v = graph.attention(case, q, k, v, mask, sinks)
+    expected = _attention(case, q, k, v, mask, sinks)
+    np.testing.assert_allclose(found, expected, atol=MOST * max(1.0, float(np.abs(expected).max())), rtol=0)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(2, 40),
+    st.integers(1, 3),
+    st.sampled_from(["all", "before", "beside", "own", "mixed"]),
+    st.integers(0, 9),
+)
+@example(8, 1, "beside", 0)
+def test_a_token_among_many_is_what_it_is_alone(tokens: int, heads: int, sees: str, seed: int) -> None:
+    case = Case(tokens, 2, heads, 64, 64, 256, sees)
+    pick = np.random.default_rng(seed)
+    q = pick.normal(size=(2 * heads, tokens, 64)).astype(np.float32)
+    k, v = (pick.normal(size=(2, 256, 64)).astype(np.float32) for _ in range(2))
+    mask = np.where(_visible(case, pick), 0.0, -np.inf).astype(np.float16)
+    with Graph() as graph:
+        together, _, _ = graph.attention(case, q, k, v, mask, None)
+        for token in (0, tokens - 1):
+            alone, _, _ = graph.attention(replace(case, tokens=1), q[:, [token]], k, v, mask[[token]], None)
+            assert np.array_equal(together[token], alone[0])
+
+
+def _visible(case: Case, pick: np.random.Generator) -> Array:
+    """Return which token sees which cell, shape (tokens, cells)."""
+    token, cell = np.arange(case.tokens)[:, None], np.arange(case.cells)[None, :]
+    last = max(0, case.cells - case.tokens) + token
+    beside = cell % case.tokens == token
+    match case.sees:
+        case "before":
+            return cell <= last
+        case "window":
+            return (cell <= last) & (cell > last - 20)
+        case "beside":  # a common beginning, then the cells of branches that were written side by side
+            return (cell < case.cells // 2) | beside
+        case "own":  # texts that share nothing, one after the other
+            return cell * case.tokens // case.cells == token
+        case "mixed":
+            return pick.random((case.tokens, case.cells)) < pick.random((case.tokens, 1)) ** 4
+        case "nothing":
+            return np.broadcast_to(cell < 0, (case.tokens, case.cells))
+    return np.broadcast_to(cell >= 0, (case.tokens, case.cells))
+
+
+def _attention(case: Case, q: Array, k: Array, v: Array, mask: Array | None, sinks: Array | None) -> Array:
+    """Return attention as it is written down, with 64 bits: shape (tokens, heads, size_v)."""
+    num_heads = case.groups * case.heads
+    power = 2 ** int(np.log2(num_heads))
+    out = np.zeros((case.tokens, num_heads, case.size_v))
+    for head in range(num_heads):
+        scores = q[head].astype(np.float64) @ k[head // case.heads].T.astype(np.float64) / np.sqrt(case.size_k)
+        if case.softcap:
+            scores = case.softcap * np.tanh(scores / case.softcap)
+        if mask is not None:
+            first = 2.0 ** (-case.max_bias / power) ** 1 if head < power else 2.0 ** (-case.max_bias / 2 / power)
+            slope = first ** (head + 1 if head < power else 2 * (head - power) + 1) if case.max_bias else 1.0
+            scores = scores + slope * mask.astype(np.float64)
+        highest = scores.max(axis=1, keepdims=True)
+        if sinks is not None:
+            highest = np.maximum(highest, sinks[head])
+        weights = np.exp(scores - np.where(np.isinf(highest), 0.0, highest))
+        total = weights.sum(axis=1, keepdims=True)
+        if sinks is not None:
+            total += np.exp(sinks[head] - highest)
+        out[:, head] = weights @ v[head // case.heads].astype(np.float64) / np.where(total == 0, 1.0, total)
+    return out
+
+
+class _Params(ctypes.Structure):
+    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+
+
+class Graph:
+    """A graph of ggml with one node."""
+
+    def __enter__(self) -> Graph:
+        self._lib = lib.llama_cpp._lib
+        self._context = self._call("ggml_init", ctypes.c_void_p, _Params(256 << 20, None, False))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call("ggml_free", None, self._pointer(self._context))
+
+    def attention(
+        self, case: Case, q: Array, k: Array, v: Array, mask: Array | None, sinks: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Return what ggml computes, shape (tokens, heads, size_v), and the keys and values as they are stored."""
+        context, none = self._pointer(self._context), self._pointer(None)
+        keys, values = self._tensor(k, case.type_k), self._tensor(v, case.type_v)
+        node = self._call(
+            "ggml_flash_attn_ext", ctypes.c_void_p, context, self._tensor(q, F32), keys, values,
+            none if mask is None else self._tensor(mask, F16), ctypes.c_float(case.size_k**-0.5),
+            ctypes.c_float(case.max_bias), ctypes.c_float(case.softcap),
+        )  # fmt: skip
+        if sinks is not None:
+            self._call("ggml_flash_attn_ext_add_sinks", None, self._pointer(node), self._tensor(sinks, F32))
+        graph = self._pointer(self._call("ggml_new_graph", ctypes.c_void_p, context))
+        self._call("ggml_build_forward_expand", None, graph, self._pointer(node))
+        status = self._call("ggml_graph_compute_with_ctx", ctypes.c_int, context, graph, ctypes.c_int(case.threads))
+        assert status == 0
+        shape = (case.tokens, case.groups * case.heads, case.size_v)
+        data = self._call("ggml_get_data", ctypes.c_void_p, self._pointer(node))
+        found = np.ctypeslib.as_array((ctypes.c_float * int(np.prod(shape))).from_address(data)).reshape(shape).copy()
+        return found, self._stored(keys, k.shape, case.type_k), self._stored(values, v.shape, case.type_v)
+
+    def _tensor(self, array: Array, kind: int) -> ctypes.c_void_p:
+        """Return a tensor with the values of an array, whose last dimension is the tensor's first."""
+        sizes = [ctypes.c_int64(size) for size in reversed(array.shape)]
+        new = f"ggml_new_tensor_{array.ndim}d"
+        tensor = self._pointer(
+            self._call(new, ctypes.c_void_p, self._pointer(self._context), ctypes.c_int(kind), *sizes)
+        )
+        data = self._pointer(self._call("ggml_get_data", ctypes.c_void_p, tensor))
+        if array.dtype == np.float16 or kind == F32:
+            ctypes.memmove(data, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+            return tensor
+        source = np.ascontiguousarray(array, dtype=np.float32)
+        numbers = ctypes.c_int64(0), ctypes.c_int64(source.size // array.shape[-1]), ctypes.c_int64(array.shape[-1])
+        given = self._pointer(source.ctypes.data), data, *numbers, self._pointer(None)
+        self._call("ggml_quantize_chunk", ctypes.c_size_t, ctypes.c_int(kind), *given)
+        return tensor
+
+    def _stored(self, tensor: ctypes.c_void_p, shape: tuple[int, ...], kind: int) -> Array:
+        """Return a tensor's values with 32 bits."""
+        data, out = self._call("ggml_get_data", ctypes.c_void_p, tensor), np.zeros(shape, np.float32)
+        size = out.size
+        if kind == F32:
+            return np.ctypeslib.as_array((ctypes.c_float * size).from_address(data)).reshape(shape).copy()
+        if kind == F16:
+            raw = np.ctypeslib.as_array((ctypes.c_uint16 * size).from_address(data))
+            return raw.view(np.float16).astype(np.float32).reshape(shape)
+        if kind == BF16:
+            raw = np.ctypeslib.as_array((ctypes.c_uint16 * size).from_address(data))
+            return (raw.astype(np.uint32) << 16).view(np.float32).reshape(shape)
+        blocks = np.dtype([("scale", np.float16), ("values", np.int8, 32)])
+        stored = np.frombuffer((ctypes.c_char * (size // 32 * 34)).from_address(data), blocks)
+        return (stored["scale"].astype(np.float32)[:, None] * stored["values"]).reshape(shape)
+
+    def _call(self, name: str, returns: Any, *given: Any) -> Any:
+        function = getattr(self._lib, name)
+        function.restype, function.argtypes = returns, None
+        return function(*given)
+
+    @staticmethod
+    def _pointer(address: int | None) -> ctypes.c_void_p:
+        return ctypes.c_void_p(address)

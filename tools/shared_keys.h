@@ -1,0 +1,461 @@
+// Flash attention of several tokens, on a CPU. tools/llama.cmake builds it into llama.cpp.
+//
+// ggml's own takes the tokens of each head one by one, or, from 64 tokens on, by 64. Here a row is a token's query of one head,
+// and all rows that use the same keys, those of several branches and of several heads, are computed together: keys and values
+// are read and converted to 32 bits once for all of them.
+//
+// The cells are walked in tiles. In each, rows that see none of its cells are left out, so texts that share nothing cost no
+// more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, each
+// pair is computed alone.
+#pragma once
+
+#if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
+#define SRB_SHARED_KEYS
+
+namespace srb {
+
+static constexpr int LANES      = GGML_F32_EPR;
+static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
+static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
+static constexpr int FEWEST     = LANES / 4;        // rows; with fewer ggml's own way is the faster
+static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
+static constexpr int FEW        = 16;               // tokens
+static constexpr int LONG       = 512;              // cells from which on ggml shares those of one token among its threads
+static constexpr int AT_ONCE    = 8;                // pairs, none of which waits for another
+static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
+static constexpr uint16_t HIDDEN = 0xFC00;          // minus infinity with 16 bits, in a mask
+
+#if defined(__AVX512F__) || defined(__ARM_NEON__)
+static constexpr int REGISTERS = 32, WIDEST = 4;
+#else
+static constexpr int REGISTERS = 16, WIDEST = 2;
+#endif
+
+// Matrices ---------------------------------------------------------------------------------------------------------
+
+// C[M][RN * LANES] += A[M][K] * B[K][RN * LANES] for M = RM; A is stored as [K][M] if it is TRANSPOSED.
+template <bool TRANSPOSED, int RM, int RN>
+static inline void multiply_block(float * C, int ldc, const float * A, int lda, const float * B, int ldb, int K) {
+    GGML_F32_VEC sums[RM][RN];
+    for (int i = 0; i < RM; i++) {
+        for (int j = 0; j < RN; j++) {
+            sums[i][j] = GGML_F32_VEC_LOAD(C + i * ldc + j * LANES);
+        }
+    }
+    for (int k = 0; k < K; k++) {
+        GGML_F32_VEC b[RN];
+        for (int j = 0; j < RN; j++) {
+            b[j] = GGML_F32_VEC_LOAD(B + k * ldb + j * LANES);
+        }
+        for (int i = 0; i < RM; i++) {
+            const GGML_F32_VEC a = GGML_F32_VEC_SET1(TRANSPOSED ? A[k * lda + i] : A[i * lda + k]);
+            for (int j = 0; j < RN; j++) {
+                sums[i][j] = GGML_F32_VEC_FMA(sums[i][j], b[j], a);
+            }
+        }
+    }
+    for (int i = 0; i < RM; i++) {
+        for (int j = 0; j < RN; j++) {
+            GGML_F32_VEC_STORE(C + i * ldc + j * LANES, sums[i][j]);
+        }
+    }
+}
+
+template <bool TRANSPOSED, int RM, int RN>
+static inline void multiply_columns(float * C, int ldc, const float * A, int lda, const float * B, int ldb, int M, int K) {
+    int i = 0;
+    for (; i + RM <= M; i += RM) {
+        multiply_block<TRANSPOSED, RM, RN>(C + i * ldc, ldc, TRANSPOSED ? A + i : A + i * lda, lda, B, ldb, K);
+    }
+    if constexpr (RM > 1) {
+        if (i < M) {
+            multiply_columns<TRANSPOSED, RM / 2, RN>(C + i * ldc, ldc, TRANSPOSED ? A + i : A + i * lda, lda, B, ldb, M - i, K);
+        }
+    }
+}
+
+template <bool TRANSPOSED, int RN>
+static inline void multiply_wide(float * C, int ldc, const float * A, int lda, const float * B, int ldb, int M, int K) {
+    constexpr int RM = 8 * RN + RN + 1 <= REGISTERS ? 8 : 4;
+    multiply_columns<TRANSPOSED, RM, RN>(C, ldc, A, lda, B, ldb, M, K);
+}
+
+// C[M][N] += A[M][K] * B[K][N], where N is a multiple of LANES.
+template <bool TRANSPOSED>
+static void multiply(float * C, int ldc, const float * A, int lda, const float * B, int ldb, int M, int N, int K) {
+    for (int j = 0; j < N; j += WIDEST * LANES) {
+        switch (std::min(WIDEST, (N - j) / LANES)) {
+            case 1: multiply_wide<TRANSPOSED, 1>(C + j, ldc, A, lda, B + j, ldb, M, K); break;
+            case 2: multiply_wide<TRANSPOSED, 2>(C + j, ldc, A, lda, B + j, ldb, M, K); break;
+            case 3: multiply_wide<TRANSPOSED, 3>(C + j, ldc, A, lda, B + j, ldb, M, K); break;
+            case 4: multiply_wide<TRANSPOSED, 4>(C + j, ldc, A, lda, B + j, ldb, M, K); break;
+        }
+    }
+}
+
+// As GGML_F32_VEC_FMA does it with vectors.
+static inline float add_product(float sum, float a, float b) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fmaf(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+}
+
+static inline void prefetch(const char * from, int bytes) {
+#ifdef __GNUC__
+    for (int byte = 0; byte < bytes; byte += CACHE_LINE_SIZE) {
+        __builtin_prefetch(from + byte);
+    }
+#endif
+}
+
+static inline int rounded_up(int number, int step) { return (number + step - 1) / step * step; }
+
+// Attention --------------------------------------------------------------------------------------------------------
+
+static bool has_floats(const ggml_tensor * tensor) {
+    return tensor->type == GGML_TYPE_F32 || ggml_get_type_traits(tensor->type)->to_float;
+}
+
+static void to_floats(const ggml_tensor * tensor, const char * from, float * to, int count) {
+    if (tensor->type == GGML_TYPE_F16) {
+        ggml_cpu_fp16_to_fp32((const ggml_fp16_t *) from, to, count);
+    } else if (tensor->type == GGML_TYPE_F32) {
+        memcpy(to, from, count * sizeof(float));
+    } else {
+        ggml_get_type_traits(tensor->type)->to_float(from, to, count);
+    }
+}
+
+// Some of the rows that use the same keys: those of `group`, of the batch's part `i3`.
+class Piece {
+  public:
+    Piece(const ggml_compute_params * params, ggml_tensor * dst, int i3, int group, int first, int rows)
+        : dst(dst), q(dst->src[0]), k(dst->src[1]), v(dst->src[2]), mask(dst->src[3]), sinks(dst->src[4]),
+          DK(k->ne[0]), DV(v->ne[0]), heads(q->ne[2] / k->ne[2]), i3(i3), group(group), first(first), rows(rows) {
+        memcpy(&scale,    (const float *) dst->op_params + 0, sizeof(float));
+        memcpy(&max_bias, (const float *) dst->op_params + 1, sizeof(float));
+        memcpy(&softcap,  (const float *) dst->op_params + 2, sizeof(float));
+        if (softcap != 0.0f) {
+            scale /= softcap;
+        }
+        // As much as ggml reserves for each thread.
+        float * memory = (float *) params->wdata + params->ith *
+            (MOST_ROWS*DK + 2*MOST_ROWS*MOST_CELLS + MOST_ROWS*DV + MOST_CELLS*DV + MOST_CELLS*DK + CACHE_LINE_SIZE_F32);
+        queries = memory;
+        scores  = queries + MOST_ROWS * DK;
+        some    = scores  + MOST_ROWS * MOST_CELLS;
+        sums    = some    + MOST_ROWS * MOST_CELLS;
+        values  = sums    + MOST_ROWS * DV;
+        keys    = values  + MOST_CELLS * DV;
+    }
+
+    void compute() {
+        begin();
+        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
+            cells = (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start);
+            look();
+            if (!pairs) {
+                continue;
+            }
+            read();
+            if (pairs * SPARSE < rounded_up(num_seeing, LANES) * cells) {
+                add_pairs();
+            } else {
+                add_tile();
+            }
+        }
+        end();
+    }
+
+  private:
+    ggml_tensor * dst;
+    const ggml_tensor * q, * k, * v, * mask, * sinks;
+    const int DK, DV;
+    const int heads;  // that share keys
+    const int i3, group, first, rows;
+    float scale, max_bias, softcap;
+
+    float * queries;  // [DK][lanes of all rows]
+    float * scores;   // [cells][lanes of the rows that see some], then their weights
+    float * some;     // queries [DK][lanes] of the rows that see some, if not all do
+    float * sums;     // [rows][DV]: of the weighted values
+    float * values;   // [cells][DV]
+    float * keys;     // [cells][DK]
+    // Of each row: its highest score and the sum of its weights, its mask and the factor of the mask.
+    float top[MOST_ROWS], total[MOST_ROWS];
+    const uint16_t * masks[MOST_ROWS];
+    float slope[MOST_ROWS];
+
+    // Of the present tile:
+    int64_t start;
+    int cells, pairs;
+    int num_seeing, seeing[MOST_ROWS];  // the rows that see some of its cells
+    bool sees_all[MOST_ROWS];
+    int num_gathered = 0, gathered[MOST_ROWS];  // the rows whose queries are in `some`
+
+    int head(int row) const { return group * heads + (first + row) % heads; }
+    int token(int row) const { return (first + row) / heads; }
+
+    const float * query(int row) const {
+        return (const float *) ((const char *) q->data + token(row) * q->nb[1] + head(row) * q->nb[2] + i3 * q->nb[3]);
+    }
+
+    void begin() {
+        const int lanes = rounded_up(rows, LANES);
+        for (int row = 0; row < lanes; row++) {
+            const float * from = row < rows ? query(row) : nullptr;
+            for (int d = 0; d < DK; d++) {
+                queries[d * lanes + row] = from ? from[d] : 0.0f;
+            }
+        }
+        const int n_head = q->ne[2], power = 1 << (int) floor(log2(n_head));
+        for (int row = 0; row < rows; row++) {
+            const int h = head(row);
+            top[row]   = -INFINITY;
+            total[row] = 0.0f;
+            masks[row] = !mask ? nullptr : (const uint16_t *) ((const char *) mask->data + token(row) * mask->nb[1] +
+                h % mask->ne[2] * mask->nb[2] + i3 % mask->ne[3] * mask->nb[3]);
+            slope[row] = max_bias <= 0.0f ? 1.0f
+                : h < power ? powf(powf(2.0f, -max_bias / power), h + 1)
+                            : powf(powf(2.0f, -max_bias / 2.0f / power), 2 * (h - power) + 1);
+        }
+        memset(sums, 0, rows * DV * sizeof(float));
+    }
+
+    // Find the rows that see some of the tile's cells, and count what they see.
+    void look() {
+        pairs = num_seeing = 0;
+        int visible = cells;
+        bool all = true;
+        for (int row = 0; row < rows; row++) {
+            if (mask && (row == 0 || masks[row] != masks[row - 1])) {
+                const uint16_t * own = masks[row] + start;
+                uint16_t hidden = 0, bits = 0;
+                for (int c = 0; c < cells; c++) {
+                    hidden += own[c] == HIDDEN;
+                    bits |= own[c];
+                }
+                visible = cells - hidden;
+                all = !(bits & 0x7FFF);
+            }
+            sees_all[row] = all;
+            if (visible) {
+                seeing[num_seeing++] = row;
+                pairs += visible;
+            }
+        }
+    }
+
+    void read() {
+        const char * from_k = (const char *) k->data + group * k->nb[2] + i3 / (q->ne[3] / k->ne[3]) * k->nb[3];
+        const char * from_v = (const char *) v->data + group * v->nb[2] + i3 / (q->ne[3] / v->ne[3]) * v->nb[3];
+        const int bytes_k = ggml_row_size(k->type, DK), bytes_v = ggml_row_size(v->type, DV);
+        for (int c = 0; c < cells; c++) {
+            const int64_t soon = std::min(start + c + AHEAD, k->ne[1] - 1);
+            prefetch(from_k + soon * k->nb[1], bytes_k);
+            prefetch(from_v + soon * v->nb[1], bytes_v);
+            to_floats(k, from_k + (start + c) * k->nb[1], keys + c * DK, DK);
+            to_floats(v, from_v + (start + c) * v->nb[1], values + c * DV, DV);
+        }
+    }
+
+    // Let `highest` be a row's highest score from now on: what it has summed so far becomes less.
+    void raise(int row, float highest) {
+        if (highest > top[row]) {
+            const float factor = expf(top[row] - highest);
+            ggml_vec_scale_f32(DV, sums + row * DV, factor);
+            total[row] *= factor;
+            top[row] = highest;
+        }
+    }
+
+    void add_pairs() {
+        int seen[MOST_CELLS], num_seen = 0;
+        float weights[MOST_CELLS];
+        for (int i = 0; i < num_seeing; i++) {
+            const int row = seeing[i];
+            if (i == 0 || row != seeing[i - 1] + 1 || masks[row] != masks[row - 1]) {
+                num_seen = 0;
+                for (int c = 0; c < cells; c++) {
+                    seen[num_seen] = c;
+                    num_seen += !mask || masks[row][start + c] != HIDDEN;
+                }
+            }
+            // Each score and weight is computed as in add_tile, to the last bit: a branch is the same alone and among others.
+            float highest = -INFINITY;
+            for (int j = 0; j < num_seen; j += AT_ONCE) {
+                const float * from[AT_ONCE];
+                float products[AT_ONCE] = {};
+                for (int i = 0; i < AT_ONCE; i++) {
+                    from[i] = keys + seen[std::min(j + i, num_seen - 1)] * DK;
+                }
+                const float * own = query(row);
+                for (int d = 0; d < DK; d++) {
+                    for (int i = 0; i < AT_ONCE; i++) {
+                        products[i] = add_product(products[i], from[i][d], own[d]);
+                    }
+                }
+                for (int i = 0; i < AT_ONCE && j + i < num_seen; i++) {
+                    float score = products[i] * scale;
+                    if (softcap != 0.0f) {
+                        score = tanhf(score) * softcap;
+                    }
+                    if (mask) {
+                        score += slope[row] * GGML_CPU_FP16_TO_FP32(masks[row][start + seen[j + i]]);
+                    }
+                    weights[j + i] = score;
+                    highest = std::max(highest, weights[j + i]);
+                }
+            }
+            raise(row, highest);
+            const int padded = rounded_up(num_seen, LANES);
+            for (int j = 0; j < padded; j++) {
+                weights[j] = j < num_seen ? weights[j] - top[row] : -INFINITY;
+            }
+            ggml_vec_soft_max_f32(padded, weights, weights, 0.0f);
+            float added = 0.0f;
+            for (int j = 0; j < num_seen; j++) {
+                ggml_vec_mad_f32(DV, sums + row * DV, values + seen[j] * DV, weights[j]);
+                added += weights[j];
+            }
+            total[row] += added;
+        }
+    }
+
+    void add_tile() {
+        const int all = rounded_up(rows, LANES), lanes = rounded_up(num_seeing, LANES);
+        if (lanes < all && DK * lanes <= MOST_ROWS * MOST_CELLS) {
+            if (num_seeing != num_gathered || memcmp(seeing, gathered, num_seeing * sizeof(int))) {
+                memset(some, 0, DK * lanes * sizeof(float));
+                for (int d = 0; d < DK; d++) {
+                    for (int i = 0; i < num_seeing; i++) {
+                        some[d * lanes + i] = queries[d * all + seeing[i]];
+                    }
+                }
+                num_gathered = num_seeing;
+                memcpy(gathered, seeing, num_seeing * sizeof(int));
+            }
+            multiply_tile(some, lanes);
+        } else {
+            num_seeing = rows;
+            for (int row = 0; row < rows; row++) {
+                seeing[row] = row;
+            }
+            multiply_tile(queries, all);
+        }
+    }
+
+    void multiply_tile(const float * own, int lanes) {
+        memset(scores, 0, cells * lanes * sizeof(float));
+        multiply<false>(scores, lanes, keys, DK, own, lanes, cells, lanes, DK);
+        ggml_vec_scale_f32(cells * lanes, scores, scale);
+        if (softcap != 0.0f) {
+            ggml_vec_tanh_f32(cells * lanes, scores, scores);
+            ggml_vec_scale_f32(cells * lanes, scores, softcap);
+        }
+        for (int i = 0; mask && i < num_seeing; i++) {
+            const int row = seeing[i];
+            for (int c = 0; !sees_all[row] && c < cells; c++) {
+                scores[c * lanes + i] += slope[row] * GGML_CPU_FP16_TO_FP32(masks[row][start + c]);
+            }
+        }
+        float highest[MOST_ROWS], added[MOST_ROWS];
+        for (int i = 0; i < lanes; i++) {
+            highest[i] = -INFINITY;
+            added[i] = 0.0f;
+        }
+        for (int c = 0; c < cells; c++) {
+            for (int i = 0; i < lanes; i++) {
+                const float score = scores[c * lanes + i];
+                highest[i] = score > highest[i] ? score : highest[i];
+            }
+        }
+        for (int i = 0; i < num_seeing; i++) {
+            raise(seeing[i], highest[i]);
+            highest[i] = top[seeing[i]] == -INFINITY ? 0.0f : top[seeing[i]];
+        }
+        for (int c = 0; c < cells; c++) {
+            for (int i = 0; i < lanes; i++) {
+                scores[c * lanes + i] -= highest[i];
+            }
+        }
+        ggml_vec_soft_max_f32(cells * lanes, scores, scores, 0.0f);
+        for (int c = 0; c < cells; c++) {
+            for (int i = 0; i < lanes; i++) {
+                added[i] += scores[c * lanes + i];
+            }
+        }
+        for (int i = 0, run; i < num_seeing; i += run) {  // rows that follow each other
+            for (run = 0; i + run < num_seeing && seeing[i + run] == seeing[i] + run; run++) {
+                total[seeing[i + run]] += added[i + run];
+            }
+            multiply<true>(sums + seeing[i] * DV, DV, scores + i, lanes, values, DV, run, DV, cells);
+        }
+    }
+
+    void end() {
+        for (int row = 0; row < rows; row++) {
+            if (sinks) {
+                const float sink = ((const float *) sinks->data)[head(row)];
+                raise(row, sink);
+                total[row] += expf(sink - top[row]);
+            }
+            ggml_vec_scale_f32(DV, sums + row * DV, total[row] == 0.0f ? 0.0f : 1.0f / total[row]);
+            const int64_t place = i3 * dst->ne[2] * dst->ne[1] + head(row) + token(row) * dst->ne[1];
+            memcpy((char *) dst->data + place * dst->nb[1], sums + row * DV, DV * sizeof(float));
+        }
+    }
+};
+
+// Whether few tokens, whose heads have keys of their own, see little in common: ggml reads them faster then.
+static bool is_apart(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask) {
+    if (q->ne[2] != k->ne[2] || q->ne[1] > FEW || !mask) {
+        return false;
+    }
+    int64_t visible = 0;
+    for (int64_t token = 0; token < q->ne[1]; token++) {
+        const uint16_t * masks = (const uint16_t *) ((const char *) mask->data + token * mask->nb[1]);
+        for (int64_t start = 0; start < k->ne[1]; start += MOST_CELLS) {
+            uint16_t seen = 0;
+            for (int64_t c = start; c < std::min(start + MOST_CELLS, k->ne[1]); c++) {
+                seen += masks[c] != HIDDEN;
+            }
+            visible += seen;
+        }
+    }
+    return visible * 3 < q->ne[1] * k->ne[1];
+}
+
+// Compute a node GGML_OP_FLASH_ATTN_EXT ; return false where ggml shall do it its own way.
+static bool flash_attention(const ggml_compute_params * params, ggml_tensor * dst) {
+    const ggml_tensor * q = dst->src[0], * k = dst->src[1], * v = dst->src[2], * mask = dst->src[3];
+    const int rows = q->ne[1] * (q->ne[2] / k->ne[2]), groups = k->ne[2] * q->ne[3];  // rows of each group
+    if (q->type != GGML_TYPE_F32 || !has_floats(k) || !has_floats(v) || v->ne[0] % LANES != 0 || k->ne[2] != v->ne[2] ||
+        (mask && mask->type != GGML_TYPE_F16)) {
+        return false;
+    }
+    if (k->ne[1] >= LONG && (q->ne[1] == 1 || rows < FEWEST || is_apart(q, k, mask))) {
+        return false;
+    }
+    // Pieces of as many rows each, four for a thread if they are not small.
+    int pieces = params->nth == 1 ? 1 : std::min((4 * params->nth + groups - 1) / groups, std::max(1, rows / 16));
+    pieces = std::max(pieces, (rows + MOST_ROWS - 1) / MOST_ROWS);
+    int size = (rows + pieces - 1) / pieces;
+    size = size > LANES ? std::min(MOST_ROWS, rounded_up(size, LANES)) : size;
+    pieces = (rows + size - 1) / size;
+
+    if (params->ith == 0) {
+        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    }
+    ggml_barrier(params->threadpool);
+    for (int i = params->ith; i < groups * pieces; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        const int group = i / pieces, first = i % pieces * size;
+        Piece(params, dst, group / k->ne[2], group % k->ne[2], first, std::min(size, rows - first)).compute();
+    }
+    return true;
+}
+
+}  // namespace srb
+#endif

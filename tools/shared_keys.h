@@ -17,9 +17,9 @@ namespace srb {
 static constexpr int LANES      = GGML_F32_EPR;
 static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
-static constexpr int FEWEST     = LANES / 4;        // rows; with fewer ggml's own way is the faster
+static constexpr int FEWEST     = LANES / 4;        // rows; of fewer with many cells ggml computes each alone
 static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
-static constexpr int FEW        = 16;               // tokens
+static constexpr int FEW        = 16;               // tokens, at most, that ggml may compute each alone (see is_apart)
 static constexpr int LONG       = 512;              // cells from which on ggml shares those of one token among its threads
 static constexpr int AT_ONCE    = 8;                // pairs, none of which waits for another
 static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
@@ -128,6 +128,15 @@ static void to_floats(const ggml_tensor * tensor, const char * from, float * to,
     }
 }
 
+// The number of cells of a tile that a mask does not hide.
+static inline int num_visible(const uint16_t * masks, int cells) {
+    uint16_t visible = 0;  // of 16 bits, as the masks: the compiler counts many at once
+    for (int c = 0; c < cells; c++) {
+        visible += masks[c] != HIDDEN;
+    }
+    return visible;
+}
+
 // Some of the rows that use the same keys: those of `group`, of the batch's part `i3`.
 class Piece {
   public:
@@ -231,13 +240,11 @@ class Piece {
         bool all = true;
         for (int row = 0; row < rows; row++) {
             if (mask && (row == 0 || masks[row] != masks[row - 1])) {
-                const uint16_t * own = masks[row] + start;
-                uint16_t hidden = 0, bits = 0;
+                visible = num_visible(masks[row] + start, cells);
+                uint16_t bits = 0;
                 for (int c = 0; c < cells; c++) {
-                    hidden += own[c] == HIDDEN;
-                    bits |= own[c];
+                    bits |= masks[row][start + c];
                 }
-                visible = cells - hidden;
                 all = !(bits & 0x7FFF);
             }
             sees_all[row] = all;
@@ -409,7 +416,7 @@ class Piece {
     }
 };
 
-// Whether few tokens, whose heads have keys of their own, see little in common: ggml reads them faster then.
+// Whether a few tokens, whose heads have keys of their own, see little in common: ggml reads them faster then.
 static bool is_apart(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask) {
     if (q->ne[2] != k->ne[2] || q->ne[1] > FEW || !mask) {
         return false;
@@ -418,17 +425,13 @@ static bool is_apart(const ggml_tensor * q, const ggml_tensor * k, const ggml_te
     for (int64_t token = 0; token < q->ne[1]; token++) {
         const uint16_t * masks = (const uint16_t *) ((const char *) mask->data + token * mask->nb[1]);
         for (int64_t start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            uint16_t seen = 0;
-            for (int64_t c = start; c < std::min(start + MOST_CELLS, k->ne[1]); c++) {
-                seen += masks[c] != HIDDEN;
-            }
-            visible += seen;
+            visible += num_visible(masks + start, (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start));
         }
     }
     return visible * 3 < q->ne[1] * k->ne[1];
 }
 
-// Compute a node GGML_OP_FLASH_ATTN_EXT ; return false where ggml shall do it its own way.
+// Compute a node GGML_OP_FLASH_ATTN_EXT; return false where ggml shall do it its own way.
 static bool flash_attention(const ggml_compute_params * params, ggml_tensor * dst) {
     const ggml_tensor * q = dst->src[0], * k = dst->src[1], * v = dst->src[2], * mask = dst->src[3];
     const int rows = q->ne[1] * (q->ne[2] / k->ne[2]), groups = k->ne[2] * q->ne[3];  // rows of each group

@@ -135,7 +135,7 @@ def _attention(case: Case, q: Array, k: Array, v: Array, mask: Array | None, sin
         if case.softcap:
             scores = case.softcap * np.tanh(scores / case.softcap)
         if mask is not None:
-            first = 2.0 ** (-case.max_bias / power) ** 1 if head < power else 2.0 ** (-case.max_bias / 2 / power)
+            first = 2.0 ** (-case.max_bias / power) if head < power else 2.0 ** (-case.max_bias / 2 / power)
             slope = first ** (head + 1 if head < power else 2 * (head - power) + 1) if case.max_bias else 1.0
             scores = scores + slope * mask.astype(np.float64)
         highest = scores.max(axis=1, keepdims=True)

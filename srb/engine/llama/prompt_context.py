@@ -34,7 +34,8 @@ from srb.settings import Settings
 
 log = logging.getLogger("srb.llama")
 
-# Tokens of a batch from which on flash attention takes them by so many, and multiplies each with the cells of all.
+# Tokens of a batch from which on ggml's flash attention takes them by so many, and multiplies each with the cells of all;
+# with shared keys, too, branches that share nothing are the faster in a batch of their own.
 FLASH_TILE = 64
 LEAST = FLASH_TILE  # tokens of a chunk
 # To copy a token's KV takes as long as flash attention saves on so many pairs of a token and a cell before it: 30 with AMX,

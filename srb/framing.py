@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from srb.errors import ProtocolError
@@ -77,6 +78,21 @@ class FrameSocket:
     def send(self, payload: bytes) -> None:
         """Send one frame; blocks while the peer's buffer is full. Raise OSError if the peer is gone."""
         self._sock.sendall(frame(payload))
+
+    def send_now(self, payloads: Iterable[bytes]) -> bytes:
+        """Send frames on a blocking socket without waiting: return what the peer's buffer has no room for.
+
+        `send_rest` is to send that before any other frame. Raise OSError if the peer is gone.
+        """
+        data = b"".join(map(frame, payloads))
+        try:
+            return data[self._sock.send(data, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            return data
+
+    def send_rest(self, data: bytes) -> None:
+        """Send what `send_now` has returned; blocks as `send` does."""
+        self._sock.sendall(data)
 
     def receive(self) -> bytes:
         """Return the next frame's payload. Raise EOFError at the end of the stream, ProtocolError for a bad length."""

@@ -39,6 +39,11 @@ def serve(script: Script = count_to_three, **settings: Any) -> tuple[FlaskClient
     return create_app(given, engine).test_client(), engine
 
 
+def last_generate(engine: ScriptedClient) -> Generate:
+    """Return the last request for text, after which the text of the prompt's tokens may have been asked for."""
+    return next(command for command in reversed(engine.sent) if isinstance(command, Generate))
+
+
 def post(http: FlaskClient, path: str = "/completion", **body: Any) -> Any:
     return http.post(path, data=orjson.dumps({"prompt": "x", **body}))
 
@@ -548,10 +553,11 @@ def test_a_system_prompt_alone_is_put_in_force_and_answered_with_nothing(said: d
     system = {"prompt": "A dialogue.\n", "anti_prompt": "User:", "assistant_name": "Fox:"}
     response = http.post("/completion", json={"system_prompt": system, **said})
     assert response.status_code == 200
-    assert (engine.sent[-1].prompt, engine.sent[-1].branches[0].max_tokens) == (("A dialogue.\n",), 0)
+    generate = last_generate(engine)
+    assert (generate.prompt, generate.branches[0].max_tokens) == (("A dialogue.\n",), 0)
     assert http.get("/props").json["system_prompt"] == "A dialogue.\n"
     assert http.post("/completion", json={"system_prompt": {"prompt": ""}}).status_code == 200
-    assert engine.sent[-1].prompt == (1,)
+    assert last_generate(engine).prompt == (1,)
     assert http.get("/props").json["system_prompt"] == ""
 
 
@@ -607,8 +613,7 @@ def infill(http: FlaskClient, **body: Any) -> Any:
 
 
 def generated(engine: ScriptedClient) -> tuple[str | int, ...]:
-    prompt: tuple[str | int, ...] = engine.sent[-1].prompt
-    return prompt
+    return last_generate(engine).prompt
 
 
 def test_infill_is_501_where_the_vocabulary_lacks_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,31 @@ from pathlib import Path
 
 from srb.errors import ProtocolError
 from srb.framing import MAX_FRAME, FrameSocket
-from srb.protocol import TERMINAL, VERSION, Command, Delta, Event, Hello, Ready, decode, encode_frames, num_logprobs
+from srb.protocol import (
+    TERMINAL,
+    VERSION,
+    Accepted,
+    BranchEnded,
+    Command,
+    Delta,
+    Done,
+    Event,
+    Hello,
+    PromptDone,
+    Ready,
+    decode,
+    encode_frames,
+    num_logprobs,
+)
 
 log = logging.getLogger("srb.engine")
 
 FRAME_SECONDS = 0.016  # seconds between two frames, sixty a second as on a screen; longer steps are sent at once
 _FRAME_BYTES = 2 * 1024 * 1024  # about 20 ms of work for the worker
+_FEW = 16  # events that the thread that has them sends by itself: encoding them takes it about 40 µs
 _MAX_QUEUED = 200_000  # events; a worker that leaves so many unread is stuck
 _MAX_LOGPROBS = 1_000_000  # log-probabilities in queued events, about 400 MiB
+_SHORT = (Accepted, PromptDone, Delta, BranchEnded, Done)
 _UCRED = struct.Struct("3i")  # pid, uid, gid
 _PAUSE_SECONDS = 0.2  # after accept() fails, for instance for lack of descriptors
 
@@ -29,10 +46,11 @@ _PAUSE_SECONDS = 0.2  # after accept() fails, for instance for lack of descripto
 class Connection:
     """One connection to a web worker.
 
-    The reader thread passes each command to `on_command`, which must be quick: the next command may be a cancel. The
-    writer thread sends all queued events together, at most every FRAME_SECONDS: if steps are shorter, waking writer,
-    worker and client for each would cost more than the step. Frames are cut at _FRAME_BYTES, so that the worker can do
-    other things between them.
+    The reader thread passes each command to `on_command`, which must be quick: the next command may be a cancel. A few
+    events of text are sent by the thread that calls `send`, as far as the socket's buffer has room: beside the threads that
+    compute, another thread waits for milliseconds until it runs. The writer thread sends all else, and what gathers between
+    two frames, of which there is at most one in FRAME_SECONDS: if steps are shorter, waking worker and client for each
+    would cost more than the step. Frames are cut at _FRAME_BYTES, so that the worker can do other things between them.
     """
 
     def __init__(
@@ -47,7 +65,9 @@ class Connection:
         self._outbox: list[Event] = []
         self._num_logprobs = 0  # log-probabilities in the outbox
         self._changed = threading.Condition()
-        self._is_resting = False  # the writer has just sent a frame and will look again by itself
+        self._is_sending = False  # a thread writes to the socket; no other may
+        self._unsent = b""  # the rest of a frame for which the socket's buffer had no room
+        self._rests_until = 0.0  # time.monotonic(), before which events gather, unless one is urgent
         self._urgent = False  # a queued event ends a request, so it is sent without delay
         self._closing = False
         self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
@@ -58,17 +78,21 @@ class Connection:
         self._writer.start()
 
     def send(self, events: Iterable[Event]) -> None:
-        """Queue `events` for the writer; never blocks. Dropped if the connection is closed."""
+        """Send `events`, or queue them for the writer; never blocks. Dropped if the connection is closed."""
         with self._changed:
             if self._closing:
                 return
+            begins = not self._outbox
             for event in events:
                 self._outbox.append(event)
                 self._num_logprobs += num_logprobs(event)
             self._urgent = self._urgent or isinstance(self._outbox[-1], TERMINAL)
             stuck = len(self._outbox) > _MAX_QUEUED or self._num_logprobs > _MAX_LOGPROBS
-            if self._urgent or not self._is_resting:
+            few = self._take() if self._is_due and self._is_light else []
+            if not few and (begins or self._is_due):
                 self._changed.notify()
+        if few:
+            self._send_now(few)
         if stuck:
             log.warning("a web worker does not read its events; closing its connection")
             self.close()
@@ -84,6 +108,7 @@ class Connection:
         with self._changed:
             self._closing = True
             self._outbox.clear()
+            self._unsent = b""
             self._changed.notify()
         self._frames.close()
 
@@ -108,11 +133,12 @@ class Connection:
 
     def _write(self) -> None:
         try:
-            while events := self._take():
+            while (taken := self._next()) is not None:
+                unsent, events = taken
+                self._frames.send_rest(unsent)
                 for payload in encode_frames(events, _FRAME_BYTES, MAX_FRAME):
                     self._frames.send(payload)
-                if isinstance(events[-1], Delta):  # more deltas will follow
-                    self._rest()
+                self._sent(events)
         except OSError:
             pass  # the worker is gone; the reader sees it too
         except Exception:
@@ -120,23 +146,62 @@ class Connection:
         finally:
             self.close()
 
-    def _take(self) -> list[Event]:
-        """Wait for events and return all of them; an empty list means that the connection ends."""
+    def _next(self) -> tuple[bytes, list[Event]] | None:
+        """Wait until something is to be sent, and return it; None: the connection ends."""
         with self._changed:
-            while not self._outbox and not self._closing:
-                self._changed.wait()
-            events, self._outbox, self._num_logprobs = self._outbox, [], 0
-            self._urgent = False
-            return events
-
-    def _rest(self) -> None:
-        """Wait before the next frame, so that events gather; an urgent event ends the wait."""
-        until = time.monotonic() + FRAME_SECONDS
-        with self._changed:
-            self._is_resting = True
-            while not self._urgent and not self._closing and (left := until - time.monotonic()) > 0:
+            while not self._is_due:
+                if self._closing and not self._is_sending:
+                    return None
+                left = self._rests_until - time.monotonic() if self._outbox and not self._is_sending else None
                 self._changed.wait(left)
-            self._is_resting = False
+            unsent, self._unsent = self._unsent, b""
+            return unsent, self._take()
+
+    def _send_now(self, events: list[Event]) -> None:
+        """Send a few events without waiting; the writer sends what the socket's buffer has no room for."""
+        unsent = b""
+        try:
+            unsent = self._frames.send_now(encode_frames(events, _FRAME_BYTES, MAX_FRAME))
+        except OSError:
+            self.close()  # the worker is gone; the reader sees it too
+        except Exception:
+            log.exception("closing a connection after an event that could not be encoded")
+            self.close()
+        finally:
+            self._sent(events, unsent)
+
+    # Called with the lock -------------------------------------------------------------------------------------------
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether something is to be sent now, and no thread does."""
+        if self._is_sending or not self._outbox:
+            return bool(self._unsent) and not self._is_sending
+        return self._urgent or self._closing or bool(self._unsent) or time.monotonic() >= self._rests_until
+
+    @property
+    def _is_light(self) -> bool:
+        """Whether the queued events are so few, and so short, that encoding them holds up no thread."""
+        if self._unsent or self._num_logprobs or len(self._outbox) > _FEW:
+            return False
+        return all(isinstance(event, _SHORT) for event in self._outbox)
+
+    def _take(self) -> list[Event]:
+        """Return all queued events, for a thread that sends them and then calls `_sent`."""
+        events, self._outbox, self._num_logprobs = self._outbox, [], 0
+        self._urgent, self._is_sending = False, True
+        return events
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _sent(self, events: list[Event], unsent: bytes = b"") -> None:
+        """Note that `events` are sent but for `unsent`; if the last is a delta, more will follow, and they gather."""
+        with self._changed:
+            self._is_sending, self._unsent = False, unsent
+            if events and isinstance(events[-1], Delta):
+                self._rests_until = time.monotonic() + FRAME_SECONDS
+            if self._outbox or self._unsent or self._closing:
+                self._changed.notify()
 
 
 class Listener:

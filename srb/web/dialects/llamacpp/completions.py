@@ -93,8 +93,8 @@ def _answer(
         asked = asked.model_copy(update={"reasoning_format": default})
     commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict, draft=draft)
     model = web().client.check_ready()
-    texts = prompt_texts(commands, model)
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:
+        texts = prompt_texts(commands, model)  # while the engine computes
         if new_system_prompt is not None:
             web().system_prompt.set(new_system_prompt)
         answers = Answers(call, model, asked, texts)

@@ -60,6 +60,33 @@ mend(ggml/src/ggml-cpu/amx/amx.cpp "        if (!ggml_is_contiguous(src0) || !gg
 mend(tools/mtmd/models/pixtral.cpp "ggml_scale(ctx0, tok, 0.0)"
     "ggml_fill(ctx0, tok, 0.0f)")
 
+# Memory that is set to zero, as that of all cells is at the start, is given back to the system, which has pages of zeros
+# for it when they are written: a store takes the memory of the cells that were used, and not of all that it could hold.
+mend(ggml/src/ggml-backend.cpp "    memset(buffer->context, value, buffer->size);"
+    "#ifdef __linux__
+    if (value == 0 && buffer->iface.free_buffer == ggml_backend_cpu_buffer_free_buffer) {
+        const size_t page = sysconf(_SC_PAGESIZE), address = (size_t) buffer->context;
+        const size_t before = (page - address % page) % page, after = (address + buffer->size) % page;
+        if (before + after < buffer->size &&
+            madvise((char *) buffer->context + before, buffer->size - before - after, MADV_DONTNEED) == 0) {
+            memset(buffer->context, 0, before);
+            memset((char *) buffer->context + buffer->size - after, 0, after);
+            return;
+        }
+    }
+#endif
+    memset(buffer->context, value, buffer->size);")
+mend(ggml/src/ggml-backend.cpp "#ifdef __APPLE__
+#include <sys/types.h>
+"   "#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#ifdef __APPLE__
+#include <sys/types.h>
+")
+
 # Flash attention that computes all tokens which use the same keys together, where the processor's vectors are of a fixed
 # length. llama_print_system_info says that it is there.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/shared_keys.h"

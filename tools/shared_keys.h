@@ -112,6 +112,54 @@ static inline void prefetch(const char * from, int bytes) {
 
 static inline int rounded_up(int number, int step) { return (number + step - 1) / step * step; }
 
+// Weights ----------------------------------------------------------------------------------------------------------
+//
+// A weight is exp(score), divided by a power of two of its row, which grows with the row's highest score. Such a division, and
+// what was summed before with a smaller power, is exact: the sums do not depend on where the power grows, and so not on the
+// other branches' cells among a branch's own.
+
+static constexpr float LOG2E = 1.44269504f, LN2_HIGH = 0.693145752f, LN2_LOW = 1.42860677e-6f;  // HIGH has 16 bits
+static constexpr float SHIFT = 12582912.0f;  // 1.5 * 2^23: the bits of SHIFT + n are those of SHIFT and n, if |n| < 2^22
+static constexpr float MOST_SCORE = 2.9e6f;
+static constexpr int LEAST_POWER = -4000000;  // of a row that has seen nothing; a hidden cell's power is less
+
+static inline int32_t bits_of(float number) {
+    int32_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    return bits;
+}
+
+// 2^power, or 0 for less than the least normal number; `power` is at most 0.
+static inline float power_of_two(int32_t power) {
+    const int32_t bits = power < -126 ? 0 : (power + 127) << 23;
+    float number;
+    memcpy(&number, &bits, sizeof(number));
+    return number;
+}
+
+static inline float limited(float score) {
+    score = score < -MOST_SCORE ? -MOST_SCORE : score;
+    return score > MOST_SCORE ? MOST_SCORE : score;
+}
+
+// The power of two that is nearest to exp(score).
+static inline int32_t power_of(float score) {
+    return bits_of(add_product(SHIFT, limited(score), LOG2E)) - bits_of(SHIFT);
+}
+
+// exp(score) / 2^power, where `power` is at least that of `score`.
+static inline float weight_of(float score, int32_t power) {
+    score = limited(score);
+    const float shifted = add_product(SHIFT, score, LOG2E), whole = shifted - SHIFT;
+    const float rest = add_product(add_product(score, whole, -LN2_HIGH), whole, -LN2_LOW);  // at most ln(2) / 2
+    float sum = 0.008312504f;  // a polynomial fitted to (exp(rest) - 1 - rest) / rest^2; with it exp has an error of 1e-7
+    sum = add_product(0.04189033f, sum, rest);
+    sum = add_product(0.16667116f, sum, rest);
+    sum = add_product(0.4999923f, sum, rest);
+    sum = add_product(rest, sum, rest * rest) + 1.0f;
+    return sum * power_of_two(bits_of(shifted) - bits_of(SHIFT) - power);
+}
+
 // Attention --------------------------------------------------------------------------------------------------------
 
 static bool has_floats(const ggml_tensor * tensor) {
@@ -192,8 +240,9 @@ class Piece {
     float * sums;     // [rows][DV]: of the weighted values
     float * values;   // [cells][DV]
     float * keys;     // [cells][DK]
-    // Of each row: its highest score and the sum of its weights, its mask and the factor of the mask.
-    float top[MOST_ROWS], total[MOST_ROWS];
+    // Of each row: the power of two by which its weights are divided, their sum, its mask and the factor of the mask.
+    int32_t powers[MOST_ROWS];
+    float total[MOST_ROWS];
     const uint16_t * masks[MOST_ROWS];
     float slope[MOST_ROWS];
 
@@ -222,7 +271,7 @@ class Piece {
         const int n_head = q->ne[2], power = 1 << (int) floor(log2(n_head));
         for (int row = 0; row < rows; row++) {
             const int h = head(row);
-            top[row]   = -INFINITY;
+            powers[row] = LEAST_POWER;
             total[row] = 0.0f;
             masks[row] = !mask ? nullptr : (const uint16_t *) ((const char *) mask->data + token(row) * mask->nb[1] +
                 h % mask->ne[2] * mask->nb[2] + i3 % mask->ne[3] * mask->nb[3]);
@@ -268,13 +317,14 @@ class Piece {
         }
     }
 
-    // Let `highest` be a row's highest score from now on: what it has summed so far becomes less.
-    void raise(int row, float highest) {
-        if (highest > top[row]) {
-            const float factor = expf(top[row] - highest);
+    // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more.
+    void raise(int row, float score) {
+        const int32_t power = power_of(score);
+        if (power > powers[row]) {
+            const float factor = power_of_two(powers[row] - power);
             ggml_vec_scale_f32(DV, sums + row * DV, factor);
             total[row] *= factor;
-            top[row] = highest;
+            powers[row] = power;
         }
     }
 
@@ -310,24 +360,20 @@ class Piece {
                         score = tanhf(score) * softcap;
                     }
                     if (mask) {
-                        score += slope[row] * GGML_CPU_FP16_TO_FP32(masks[row][start + seen[j + i]]);
+                        score = add_product(score, slope[row], GGML_CPU_FP16_TO_FP32(masks[row][start + seen[j + i]]));
                     }
                     weights[j + i] = score;
                     highest = std::max(highest, weights[j + i]);
                 }
             }
             raise(row, highest);
-            const int padded = rounded_up(num_seen, LANES);
-            for (int j = 0; j < padded; j++) {
-                weights[j] = j < num_seen ? weights[j] - top[row] : -INFINITY;
+            for (int j = 0; j < num_seen; j++) {
+                weights[j] = weight_of(weights[j], powers[row]);
             }
-            ggml_vec_soft_max_f32(padded, weights, weights, 0.0f);
-            float added = 0.0f;
             for (int j = 0; j < num_seen; j++) {
                 ggml_vec_mad_f32(DV, sums + row * DV, values + seen[j] * DV, weights[j]);
-                added += weights[j];
+                total[row] += weights[j];
             }
-            total[row] += added;
         }
     }
 
@@ -365,13 +411,14 @@ class Piece {
         for (int i = 0; mask && i < num_seeing; i++) {
             const int row = seeing[i];
             for (int c = 0; !sees_all[row] && c < cells; c++) {
-                scores[c * lanes + i] += slope[row] * GGML_CPU_FP16_TO_FP32(masks[row][start + c]);
+                float & score = scores[c * lanes + i];
+                score = add_product(score, slope[row], GGML_CPU_FP16_TO_FP32(masks[row][start + c]));
             }
         }
-        float highest[MOST_ROWS], added[MOST_ROWS];
+        float highest[MOST_ROWS], summed[MOST_ROWS];
+        int32_t own_powers[MOST_ROWS];
         for (int i = 0; i < lanes; i++) {
             highest[i] = -INFINITY;
-            added[i] = 0.0f;
         }
         for (int c = 0; c < cells; c++) {
             for (int i = 0; i < lanes; i++) {
@@ -381,22 +428,21 @@ class Piece {
         }
         for (int i = 0; i < num_seeing; i++) {
             raise(seeing[i], highest[i]);
-            highest[i] = top[seeing[i]] == -INFINITY ? 0.0f : top[seeing[i]];
+        }
+        for (int i = 0; i < lanes; i++) {
+            own_powers[i] = i < num_seeing ? powers[seeing[i]] : power_of(highest[i]);
+            summed[i] = i < num_seeing ? total[seeing[i]] : 0.0f;
         }
         for (int c = 0; c < cells; c++) {
             for (int i = 0; i < lanes; i++) {
-                scores[c * lanes + i] -= highest[i];
-            }
-        }
-        ggml_vec_soft_max_f32(cells * lanes, scores, scores, 0.0f);
-        for (int c = 0; c < cells; c++) {
-            for (int i = 0; i < lanes; i++) {
-                added[i] += scores[c * lanes + i];
+                const float weight = weight_of(scores[c * lanes + i], own_powers[i]);
+                scores[c * lanes + i] = weight;
+                summed[i] += weight;
             }
         }
         for (int i = 0, run; i < num_seeing; i += run) {  // rows that follow each other
             for (run = 0; i + run < num_seeing && seeing[i + run] == seeing[i] + run; run++) {
-                total[seeing[i + run]] += added[i + run];
+                total[seeing[i + run]] = summed[i + run];
             }
             multiply<true>(sums + seeing[i] * DV, DV, scores + i, lanes, values, DV, run, DV, cells);
         }
@@ -407,7 +453,7 @@ class Piece {
             if (sinks) {
                 const float sink = ((const float *) sinks->data)[head(row)];
                 raise(row, sink);
-                total[row] += expf(sink - top[row]);
+                total[row] += weight_of(sink, powers[row]);
             }
             ggml_vec_scale_f32(DV, sums + row * DV, total[row] == 0.0f ? 0.0f : 1.0f / total[row]);
             const int64_t place = i3 * dst->ne[2] * dst->ne[1] + head(row) + token(row) * dst->ne[1];
@@ -416,9 +462,10 @@ class Piece {
     }
 };
 
-// Whether a few tokens, whose heads have keys of their own, see little in common: ggml reads them faster then.
+// Whether a few tokens, whose heads have keys of their own, see little in common. On a processor with AVX512 (Zen 4) ggml took
+// 37 ns for each pair of a token and a cell of its own then, and this 90; on one with AVX2 (Zen 3) this takes half of ggml's time.
 static bool is_apart(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask) {
-    if (q->ne[2] != k->ne[2] || q->ne[1] > FEW || !mask) {
+    if (LANES < 16 || q->ne[2] != k->ne[2] || q->ne[1] > FEW || !mask) {
         return false;
     }
     int64_t visible = 0;

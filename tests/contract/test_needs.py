@@ -176,3 +176,23 @@ def test_the_build_has_a_cpu_and_its_features() -> None:
     assert found.features
     assert found.binding
     assert found.ggml
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system does not tell a process's memory")
+def test_a_store_takes_the_memory_of_the_cells_that_were_used(wide: Path) -> None:
+    settings = Settings(model=str(wide), n_ctx=1 << 19, cache_type_k="f32", cache_type_v="f32", threads=1)
+    whole = needs(settings).bytes_per_cell * settings.n_ctx
+    before = anonymous_bytes()
+    model = LlamaModel.load(settings)
+    try:
+        batch = Batch()
+        batch.add(0, 0, [3 + number % 250 for number in range(96)], want_logits=False)
+        assert model.decode(batch) is DecodeStatus.OK
+        assert anonymous_bytes() - before < whole / 4
+    finally:
+        model.close()
+
+
+def anonymous_bytes() -> int:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))

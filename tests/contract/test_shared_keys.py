@@ -87,20 +87,30 @@ def test_it_is_attention(case: Case) -> None:
 @given(
     st.integers(2, 40),
     st.integers(1, 3),
-    st.sampled_from(["all", "before", "beside", "own", "mixed"]),
+    st.sampled_from(["all", "before", "window", "beside", "own", "mixed"]),
+    st.sampled_from([16, 32, 64, 80, 128]),
+    st.integers(1, 511),
+    st.sampled_from([0.0, 20.0, 50.0]),
+    st.sampled_from([0.0, 8.0]),
     st.integers(0, 9),
 )
-@example(8, 1, "beside", 0)
-def test_a_token_among_many_is_what_it_is_alone(tokens: int, heads: int, sees: str, seed: int) -> None:
-    case = Case(tokens, 2, heads, 64, 64, 256, sees)
+@example(8, 1, "beside", 64, 256, 0.0, 0.0, 0)
+@example(8, 2, "beside", 16, 256, 50.0, 0.0, 0)
+def test_a_token_among_others_cells_is_what_it_is_alone(
+    tokens: int, heads: int, sees: str, size: int, cells: int, softcap: float, max_bias: float, seed: int
+) -> None:
+    case = Case(tokens, 2, heads, size, size, cells, sees, softcap=softcap, max_bias=max_bias)
     pick = np.random.default_rng(seed)
-    q = pick.normal(size=(2 * heads, tokens, 64)).astype(np.float32)
-    k, v = (pick.normal(size=(2, 256, 64)).astype(np.float32) for _ in range(2))
+    q = pick.normal(size=(2 * heads, tokens, size)).astype(np.float32)
+    k, v = (4 * pick.normal(size=(2, cells, size)).astype(np.float32) for _ in range(2))
     mask = np.where(_visible(case, pick), 0.0, -np.inf).astype(np.float16)
+    mask += -pick.integers(0, 9 if max_bias else 1, mask.shape).astype(np.float16)
     with Graph() as graph:
         together, _, _ = graph.attention(case, q, k, v, mask, None)
-        for token in (0, tokens - 1):
-            alone, _, _ = graph.attention(replace(case, tokens=1), q[:, [token]], k, v, mask[[token]], None)
+        for token in {0, tokens - 1} & set(np.flatnonzero(np.isfinite(mask).any(1))):
+            seen = np.flatnonzero(np.isfinite(mask[token]))
+            one = replace(case, tokens=1, cells=len(seen))
+            alone, _, _ = graph.attention(one, q[:, [token]], k[:, seen], v[:, seen], mask[[token]][:, seen], None)
             assert np.array_equal(together[token], alone[0])
 
 

@@ -204,6 +204,30 @@ def test_a_state_is_read_again_only_after_the_tree_has_evicted_it(
     assert texts == {solo(PROMPT, seed=3).texts[0]}
 
 
+def test_a_state_that_is_written_while_its_file_is_looked_for_is_not_forgotten(
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, engine = counted(folder, monkeypatch), engine_with(folder)
+    look, write, may_write = state_folder.entry_of, state_folder.write, threading.Event()
+
+    def held(*args: Any) -> Any:
+        assert may_write.wait(DEADLINE)
+        return write(*args)
+
+    def slow(path: Path) -> Any:
+        found = look(path)
+        if threading.current_thread() is threading.main_thread():
+            may_write.set()
+            folder.close()  # once the file is written
+        return found
+
+    monkeypatch.setattr(state_folder, "write", held)
+    run(engine, PROMPT, "x")
+    monkeypatch.setattr(state_folder, "entry_of", slow)
+    run(engine, PROMPT, "x")
+    assert calls["save"] == 1
+
+
 def test_a_state_is_written_again_only_with_another_text(
     folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

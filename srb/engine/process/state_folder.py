@@ -136,7 +136,8 @@ class StateFolder:
     def _forget(self, name: str) -> None:
         """Forget a name whose file is gone, so that its text is written again; one that is to be written stays."""
         with self._changed:
-            if name not in self._waiting and name != self._writing:
+            is_coming = name in self._waiting or name == self._writing
+            if not is_coming and not self._path(name).exists():  # it may have been written since it was looked for
                 self._drop(name)
 
     def _drop(self, name: str) -> None:

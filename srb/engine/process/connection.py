@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -9,7 +10,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from srb.errors import ProtocolError
@@ -88,8 +89,9 @@ class Connection:
                 self._num_logprobs += num_logprobs(event)
             self._urgent = self._urgent or isinstance(self._outbox[-1], TERMINAL)
             stuck = len(self._outbox) > _MAX_QUEUED or self._num_logprobs > _MAX_LOGPROBS
-            few = self._take() if self._is_due and self._is_light else []
-            if not few and (begins or self._is_due):
+            is_due = self._is_due
+            few = self._take() if is_due and self._is_light else []
+            if not few and (begins or is_due):
                 self._changed.notify()
         if few:
             self._send_now(few)
@@ -132,19 +134,15 @@ class Connection:
             self._on_closed(self)
 
     def _write(self) -> None:
-        try:
+        with self._closing_on_error():
             while (taken := self._next()) is not None:
                 unsent, events = taken
-                self._frames.send_rest(unsent)
+                if unsent:
+                    self._frames.send_rest(unsent)
                 for payload in encode_frames(events, _FRAME_BYTES, MAX_FRAME):
                     self._frames.send(payload)
                 self._sent(events)
-        except OSError:
-            pass  # the worker is gone; the reader sees it too
-        except Exception:
-            log.exception("closing a connection after an event that could not be encoded")
-        finally:
-            self.close()
+        self.close()
 
     def _next(self) -> tuple[bytes, list[Event]] | None:
         """Wait until something is to be sent, and return it; None: the connection ends."""
@@ -160,24 +158,38 @@ class Connection:
     def _send_now(self, events: list[Event]) -> None:
         """Send a few events without waiting; the writer sends what the socket's buffer has no room for."""
         unsent = b""
-        try:
+        with self._closing_on_error():
             unsent = self._frames.send_now(encode_frames(events, _FRAME_BYTES, MAX_FRAME))
+        self._sent(events, unsent)
+
+    @contextlib.contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        """Close the connection if events cannot be sent."""
+        try:
+            yield
         except OSError:
             self.close()  # the worker is gone; the reader sees it too
         except Exception:
             log.exception("closing a connection after an event that could not be encoded")
             self.close()
-        finally:
-            self._sent(events, unsent)
+
+    def _sent(self, events: list[Event], unsent: bytes = b"") -> None:
+        """Note that `events` are sent but for `unsent`; if the last is a delta, more will follow, and they gather."""
+        with self._changed:
+            self._is_sending, self._unsent = False, unsent
+            if events and isinstance(events[-1], Delta):
+                self._rests_until = time.monotonic() + FRAME_SECONDS
+            if self._outbox or self._unsent or self._closing:
+                self._changed.notify()
 
     # Called with the lock -------------------------------------------------------------------------------------------
 
     @property
     def _is_due(self) -> bool:
         """Whether something is to be sent now, and no thread does."""
-        if self._is_sending or not self._outbox:
-            return bool(self._unsent) and not self._is_sending
-        return self._urgent or self._closing or bool(self._unsent) or time.monotonic() >= self._rests_until
+        if self._is_sending or self._unsent:
+            return not self._is_sending
+        return bool(self._outbox) and (self._urgent or self._closing or time.monotonic() >= self._rests_until)
 
     @property
     def _is_light(self) -> bool:
@@ -191,17 +203,6 @@ class Connection:
         events, self._outbox, self._num_logprobs = self._outbox, [], 0
         self._urgent, self._is_sending = False, True
         return events
-
-    # ----------------------------------------------------------------------------------------------------------------
-
-    def _sent(self, events: list[Event], unsent: bytes = b"") -> None:
-        """Note that `events` are sent but for `unsent`; if the last is a delta, more will follow, and they gather."""
-        with self._changed:
-            self._is_sending, self._unsent = False, unsent
-            if events and isinstance(events[-1], Delta):
-                self._rests_until = time.monotonic() + FRAME_SECONDS
-            if self._outbox or self._unsent or self._closing:
-                self._changed.notify()
 
 
 class Listener:

@@ -94,10 +94,9 @@ def _answer(
     commands = asked.commands(web().request_settings, n=1, max_tokens=settings.n_predict, draft=draft)
     model = web().client.check_ready()
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:
-        texts = prompt_texts(commands, model)  # while the engine computes
         if new_system_prompt is not None:
             web().system_prompt.set(new_system_prompt)
-        answers = Answers(call, model, asked, texts)
+        answers = Answers(call, model, asked, prompt_texts(commands, model))  # asks while the engine computes
         if not asked.stream:
             outcome = gather(call)
             return json_reply(completion(answers, outcome, ranking(outcome.branches, len(commands), asked.rank)))

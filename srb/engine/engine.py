@@ -621,19 +621,17 @@ class Engine:
     def _commit(self, chunks: list[Chunk], rows: list[int], events: list[Event]) -> None:
         """Record the computed tokens, and sample the next token of every span that is fully computed."""
         done: list[tuple[Prefix | Branch, int, Sequence[int]]] = []
-        branch_tokens = 0
         for chunk, row in zip(chunks, rows, strict=True):  # all of them first, since ending a branch counts free cells
             span = chunk.span
             if chunk.completes:
                 done.append((span, row, chunk.draft))
             if isinstance(span, Branch):
+                self._residency.record_branch(chunk.num_tokens, span.start + span.num_computed)
                 span.num_computed, span.num_ahead = span.num_computed + chunk.count, len(chunk.draft)
-                branch_tokens += chunk.num_tokens
                 if self._keeps_states:
                     self._branches.note_computed(span, chunk.count)
             else:
                 self._prompts.advance(span, chunk.count, row, events)
-        self._residency.record_branch(branch_tokens)
         if self._branches.read(events):  # while the device computes; branches may have ended
             done = [each for each in done if isinstance(each[0], Prefix) or each[0].is_active]
             if self.emit is not None:

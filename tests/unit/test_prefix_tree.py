@@ -155,6 +155,43 @@ def test_the_next_turn_takes_the_newest_text_back_and_restores_the_branch_alone(
     assert driver.engine.stats()["kv_cells_kept"] == len(tokens)
 
 
+def test_a_dialogue_restores_nothing_from_turn_to_turn() -> None:
+    driver, prompt, first = after_a_round(n=1)
+    tokens = [*prompt, *driver.result(first).tokens[0]]
+    for turn in range(5):
+        assert driver.engine.stats()["kv_cells_kept"] == len(tokens) - 1  # the last token was not computed
+        tokens += [7, 8, 9]
+        request = driver.submit(tokens, seed=turn, max_tokens=20, ignore_eos=True)
+        driver.run()
+        assert done(driver.result(request)).cached_tokens == len(tokens) - 4
+        assert driver.result(request).texts[0] == solo(tokens, seed=turn, max_tokens=20, ignore_eos=True).texts[0]
+        tokens += driver.result(request).tokens[0]
+    assert driver.engine.stats()["tokens_restored_total"] == 0
+
+
+def test_branches_cut_short_again_and_again_keep_the_beginning() -> None:
+    driver, prompt, first = after_a_round(n=1)
+    text = [*prompt, *driver.result(first).tokens[0]]
+    restored = driver.engine.stats()["tokens_restored_total"]
+    for length in (12, 8, 15, 4):
+        tokens = text[: len(prompt) + length]
+        request = driver.submit(tokens, seed=length, max_tokens=20, ignore_eos=True)
+        driver.run()
+        expected = solo(tokens, seed=length, max_tokens=20, ignore_eos=True)
+        assert driver.result(request).texts[0] == expected.texts[0]
+        assert driver.engine.stats()["kv_cells_kept"] >= len(prompt)
+    assert driver.engine.stats()["tokens_restored_total"] - restored <= 3 * 20, "the prompt was restored"
+
+
+def test_a_kept_text_whose_beginning_is_in_nodes_is_counted_once() -> None:
+    driver = Driver(FakeModel(n_ctx=2000, n_ubatch=64), cache_cells=100)
+    driver.submit([2 + place % 40 for place in range(300)], max_tokens=20, ignore_eos=True)
+    driver.run()
+    stats = driver.engine.stats()
+    assert 0 < stats["kv_cells_used"] <= 100
+    assert stats["kv_cells_kept"] + stats["kv_cells_used"] == driver.model.used_cells == 319
+
+
 def test_memory_of_restored_spans_is_freed_after_the_first_tokens() -> None:
     driver, prompt, _ = after_a_round()
     driver.submit([*prompt, 7, 8, 9], max_tokens=1)
@@ -200,7 +237,7 @@ def test_a_kept_text_gives_way_where_all_cells_are_needed() -> None:
     prompt = [2 + place % 40 for place in range(250)]
     driver.submit(prompt, max_tokens=9)
     driver.run()
-    assert driver.engine.stats()["kv_cells_kept"] == len(prompt)
+    assert driver.engine.stats()["kv_cells_kept"] == len(prompt) + 8
     other = [*prompt[:100], *range(41, 1, -1), *range(2, 42), *range(41, 1, -1), *range(2, 42), *range(41, 1, -1)]
     request = driver.submit(other, seed=3, max_tokens=9)
     driver.run()

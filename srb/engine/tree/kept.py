@@ -26,16 +26,9 @@ class SolidCells:
         if start == used == self.count:
             self.count += count
 
-    def note_removal(self, start: int, end: int, used: int) -> None:
-        """Note that a node of the positions `start` to `end` left, while `used` cells were in use.
-
-        With other texts in the store nothing is known of their cells.
-        """
-        if start < self.count:
-            self.count = start if end == used else 0
-
-    def forget(self) -> None:
-        self.count = 0
+    def cut(self, most: int) -> None:
+        """Note that no more than the first `most` cells are certain to be solid."""
+        self.count = min(self.count, most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class Residency:
         return asdict(self.counters) | {
             "kv_cells_used": self.used_cells,
             "kv_cells_idle": self._idle.cells,
-            "kv_cells_kept": len(self._kept.tokens) if self._kept is not None else 0,
+            "kv_cells_kept": self._kept_cells,
             "sequences_used": self._model.n_seq_max - len(self._free_ids) - (self._kept is not None),
             "sequences_idle": self._idle_ids,
             "tree_nodes": self._num_live + self.host.num_nodes,
@@ -150,9 +150,15 @@ class Residency:
         if node.num_computed == len(node.tokens):
             node.state = NodeState.RESIDENT
 
-    def record_branch(self, count: int) -> None:
-        """Add `count`, which may be negative, to the cells that running branches own."""
+    def record_branch(self, count: int, start: int | None = None) -> None:
+        """Add `count`, which may be negative, to the cells that running branches own.
+
+        `start` is the position of the first one, if a text of the tree goes on there.
+        """
+        if start is not None:
+            self._solid.note_growth(start, count, self.used_cells)
         self._branch_cells += count
+        self._solid.cut(self.used_cells)
 
     def stop_computing(self, node: Node) -> None:
         """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed.
@@ -177,7 +183,7 @@ class Residency:
         self._model.truncate(node.seq_id, node.start + kept)
         self.states.note_lost(node.seq_id)
         self.states.drop({place: each for place, each in node.checkpoints.items() if place > node.start + kept})
-        self._solid.forget()
+        self._solid.cut(node.start + kept)
         self._node_cells -= node.num_computed - kept
         node.num_computed = kept
 
@@ -234,7 +240,7 @@ class Residency:
         seq_id, parent = node.seq_id, node.parent
         assert seq_id is not None
         assert parent is not None
-        self._solid.note_removal(node.start, node.end, self.used_cells)
+        self._solid.cut(node.start)
         self._num_live -= 1
         self._node_cells -= node.cells
         self._idle.remove(node)
@@ -275,7 +281,7 @@ class Residency:
         seq_id = node.seq_id
         assert seq_id is not None
         assert node.is_private
-        self._solid.forget()
+        self._solid.cut(node.start)
         self._num_live -= 1
         self._node_cells -= node.cells
         self._node_ids -= 1
@@ -395,6 +401,11 @@ class Residency:
             count, seq_id = min(self._solid.count, leaf.end), self._free_ids.pop()
             self._model.fork(leaf.seq_id, seq_id, count)
             self._kept = KeptText.of(leaf, count, seq_id)
+
+    @property
+    def _kept_cells(self) -> int:
+        """Cells that a parked text keeps; the beginning of the same text may still be in nodes, which own its cells."""
+        return max(0, len(self._kept.tokens) - self.used_cells) if self._kept is not None else 0
 
     def _drop_kept(self) -> None:
         assert self._kept is not None

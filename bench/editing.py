@@ -3,8 +3,9 @@
 `python -m bench.editing` writes a random-weight hybrid (LFM2), starts the server with it, and measures four acts after a
 few turns of one story: to continue, to take half of a branch, to edit a word 200 tokens back, and to go back three turns.
 Two more edit a text that was pasted, in which no turn has ended. Each is compared with a new prompt of as many tokens as it
-computes ("to cold"), and with the floor: llama_decode alone, of the same tokens after as many known ones, with flash
-attention or without it, whichever is faster.
+computes ("to cold"), and with the floor: llama_decode alone, of the same tokens after as many known ones and after the
+same pause, with flash attention or without it, whichever is faster. With `--llama-server` the floor is also given as a
+part of that program's time: no server that computes these tokens could have a lower ratio.
 With `--llama-server` it starts that program with the same file and its default options, and both are measured in turns.
 The computed tokens do not depend on the load of the machine; read them first.
 """
@@ -151,6 +152,7 @@ def floors(model: Path, answers: dict[str, Answer], threads: int) -> dict[str, f
                 _decode(loaded, 0, start, min(loaded.n_ubatch, answer.known - start))
             for _ in range(3):
                 loaded.fork(0, 1)
+                time.sleep(REST_SECONDS)
                 began = time.perf_counter()
                 for start in range(answer.known, answer.known + answer.computed, loaded.n_ubatch):
                     _decode(loaded, 1, start, min(loaded.n_ubatch, answer.known + answer.computed - start))
@@ -190,7 +192,7 @@ def table(sides: list[Side], floor: dict[str, float]) -> str:
     lines = [f"{'':<26}" + "".join(f"{f'{side.name}: computed':>24} {'first token ms':>15}" for side in sides)]
     lines[0] += f" {'to cold':>8} {'to floor':>9}"
     if len(sides) > 1:
-        lines[0] += f" {'ratio of tokens':>16} {'of times':>9}"
+        lines[0] += f" {'ratio of tokens':>16} {'of times':>9} {'of floor':>9}"
     for act in ACTS:
         cells = "".join(f"{side.computed(act):>24.0f} {side.first_token(act):>15.1f}" for side in sides)
         ours, other = sides[0], sides[-1]
@@ -199,7 +201,7 @@ def table(sides: list[Side], floor: dict[str, float]) -> str:
             pairs = zip(ours.answers[act], other.answers[act], strict=True)
             ratio = statistics.median(one.first_token / two.first_token for one, two in pairs)
             cells += f" {ours.computed(act) / max(1, other.computed(act)):>16.2f} {ratio:>9.2f}"
-            cells += f" {'' if ratio <= BOUND else 'MISSED':<6}"
+            cells += f" {floor[act] / other.first_token(act):>9.2f} {'' if ratio <= BOUND else 'MISSED':<6}"
         lines.append(f"{act:<26}{cells}".rstrip())
     return "\n".join(lines)
 

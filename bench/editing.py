@@ -4,9 +4,9 @@
 few turns of one story: to continue, to take half of a branch, to edit a word 200 tokens back, and to go back three turns.
 Two more edit a text that was pasted, in which no turn has ended. Each is compared with a new prompt of as many tokens as it
 computes ("to cold"), and with the floor: llama_decode alone, of the same tokens after as many known ones and after the
-same pause, with flash attention or without it, whichever is faster. With `--llama-server` the floor is also given as a
-part of that program's time: no server that computes these tokens could have a lower ratio.
+same pause, with flash attention or without it, whichever is faster.
 With `--llama-server` it starts that program with the same file and its default options, and both are measured in turns.
+Then "of floor" is the floor as a part of that program's time: with these tokens to compute, no server has a lower ratio.
 The computed tokens do not depend on the load of the machine; read them first.
 """
 

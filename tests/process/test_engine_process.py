@@ -219,13 +219,15 @@ def test_a_hanging_decode_does_not_hold_up_the_exit(start: Start, connect: Conne
 
     def decode(batch):
         print("a decode has begun", flush=True)
-        lock(mutex) or lock(mutex)  # the second one waits for ever, whatever signal comes
+        lock(mutex)
+        lock(mutex)  # this one waits for ever, whatever signal comes
 
     model.decode = decode
     """
     engine = start(*engine_with(hang))
     worker = connect().ready()
     worker.send(endless("a"))
+    worker.next(Accepted)
     wait_for(lambda: "a decode has begun" in engine.logs, "the decode begins")
     assert engine.stop() != 0
 

@@ -153,12 +153,13 @@ class Residency:
     def record_branch(self, count: int, start: int | None = None) -> None:
         """Add `count`, which may be negative, to the cells that running branches own.
 
-        `start` is the position of the first one, if a text of the tree goes on there.
+        `start` is the position of the first token in its text, if a branch of the tree has just computed them.
         """
         if start is not None:
             self._solid.note_growth(start, count, self.used_cells)
         self._branch_cells += count
-        self._solid.cut(self.used_cells)
+        if count < 0:
+            self._solid.cut(self.used_cells)
 
     def stop_computing(self, node: Node) -> None:
         """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed.
@@ -586,6 +587,7 @@ class Residency:
         assert self._node_cells == sum(node.cells for node in nodes), "cells of nodes are not conserved"
         assert self._branch_cells == branch_cells, "cells of branches are not conserved"
         assert 0 <= self.used_cells <= self._model.n_ctx, "more cells in use than there are"
+        assert self._solid.count <= self.used_cells, "more solid cells than are in use"
         assert self._num_live == len(live), "number of nodes in the KV store"
         self._idle.check_invariants(live)
         for node in nodes:

@@ -219,7 +219,7 @@ def test_a_full_disk_is_told_of_and_words_are_kept_until_there_is_room(
     banner = page.locator("srb-banner .kept")
     expect(banner).to_contain_text("There is no room to save")
     expect(banner).to_contain_text("kept in this browser")
-    writer.press("Control+Enter").wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+    writer.go()
     writer.press("Escape")
     for pid in server.workers:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.page.conftest import Troubles
-from tests.page.writer import Writer, expect_loaded
-from tests.processes import wait_for
+from tests.page.writer import Writer, expect_loaded, wait_for_event
 from tests.servers import Server
 
 pytestmark = pytest.mark.e2e
@@ -37,7 +36,7 @@ def hold(page: Page, pattern: str) -> list[Route]:
 def test_nothing_of_the_rest_is_asked_for_before_the_caret_is_in_the_text(page: Page, slow: Server) -> None:
     held = hold(page, "**/v1/srb/stories*")
     page.goto(slow.url)
-    wait_for(lambda: held, "the stories are not asked for")
+    wait_for_event(page, lambda: held, "the stories are not asked for")
     page.wait_for_function("() => desk.server.state === 'ready'")
     assert loaded(page) & {"rest.js", "rounds.js", "branches.css"} == set()
     held.pop().continue_()
@@ -51,7 +50,7 @@ def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_co
     writer = Writer(page, slow.url, is_whole=False).write("Once upon a time,")
     writer.press("Control+Enter").write(" and").press("F6")
     writer.wait_until_saved()
-    wait_for(lambda: held, "the rounds are not asked for")
+    wait_for_event(page, lambda: held, "the rounds are not asked for")
     assert page.evaluate("[desk.rounds, desk.isRunning]") == [None, True]
     held.pop().continue_()
     writer.wait("desk.round?.slots.length === 8 && desk.round.slots.every((slot) => slot.text)")
@@ -62,7 +61,7 @@ def test_keys_that_are_pressed_before_the_rounds_have_come_are_done_when_they_co
 def test_a_round_that_is_stopped_before_the_rounds_have_come_is_not_begun(page: Page, slow: Server) -> None:
     held = hold(page, "**/desk/rounds.js")
     Writer(page, slow.url, is_whole=False).write("Once upon a time,").press("Control+Enter", "Escape")
-    wait_for(lambda: held, "the rounds are not asked for")
+    wait_for_event(page, lambda: held, "the rounds are not asked for")
     held.pop().continue_()
     expect_loaded(page)
     assert page.evaluate("[desk.round, desk.isRunning]") == [None, False]
@@ -71,7 +70,7 @@ def test_a_round_that_is_stopped_before_the_rounds_have_come_is_not_begun(page: 
 def test_what_is_said_before_the_messages_have_come_is_shown_when_they_come(page: Page, slow: Server) -> None:
     held = hold(page, "**/parts/status.js")
     writer = Writer(page, slow.url, is_whole=False).press("Control+s")
-    wait_for(lambda: held, "the messages are not asked for")
+    wait_for_event(page, lambda: held, "the messages are not asked for")
     page.evaluate("desk.openDialog('help')")
     held.pop().continue_()
     expect(page.locator("srb-banner")).to_contain_text("Saved")

@@ -18,7 +18,7 @@ from playwright.sync_api import Locator, Page, Request, Route, expect
 from tests.media import bmp, png, wav
 from tests.page.accessibility import violations
 from tests.page.conftest import MakePage, Troubles
-from tests.page.writer import Writer
+from tests.page.writer import Writer, wait_for_event
 from tests.processes import wait_for
 from tests.servers import Server
 from tools.random_gguf import write_llama
@@ -116,7 +116,7 @@ def test_a_picture_that_was_taken_along_is_sent_with_the_next_round(sighted: Wri
     give_shown(page)
     sighted.go().wait_for_end()
     page.evaluate("void desk.take(0)")
-    wait_for(lambda: len(sent) == 2, "a second round is asked for")
+    wait_for_event(page, lambda: len(sent) == 2, "a second round is asked for")
     assert sent[1]["prompt"]["prompt_string"].startswith("<__media__>")
     expect(pictures(page)).to_have_count(1)
 
@@ -267,7 +267,7 @@ def test_a_story_whose_pictures_the_model_cannot_see_goes_on_without_them_when_a
     expect(notice(page)).to_contain_text("takes none")
     assert sent == []
     notice(page).get_by_role("button", name="Leave them out").click()
-    wait_for(lambda: len(sent) == 1, "a round is asked for")
+    wait_for_event(page, lambda: len(sent) == 1, "a round is asked for")
     assert sent[0]["prompt"] == "See  there"
 
 
@@ -317,7 +317,7 @@ def test_no_picture_is_drawn_or_asked_for_anew_when_the_text_is_saved(sighted: W
     page.evaluate("desk.tell('saved')")
     assert asked == []
     page.evaluate("desk.tell('server')")
-    wait_for(lambda: page.evaluate("1") and len(asked) == 1, "the missing picture is asked for again")
+    wait_for_event(page, lambda: len(asked) == 1, "the missing picture is asked for again")
     assert first.evaluate("(picture) => picture.isConnected")
     sighted.press("Control+a", "Delete").wait_until_saved()  # other tests' pages open the latest story
 
@@ -328,7 +328,7 @@ def test_the_caret_stays_where_a_person_has_gone_on_while_a_picture_is_stored(si
     held: list[Route] = []
     page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
     give(page, CAT)
-    wait_for(lambda: page.evaluate("1") and len(held) == 1, "the picture is on its way")
+    wait_for_event(page, lambda: len(held) == 1, "the picture is on its way")
     sighted.press("Home").write("x")
     held[0].continue_()
     expect(pictures(page)).to_have_count(1)
@@ -341,7 +341,7 @@ def test_another_story_is_not_given_a_picture_and_a_sentence_says_so(sighted: Wr
     held: list[Route] = []
     page.route("**/v1/srb/stories/*/media", lambda route: held.append(route))
     give(page, CAT)
-    wait_for(lambda: page.evaluate("1") and len(held) == 1, "the picture is on its way")
+    wait_for_event(page, lambda: len(held) == 1, "the picture is on its way")
     page.evaluate("desk.newStory()")
     held[0].continue_()
     expect(notice(page)).to_contain_text("another story was opened")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -15,6 +16,14 @@ NEWS = 10.0  # seconds in which a page shows what another has written: twice the
 def expect_loaded(page: Page) -> None:
     """Expect that the page has loaded all of its dialogs: a server that ends now leaves no file missing."""
     expect(page.locator("srb-versions dialog")).to_be_attached()
+
+
+T = TypeVar("T")
+
+
+def wait_for_event(page: Page, what: Callable[[], T], why: str) -> T:
+    """Wait for a value that a handler of the page's events sets: Playwright calls handlers during its own calls only."""
+    return wait_for(lambda: (page.wait_for_timeout(0), what())[1], why)
 
 
 PICTURED = {0x2400 + code: code for code in range(32) if chr(code) not in "\n\t"}
@@ -60,9 +69,9 @@ class Writer:
         return self
 
     def go(self) -> Writer:
-        """Ask for a round and wait until every card has text."""
+        """Ask for a round and wait until every card has text, or has ended: its first token may be the last one."""
         self.press("Control+Enter")
-        return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+        return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text || slot.end)")
 
     def ask(self) -> Writer:
         """Ask for a round and wait until its cards are there."""

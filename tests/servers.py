@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from tests.processes import (
     children,
     clean_environ,
     command_line,
+    descendants,
     endless,
     is_alive,
     status,
@@ -77,6 +79,16 @@ class Server:
     def wait(self) -> int:
         """Wait for the end of a server that ends by itself; return its exit status."""
         return self.process.wait()
+
+    def kill(self) -> None:
+        """Kill all processes at once, as a loss of power does: none of them has the time to tell of the others."""
+        pids = [self.pid, *descendants(self.pid)]
+        for signum in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):  # the kernel may kill one with its parent
+                    os.kill(pid, signum)
+        self.wait()
+        wait_for(lambda: not any(map(is_alive, pids)), "all processes of the server have ended")
 
     def __enter__(self) -> Server:
         return self

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from tests.disks import remount
-from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
+from tests.processes import DEADLINE, PYTHON, ROOT, wait_for
 from tests.servers import GUNICORN, MakeServer, Server
 from tests.stories import model, person, texts
 
@@ -107,7 +107,7 @@ def test_row_51_fifty_kills_in_the_middle_of_writes_lose_nothing_that_was_answer
         for round_ in range(50):
             wait_for_more(writers, 3)
             if round_ % 5 in (2, 4):
-                kill_all(server)
+                server.kill()
                 server = started(make_server(**settings))
             else:
                 kill_workers(server, None if round_ % 5 == 1 else chance)
@@ -141,15 +141,6 @@ def kill_workers(server: Server, chance: random.Random | None) -> None:
     workers = wait_for(lambda: server.workers, "there are workers")
     for pid in [chance.choice(workers)] if chance else workers:
         os.kill(pid, signal.SIGKILL)
-
-
-def kill_all(server: Server) -> None:
-    """Kill the arbiter and its workers at once."""
-    pids = [server.pid, *server.workers]
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    server.wait()
-    wait_for(lambda: not any(map(is_alive, pids)), "all are dead")
 
 
 def test_a_copy_made_while_others_write_is_whole(make_server: MakeServer, tmp_path: Path) -> None:
@@ -237,7 +228,7 @@ def test_row_48_on_a_read_only_disk_stories_are_read_and_generation_goes_on(
     path = small_disk / "stories.sqlite3"
     first = started(make_server(**{**QUICK, "workers": 1}, stories=path))
     first.post(ONE, {"nodes": TALE})
-    kill_all(first) if is_killed else first.stop()
+    first.kill() if is_killed else first.stop()
     assert Path(f"{path}-wal").exists() is is_killed
     remount(small_disk, "ro")
     server = make_server(stories=path).start()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
 
-UNREACHABLE = "ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_INCOMPLETE_CHUNKED_ENCODING"
+UNREACHABLE = "net::ERR_"  # by which call of the system Chromium sees it depends on the moment
 
 SAVED = "desk.saved.state === 'saved' && !desk.story.changed"
 
@@ -37,14 +35,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def fragile(make_server: MakeServer, tmp_path: Path) -> Server:
     """A server of the test's own, which it may kill."""
     return make_server(model="fake:25", stories=tmp_path / "stories.sqlite3").start()
-
-
-def kill(server: Server) -> None:
-    """End a server at once, as a loss of power does."""
-    for pid in server.all_pids():
-        os.kill(pid, signal.SIGKILL)
-    server.wait()
-    wait_for(lambda: server.health() == 0, "nobody listens")
 
 
 def stored(server: Server, page: Page) -> dict[str, Any]:
@@ -92,7 +82,7 @@ def test_a_killed_server_loses_nothing_that_was_written_meanwhile(
 ) -> None:
     troubles.expect(UNREACHABLE)
     writer = Writer(page, fragile.url).write(START).wait(SAVED)
-    kill(fragile)
+    fragile.kill()
     writer.write(" there lived a keeper").wait("desk.saved.state === 'outbox'")
     expect(page.locator("srb-banner .kept")).to_contain_text("kept in this browser")
     fragile.start()
@@ -107,7 +97,7 @@ def test_a_page_that_was_closed_while_the_server_was_dead_sends_its_words_later(
 ) -> None:
     troubles.expect(UNREACHABLE)
     writer = Writer(page, fragile.url).write(START).wait(SAVED)
-    kill(fragile)
+    fragile.kill()
     writer.write(" there lived a keeper").wait("desk.saved.state === 'outbox'")
     context = page.context
     page.close()
@@ -134,7 +124,7 @@ def test_killed_at_any_moment_the_server_has_all_that_was_shown_as_saved(
                 writer.write(f"more{time} ")
         else:
             writer.write(f"more{time} ").wait("desk.saved.state !== 'saved' || desk.story.changed")
-        kill(fragile)
+        fragile.kill()
         writer.write(f"rest{time} ").wait("desk.saved.state === 'outbox'")
         text += f"more{time} rest{time} "
         fragile.start()

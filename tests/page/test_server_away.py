@@ -12,7 +12,6 @@ from playwright.sync_api import Page, expect
 
 from tests.page.conftest import Troubles
 from tests.page.writer import START, Writer
-from tests.processes import is_alive, wait_for
 from tests.servers import MakeServer, Server
 
 pytestmark = pytest.mark.e2e
@@ -41,16 +40,6 @@ def writer(server: Server, page: Page, troubles: Troubles) -> Writer:
     return writer.wait_until_saved()
 
 
-def kill(server: Server) -> None:
-    """Kill all processes of a server, as a power cut does: none of them has the time to tell of the others."""
-    pids = server.all_pids()
-    for signum in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in pids:
-            os.kill(pid, signum)
-    server.wait()
-    wait_for(lambda: not any(map(is_alive, pids)), "all processes of the server have ended")
-
-
 def texts(server: Server, writer: Writer) -> list[str]:
     """The texts of the story's nodes as the server has them."""
     story = server.get(f"/v1/srb/stories/{writer.story()['id']}").json()
@@ -66,7 +55,7 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
 ) -> None:
     page = writer.page
     before = [slot["text"] for slot in writer.slots()]
-    kill(server)
+    server.kill()
     expect(page.get_by_role("alert").filter(has_text=GONE).first).to_be_visible(timeout=SOON)
     writer.wait_for_end()
     kept = [slot["text"] for slot in writer.slots()]
@@ -93,7 +82,7 @@ def test_a_server_killed_in_a_round_is_told_of_and_no_text_is_lost(
 def test_the_round_itself_can_be_tried_again(
     writer: Writer, server: Server, make_server: MakeServer, file: Path
 ) -> None:
-    kill(server)
+    server.kill()
     writer.wait_for_end()
     failed = writer.page.evaluate("desk.round.id")
     make_server(model="fake:25", ignore_eos="true", stories=file, port=server.port).start()

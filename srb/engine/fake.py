@@ -105,6 +105,7 @@ class FakeModel:
         self.n_tokens_decoded = 0
         self._tips: dict[int, _Cell] = dict.fromkeys(range(n_seq_max), _EMPTY)  # last cell of each sequence
         self._with_state: set[int] = set()  # sequences that have the state of their end, if memory has states
+        self._lone_states: dict[int, bytes] = {}  # of sequences that have a state and no cells
         self.used_cells = 0
         self._rows: dict[int, Logits] = {}
         self.open_samplers = 0
@@ -283,7 +284,7 @@ class FakeModel:
         return self._rows[row]  # KeyError: no logits were asked for, where llama.cpp aborts
 
     def fork(self, source: int, target: int, end: int | None = None) -> None:
-        if self._tips[target] is not _EMPTY:
+        if self._tips[target] is not _EMPTY or target in self._lone_states:
             raise AssertionError(f"sequence {target} is not empty")
         self._move(target, self._cell_at(source, end))
         self._positions.fork(source, target, end)
@@ -331,15 +332,27 @@ class FakeModel:
         return True
 
     def save_state(self, seq_id: int) -> Blob:
+        return np.frombuffer(self._state(seq_id).ljust(_HASH_SIZE, b"\0"), np.uint8)
+
+    def _state(self, seq_id: int) -> bytes:
+        if seq_id in self._lone_states:
+            return self._lone_states[seq_id]
         if seq_id not in self._with_state:
             raise AssertionError(f"sequence {seq_id} has no state of its end")
-        return np.frombuffer(self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"), np.uint8)
+        return self._tips[seq_id].visible
 
     def restore_state(self, seq_id: int, state: Blob) -> bool:
         if state.tobytes() != self._tips[seq_id].visible.ljust(_HASH_SIZE, b"\0"):
             raise AssertionError("a state is restored after another text than it was saved after")
         self._with_state.add(seq_id)
         return True
+
+    def copy_state(self, source: int, target: int) -> bool:
+        state = self._state(source)
+        if self._tips[target] is _EMPTY:
+            self._lone_states[target] = state
+            return True
+        return self.restore_state(target, np.frombuffer(state.ljust(_HASH_SIZE, b"\0"), np.uint8))
 
     def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
         """Return cell `end` − 1 of a sequence, or its last cell if `end` is None."""
@@ -372,6 +385,7 @@ class FakeModel:
         self._move(seq_id, _EMPTY)
         self._positions.remove(seq_id)
         self._with_state.discard(seq_id)
+        self._lone_states.pop(seq_id, None)
 
     def clear(self) -> None:
         for seq_id in self._tips:

@@ -530,6 +530,27 @@ def test_a_text_goes_on_from_the_state_of_a_place_within_it(model: Model) -> Non
 
 
 @with_states
+def test_a_state_is_copied_without_cells_or_has_to_be_saved(model: Model, model_name: str) -> None:
+    tokens = tokens_of(model)
+    other = [*tokens[:5], *tokens[:3]]
+    cold = compute(model, 0, other)
+    compute(model, 1, tokens[:5])
+    state = model.save_state(1)
+    is_copied = model.copy_state(1, 3)
+    assert is_copied is not ("windows" in model_name or "gemma" in model_name)
+    compute(model, 1, tokens[5:], position=5)
+    if is_copied:
+        assert np.array_equal(model.save_state(3)[8:], state[8:])  # before it is the sequence's number
+        model.fork(1, 2, 5)
+        assert model.copy_state(3, 2)
+        model.truncate(1, 5)
+        assert model.copy_state(3, 1)
+        model.remove(3)
+        for seq_id in (1, 2):
+            assert close(cold, compute(model, seq_id, other[5:], position=5))
+
+
+@with_states
 def test_spans_and_states_are_saved_apart_and_restored_one_after_the_other(model: Model) -> None:
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)

@@ -160,6 +160,37 @@ def test_branches_that_are_paused_for_lack_of_cells_are_parked_and_compute_nothi
         assert at.result(request_id).texts[index] == solo(prompt, 1 + index, 150, ignore_eos=True).texts[0]
 
 
+@pytest.mark.parametrize("part", ["edited", "a half"])
+@pytest.mark.parametrize("n_seq_max", [3, 16])
+def test_no_state_is_saved_before_the_first_tokens_that_are_waited_for(part: str, n_seq_max: int) -> None:
+    at, prompt = driver(n_seq_max=n_seq_max, every=256), words(300, 1)
+    tokens, _ = ask(at, prompt, 100)
+    asked = [*prompt[:200], 41, *prompt[201:]] if part == "edited" else [*prompt, *tokens[:50]]
+    before = at.engine.stats()["checkpoints_saved_total"]
+    request_id = at.submit(asked, 2, 5, 12, ignore_eos=True)
+    while not at.result(request_id).tokens:
+        at.step()
+    saved = at.engine.stats()["checkpoints_saved_total"] - before
+    assert saved == 0 or n_seq_max == 3  # there is no sequence to spare
+    at.step()
+    assert at.engine.stats()["checkpoints_saved_total"] - before > 0
+    at.run()
+    for index in range(2):
+        assert at.result(request_id).texts[index] == solo(asked, 5 + index, 12, ignore_eos=True).texts[0]
+    assert ask(at, asked)[1] <= 1
+
+
+def test_a_checkpoint_that_is_not_saved_yet_is_gone_with_its_prompt() -> None:
+    at, prompt = driver(n_ubatch=32, n_batch=32), words(300, 1)
+    ask(at, prompt)
+    request_id = at.submit([*prompt[:100], 41, *words(200, 2)], cache_prompt=False)
+    for _ in range(4):
+        at.step()
+    at.cancel(request_id)
+    at.run()
+    assert at.engine.stats()["sequences_used"] == at.engine.stats()["sequences_idle"]
+
+
 @pytest.mark.parametrize("cache_bytes", [0, 3000, 20_000])
 def test_what_the_budget_has_no_room_for_is_computed_again(cache_bytes: int) -> None:
     at = driver(cache_bytes, n_ctx=1500)
@@ -307,10 +338,19 @@ def test_large_states_are_saved_seldom_at_a_prompts_end(mib: int, near: int, wor
 # ---- what is dropped
 
 
+def test_the_last_checkpoint_of_a_level_is_dropped_as_others_are() -> None:
+    all_of_them, place = Checkpoints(), dict[int, Checkpoint]()
+    for position, level in ((16, 0), (32, 1)):
+        place[position] = Checkpoint(position, np.empty(100, np.uint8), 100, place, level)
+        all_of_them.add(place[position])
+    assert [all_of_them.drop_one() for _ in range(3)] == [True, True, False]
+    assert not place
+
+
 def test_the_newest_places_stay_dense_and_older_ones_are_thinned() -> None:
     spacing, all_of_them, place = Spacing(64), Checkpoints(), dict[int, Checkpoint]()
     for position in range(64, 64 * 257, 64):
-        place[position] = Checkpoint(position, np.empty(100, np.uint8), place, spacing.level(position))
+        place[position] = Checkpoint(position, np.empty(100, np.uint8), 100, place, spacing.level(position))
         all_of_them.add(place[position])
         while len(all_of_them) > 32:
             assert all_of_them.drop_one()

@@ -469,6 +469,10 @@ class LlamaModel:
         """Give a sequence that ends where `state` was saved that state; return False if llama.cpp refuses it."""
         return self._sequences.restore_state(seq_id, state)
 
+    def copy_state(self, source: int, target: int) -> bool:
+        """Let a sequence share the state of another's end, without cells; return False where memory shares none."""
+        return self._sequences.copy_state(source, target)
+
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""
         self._sequences.remove(seq_id)

@@ -86,6 +86,9 @@ class SectionedSequences(Sequences):
     def restore_state(self, seq_id: int, state: Blob) -> bool:
         return self._inner.restore_state(seq_id, state)
 
+    def copy_state(self, source: int, target: int) -> bool:
+        return self._inner.copy_state(source, target)
+
     def remove(self, seq_id: int) -> None:
         self._inner.remove(seq_id)
         self._positions.remove(seq_id)

@@ -85,6 +85,9 @@ class Sequences:
     def restore_state(self, seq_id: int, state: Blob) -> bool:
         return self._set_state(seq_id, state, _STATE_ALONE)
 
+    def copy_state(self, source: int, target: int) -> bool:
+        return False
+
     def remove(self, seq_id: int) -> None:
         self._cut(seq_id)
 
@@ -265,6 +268,10 @@ class StatefulSequences(Sequences):
             self._copy(self._scratch, target)  # the state with it
             self._cut(self._scratch)
 
+    def copy_state(self, source: int, target: int) -> bool:
+        self._copy(source, target, 0, 0)
+        return True
+
     def save(self, seq_id: int, start: int) -> Blob:
         return self._span(seq_id, start, -1) if self._has_cells else np.empty(0, np.uint8)
 
@@ -336,6 +343,9 @@ class NewestWindows(StatefulSequences):
             return False
         self._drop_state(seq_id)  # else it would share the scratch's
         return True
+
+    def copy_state(self, source: int, target: int) -> bool:
+        return False
 
     def _set_window(self, seq_id: int, window: Blob) -> None:
         if not self._set_state(seq_id, window, _STATE_ALONE):

@@ -39,16 +39,24 @@ def _doubled(count: int, most: int, nbytes: int) -> int:
 
 @dataclass(eq=False, slots=True)
 class Checkpoint:
-    """The state after the first `position` tokens of a text. It is found in `place`, which a node or a lease has."""
+    """The state after the first `position` tokens of a text. It is found in `place`, which a node or a lease has.
+
+    Until it is saved, which takes a while, a sequence of the KV store has the state, and nothing else.
+    """
 
     position: int
-    state: Blob
+    state: Blob | int  # the saved state, or the sequence that has it
+    size: int  # bytes of the state; all states of a model have one size
     place: dict[int, Checkpoint]
     level: int = 0
 
     @property
     def nbytes(self) -> int:
-        return len(self.state) + CHECKPOINT_BYTES
+        return self.size + CHECKPOINT_BYTES
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.place.get(self.position) is not self
 
     def move(self, place: dict[int, Checkpoint]) -> None:
         """Move to another place, which has none at this position."""
@@ -157,9 +165,10 @@ class Checkpoints:
         newest places are close together, and the older they are, the further apart.
         """
         fullest = max(self._levels, key=len)
-        if fullest:
-            self.drop(next(iter(fullest)))
-        return bool(fullest)
+        oldest = next(iter(fullest), None)
+        if oldest is not None:
+            self.drop(oldest)
+        return oldest is not None
 
     def check_invariants(self, placed: set[Checkpoint]) -> None:
         """Assert that the counted checkpoints are `placed`, and that their sum is right."""

@@ -61,7 +61,7 @@ class Residency:
         self._private: dict[Node, None] = {}
         self.lengths = Lengths()  # of the texts; only used for memory that cannot be cut
         self.host = HostMemory(cache_bytes, self.evict, self._absorb_below)
-        self.states = States(model, self.host, checkpoint_every)
+        self.states = States(model, self.host, checkpoint_every, self._take_free, self.free_seq)
         self.counters = MoveCounters()
 
     # ---- figures
@@ -84,13 +84,18 @@ class Residency:
         return self._node_ids - self._idle.needed_leaves
 
     @property
+    def _num_free(self) -> int:
+        """Free sequence ids, counting those of checkpoints that are to be saved and of a kept text."""
+        return len(self._free_ids) + self.states.num_unsaved + (self._kept is not None)
+
+    @property
     def available_ids(self) -> int:
-        """Free sequence ids, counting those of idle nodes, which can be parked, and of a kept text."""
-        return len(self._free_ids) + self._idle_ids + (self._kept is not None)
+        """Free sequence ids, counting those of idle nodes, which can be parked."""
+        return self._num_free + self._idle_ids
 
     @property
     def needs_trim(self) -> bool:
-        return self._idle.cells > self._cache_cells or bool(self._restored)
+        return self._idle.cells > self._cache_cells or bool(self._restored) or self.states.num_unsaved > 0
 
     @property
     def private_nodes(self) -> list[Node]:
@@ -111,7 +116,7 @@ class Residency:
             "kv_cells_used": self.used_cells,
             "kv_cells_idle": self._idle.cells,
             "kv_cells_kept": self._kept_cells,
-            "sequences_used": self._model.n_seq_max - len(self._free_ids) - (self._kept is not None),
+            "sequences_used": self._model.n_seq_max - self._num_free,
             "sequences_idle": self._idle_ids,
             "tree_nodes": self._num_live + self.host.num_nodes,
             "tree_tokens_resident": self._node_cells,
@@ -267,6 +272,9 @@ class Residency:
             self.states.give(node, holder, seq_id)
         return seq_id
 
+    def _take_free(self) -> int | None:
+        return self._free_ids.pop() if self._free_ids else None
+
     def _take_id(self) -> int:
         has_room = self.make_room(0, 1)
         assert has_room, "no sequence id is left"
@@ -332,6 +340,8 @@ class Residency:
         """
         if (cells or ids) and self._kept is not None:
             self._drop_kept()
+        if len(self._free_ids) < ids:
+            self.states.save_all()
         while self._model.n_ctx - self.used_cells < cells or len(self._free_ids) < ids:
             if not self.park_one():
                 return False
@@ -354,11 +364,12 @@ class Residency:
     def trim(self) -> None:
         """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call.
 
-        The memory of restored nodes is freed here, and so after the first tokens that were waited for.
+        The memory of restored nodes is freed and states are saved here, and so after the first tokens that were waited for.
         """
         self._restored.clear()
+        self.states.save_some()
         tokens = nodes = 0
-        while self.needs_trim and tokens < PARK_TOKENS and nodes < PARK_NODES:
+        while self._idle.cells > self._cache_cells and tokens < PARK_TOKENS and nodes < PARK_NODES:
             self._keep_newest()
             victim = self._victim()
             if victim is None:
@@ -381,7 +392,7 @@ class Residency:
     def _park(self, node: Node) -> None:
         """Park an idle leaf, or evict it if it does not fit into host memory."""
         assert node.seq_id is not None
-        self.states.keep(node, node.seq_id)  # before the cells are saved: it may evict others, and so merge nodes
+        self.states.keep(node, node.seq_id, at_once=True)  # before the cells: it may evict others, and so merge nodes
         blob = self._model.save(node.seq_id, node.start if self._partial_reuse else 0) if self.host.budget else None
         if blob is None or not self.host.fits(node, blob):
             self.evict(node)
@@ -580,9 +591,8 @@ class Residency:
         ids = [node.seq_id for node in live if node.seq_id is not None]
         kept = [] if self._kept is None else [self._kept.seq_id]
         assert not kept or (not lent and len(ids) <= 1), "cells are kept while others are in use"
-        assert sorted(ids + lent + kept + self._free_ids) == list(range(self._model.n_seq_max)), (
-            "sequence ids are not conserved"
-        )
+        in_use = ids + lent + kept + self.states.lone_ids
+        assert sorted(in_use + self._free_ids) == list(range(self._model.n_seq_max)), "sequence ids are not conserved"
         assert self._node_ids == len(ids), "sequences of nodes"
         assert self._node_cells == sum(node.cells for node in nodes), "cells of nodes are not conserved"
         assert self._branch_cells == branch_cells, "cells of branches are not conserved"

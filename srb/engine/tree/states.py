@@ -7,6 +7,9 @@ checkpoint is. For memory without states nothing here does anything, and every p
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+
 import numpy as np
 
 from srb.engine.model import Blob, Model
@@ -16,16 +19,31 @@ from srb.engine.tree.host import HostMemory
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 
+MAX_UNSAVED = 2  # checkpoints that are saved only after the first tokens that are waited for
 _SIZE_BYTES = 8  # of the length that stands before a text's cells
 
 
 class States:
     """States in sequences, and their checkpoints in host memory."""
 
-    def __init__(self, model: Model, host: HostMemory, every: int) -> None:
-        """Leave a checkpoint after each `every` tokens of a text; see `Spacing`."""
+    def __init__(
+        self,
+        model: Model,
+        host: HostMemory,
+        every: int,
+        take_free: Callable[[], int | None],
+        free_seq: Callable[[int], None],
+    ) -> None:
+        """Leave a checkpoint after each `every` tokens of a text; see `Spacing`.
+
+        A checkpoint that is saved later has a sequence until then, from `take_free`, and gives it back with `free_seq`.
+        """
         self._model = model
         self._host = host
+        self._take_free = take_free
+        self._free_seq = free_seq
+        self._size = 0  # bytes of a state, once one has been saved
+        self._unsaved: deque[tuple[Checkpoint, Node]] = deque()  # with the nodes for which they were made
         self.are_kept = model.has_states
         self.spacing = Spacing(every, model.is_on_gpu)
         self._at_end: set[int] = set()  # sequences that have the state of their end
@@ -88,18 +106,22 @@ class States:
         """Give a sequence that ends at a checkpoint its state."""
         self._host.checkpoints.touch(checkpoint)
         self.loaded_total += 1
-        if not self._model.restore_state(seq_id, checkpoint.state):
+        if isinstance(checkpoint.state, int):
+            is_loaded = self._model.copy_state(checkpoint.state, seq_id)
+        else:
+            is_loaded = self._model.restore_state(seq_id, checkpoint.state)
+        if not is_loaded:
             raise AssertionError(f"the state of sequence {seq_id} at {checkpoint.position} could not be restored")
         self.note_forked(seq_id)
 
     # ---- checkpoints
 
-    def keep(self, node: Node, seq_id: int) -> None:
+    def keep(self, node: Node, seq_id: int, at_once: bool = False) -> None:
         """Leave a checkpoint at the end of a node, where `seq_id` is about to lose its state, unless there is another."""
         if not self.are_kept or seq_id not in self._at_end or not (node.pins or self._host.budget):
             return
         if node.end not in node.checkpoints and (node.seq_id == seq_id or node.seq_id not in self._at_end):
-            checkpoint = self._checkpoint(seq_id, node.end, node.checkpoints)
+            checkpoint = self._checkpoint(seq_id, node.end, node.checkpoints, None if at_once else node)
             checkpoint.level = max(LEVEL_OF_ENDS, checkpoint.level)
             self._host.add_checkpoint(checkpoint, is_needed=node.pins > 0)
 
@@ -124,7 +146,7 @@ class States:
         position = node.start + node.num_computed
         if self.next_place(tokens, position - count, shared) == position:
             assert node.seq_id is not None
-            self._host.add_checkpoint(self._checkpoint(node.seq_id, position, node.checkpoints))
+            self._host.add_checkpoint(self._checkpoint(node.seq_id, position, node.checkpoints, node))
 
     def note_branch(self, seq_id: int, place: dict[int, Checkpoint], before: int, after: int) -> None:
         """Leave a checkpoint of a branch that has grown from `before` to `after` tokens, at the spacing."""
@@ -147,12 +169,79 @@ class States:
         for checkpoint in list(place.values()):
             self._host.checkpoints.drop(checkpoint)
 
-    def _checkpoint(self, seq_id: int, position: int, place: dict[int, Checkpoint]) -> Checkpoint:
-        state = self._model.save_state(seq_id)
-        self.spacing.note_size(len(state))
-        self.saved_total += 1
-        place[position] = checkpoint = Checkpoint(position, state, place, self.spacing.level(position))
+    def _checkpoint(
+        self, seq_id: int, position: int, place: dict[int, Checkpoint], node: Node | None = None
+    ) -> Checkpoint:
+        """Make a checkpoint. With `node`, which it is for, it may be saved later, by `save_some`."""
+        lone = self._lone_copy(seq_id) if node is not None else None
+        state = self._saved(seq_id) if lone is None else lone
+        place[position] = checkpoint = Checkpoint(position, state, self._size, place, self.spacing.level(position))
+        if node is not None and lone is not None:
+            self._unsaved.append((checkpoint, node))
         return checkpoint
+
+    def _saved(self, seq_id: int) -> Blob:
+        state = self._model.save_state(seq_id)
+        self._size = len(state)
+        self.spacing.note_size(self._size)
+        self.saved_total += 1
+        return state
+
+    # ---- checkpoints that are saved later
+
+    def _lone_copy(self, seq_id: int) -> int | None:
+        """Return a sequence that has the state of `seq_id` and nothing else; None if there can be none.
+
+        The first state is saved at once, since the places of others depend on its size.
+        """
+        if not self._size:
+            return None
+        if len(self._unsaved) == MAX_UNSAVED:
+            self._save_first()
+        lone = self._take_free()
+        if lone is not None and not self._model.copy_state(seq_id, lone):
+            self._free_seq(lone)
+            return None
+        return lone
+
+    @property
+    def lone_ids(self) -> list[int]:
+        """The sequences of checkpoints that are not saved yet. They are free when they are needed."""
+        return [checkpoint.state for checkpoint, _ in self._unsaved if isinstance(checkpoint.state, int)]
+
+    @property
+    def num_unsaved(self) -> int:
+        return len(self._unsaved)
+
+    def save_some(self) -> None:
+        """Save the checkpoints that were to be saved later, except for those of prompts that are being computed."""
+        for _ in range(len(self._unsaved)):
+            if self._unsaved[0][1].state is NodeState.COMPUTING:
+                self._unsaved.rotate(-1)
+            else:
+                self._save_first()
+
+    def save_all(self) -> None:
+        """Save the checkpoints that were to be saved later; their sequences are free then."""
+        while self._unsaved:
+            self._save_first()
+
+    def forget_unsaved(self) -> None:
+        """Drop the checkpoints that were to be saved later, since the KV store is in doubt."""
+        for checkpoint, _ in self._unsaved:
+            if not checkpoint.is_dropped:
+                self._host.checkpoints.drop(checkpoint)
+        while self._unsaved:
+            self._save_first()
+
+    def _save_first(self) -> None:
+        """Save the oldest of them, unless it was dropped meanwhile, and free its sequence."""
+        checkpoint, _ = self._unsaved.popleft()
+        seq_id = checkpoint.state
+        assert isinstance(seq_id, int)
+        if not checkpoint.is_dropped:
+            checkpoint.state = self._saved(seq_id)
+        self._free_seq(seq_id)
 
     # ---- whole texts
 
@@ -170,7 +259,7 @@ class States:
             return blob
         size = int(blob[:_SIZE_BYTES].copy().view(np.uint64)[0])
         state = np.ascontiguousarray(blob[_SIZE_BYTES + size :])
-        checkpoint = Checkpoint(node.end, state, node.checkpoints, LEVEL_OF_ENDS)
+        checkpoint = Checkpoint(node.end, state, len(state), node.checkpoints, LEVEL_OF_ENDS)
         node.checkpoints[node.end] = checkpoint
         self._host.add_checkpoint(checkpoint)
         return np.ascontiguousarray(blob[_SIZE_BYTES : _SIZE_BYTES + size])
@@ -198,3 +287,7 @@ class States:
                 checkpoint for position, checkpoint in node.checkpoints.items() if position < node.end or not is_held
             }
         self._host.checkpoints.check_invariants(droppable)
+        assert self.num_unsaved <= MAX_UNSAVED, "checkpoints that are not saved"
+        placed = {each for place in [*(node.checkpoints for node in nodes), *places] for each in place.values()}
+        unsaved = {checkpoint for checkpoint, _ in self._unsaved if not checkpoint.is_dropped}
+        assert unsaved == {each for each in placed if isinstance(each.state, int)}, "checkpoints that are not saved"

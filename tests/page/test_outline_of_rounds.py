@@ -61,3 +61,22 @@ def test_undo_leads_back_from_an_opened_branch(written: Writer) -> None:
     written.page.evaluate("(id) => desk.openNode(id)", first)
     written.wait("desk.text !== argument", present)
     written.press("Control+z").expect_text(present)
+
+
+def test_a_closed_fork_stays_closed_when_another_tab_changes_the_story(writer: Writer) -> None:
+    page = writer.page
+    writer.set(max_tokens=6).write(START).press("Control+Enter").wait_for_end().wait_until_saved()
+    page.get_by_role("button", name="Outline").click()
+    rows = page.get_by_role("treeitem")
+    expect(rows).to_have_count(9)
+    page.get_by_role("button", name="Close the fork").click()
+    expect(rows).to_have_count(2)
+    other = page.context.new_page()
+    other_writer = Writer(other, page.url, is_new=False)
+    other.evaluate("(id) => desk.openStory(id)", page.evaluate("desk.story.id"))
+    other_writer.set(max_tokens=7).wait_until_saved()
+    writer.wait("desk.settings.max_tokens === 7 && !document.querySelector('srb-outline').timer")  # and it is drawn
+    expect(rows).to_have_count(2)
+    writer.set(max_tokens=6).wait_until_saved()
+    page.evaluate("desk.newStory()")
+    expect(rows).to_have_count(0)

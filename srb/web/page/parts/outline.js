@@ -34,6 +34,8 @@ export class Outline extends Part {
     this.rows = [];
     /** @type {Set<string>} */
     this.path = new Set();
+    /** @type {import("../story.js").Story | null} the story that the forks below are of */
+    this.story = null;
     /** @type {Map<string, boolean>} forks that a person has opened or closed */
     this.toggled = new Map();
     this.current = "";
@@ -52,7 +54,10 @@ export class Outline extends Part {
         this.isStale ||= !(this.isTyping(topic, detail) || this.isGrowth(detail));
         this.refreshLater();
       });
-    this.on("story", () => this.toggled.clear());
+    this.on("story", () => {
+      if (this.story !== this.desk.story) this.toggled.clear(); // else another tab has changed its title or settings
+      this.story = this.desk.story;
+    });
     PHONE.addEventListener("change", () => this.requestUpdate(), { signal: this.listeners.signal });
   }
 

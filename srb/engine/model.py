@@ -239,8 +239,8 @@ class Model(Protocol):
     def save_state(self, seq_id: int) -> Blob: ...  # the state of a sequence's end
     def restore_state(self, seq_id: int, state: Blob) -> bool: ...  # into a sequence that ends where it was saved
 
-    # Give an empty sequence a state alone, for `save_state` and `copy_state`, or one that ends at its place that state, at
-    # no cost; return False where a copy would cost as much as `save_state`.
+    # Share the state of `source`'s end, without cells, at no cost: `target` is empty, and can then be saved and copied from,
+    # or it ends at the same place, and goes on from there. False where memory shares no states; save it instead.
     def copy_state(self, source: int, target: int) -> bool: ...
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...

@@ -364,10 +364,10 @@ class Residency:
     def trim(self) -> None:
         """Park idle nodes beyond `cache_cells`, at most PARK_TOKENS tokens and PARK_NODES nodes a call.
 
-        The memory of restored nodes is freed and states are saved here, and so after the first tokens that were waited for.
+        The memory of restored nodes is freed and a state is saved here, and so after the first tokens that were waited for.
         """
         self._restored.clear()
-        self.states.save_some()
+        self.states.save_one()
         tokens = nodes = 0
         while self._idle.cells > self._cache_cells and tokens < PARK_TOKENS and nodes < PARK_NODES:
             self._keep_newest()

@@ -172,7 +172,7 @@ class States:
     def _checkpoint(
         self, seq_id: int, position: int, place: dict[int, Checkpoint], node: Node | None = None
     ) -> Checkpoint:
-        """Make a checkpoint. With `node`, which it is for, it may be saved later, by `save_some`."""
+        """Make a checkpoint. With `node`, which it is for, it may be saved later, by `save_one`."""
         lone = self._lone_copy(seq_id) if node is not None else None
         state = self._saved(seq_id) if lone is None else lone
         place[position] = checkpoint = Checkpoint(position, state, self._size, place, self.spacing.level(position))
@@ -213,13 +213,13 @@ class States:
     def num_unsaved(self) -> int:
         return len(self._unsaved)
 
-    def save_some(self) -> None:
-        """Save the checkpoints that were to be saved later, except for those of prompts that are being computed."""
+    def save_one(self) -> None:
+        """Save a checkpoint that was to be saved later, unless all are of prompts that are being computed."""
         for _ in range(len(self._unsaved)):
-            if self._unsaved[0][1].state is NodeState.COMPUTING:
-                self._unsaved.rotate(-1)
-            else:
+            if self._unsaved[0][1].state is not NodeState.COMPUTING:
                 self._save_first()
+                return
+            self._unsaved.rotate(-1)
 
     def save_all(self) -> None:
         """Save the checkpoints that were to be saved later; their sequences are free then."""

@@ -11,6 +11,7 @@ import codecs
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -643,7 +644,7 @@ class EngineWalk(RuleBasedStateMachine):
 
 
 EngineWalk.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestEngineWalk = EngineWalk.TestCase
+TestEngineWalk = pytest.mark.timeout(600)(EngineWalk.TestCase)  # half a minute alone
 
 
 def test_the_parent_of_a_private_prompt_counts_as_the_holder_of_a_sequence() -> None:

@@ -348,11 +348,10 @@ class FakeModel:
         return True
 
     def copy_state(self, source: int, target: int) -> bool:
-        state = self._state(source)
-        if self._tips[target] is _EMPTY:
-            self._lone_states[target] = state
-            return True
-        return self.restore_state(target, np.frombuffer(state.ljust(_HASH_SIZE, b"\0"), np.uint8))
+        if self._tips[target] is not _EMPTY:
+            return self.restore_state(target, self.save_state(source))
+        self._lone_states[target] = self._state(source)
+        return True
 
     def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
         """Return cell `end` − 1 of a sequence, or its last cell if `end` is None."""

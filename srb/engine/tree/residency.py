@@ -94,8 +94,12 @@ class Residency:
         return self._num_free + self._idle_ids
 
     @property
+    def _is_over_cache(self) -> bool:
+        return self._idle.cells > self._cache_cells
+
+    @property
     def needs_trim(self) -> bool:
-        return self._idle.cells > self._cache_cells or bool(self._restored) or self.states.num_unsaved > 0
+        return self._is_over_cache or bool(self._restored) or self.states.num_unsaved > 0
 
     @property
     def private_nodes(self) -> list[Node]:
@@ -369,7 +373,7 @@ class Residency:
         self._restored.clear()
         self.states.save_one()
         tokens = nodes = 0
-        while self._idle.cells > self._cache_cells and tokens < PARK_TOKENS and nodes < PARK_NODES:
+        while self._is_over_cache and tokens < PARK_TOKENS and nodes < PARK_NODES:
             self._keep_newest()
             victim = self._victim()
             if victim is None:

@@ -231,8 +231,7 @@ class States:
         for checkpoint, _ in self._unsaved:
             if not checkpoint.is_dropped:
                 self._host.checkpoints.drop(checkpoint)
-        while self._unsaved:
-            self._save_first()
+        self.save_all()  # only frees their sequences now
 
     def _save_first(self) -> None:
         """Save the oldest of them, unless it was dropped meanwhile, and free its sequence."""

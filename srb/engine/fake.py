@@ -87,6 +87,7 @@ class FakeModel:
         self.threads = 1
         self.supports_partial_reuse = supports_partial_reuse
         self.has_states = has_states
+        self.shares_states = has_states
         self.decodes_ahead = decodes_ahead
         self.apart_from = apart_from
         self.can_generate = self.can_embed = self.can_rank = True
@@ -347,11 +348,11 @@ class FakeModel:
         self._with_state.add(seq_id)
         return True
 
-    def copy_state(self, source: int, target: int) -> bool:
+    def copy_state(self, source: int, target: int) -> None:
         if self._tips[target] is not _EMPTY:
-            return self.restore_state(target, self.save_state(source))
-        self._lone_states[target] = self._state(source)
-        return True
+            self.restore_state(target, self.save_state(source))
+        else:
+            self._lone_states[target] = self._state(source)
 
     def _cell_at(self, seq_id: int, end: int | None) -> _Cell:
         """Return cell `end` − 1 of a sequence, or its last cell if `end` is None."""

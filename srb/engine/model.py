@@ -196,6 +196,7 @@ class Model(Protocol):
     # Whether a sequence goes on only with the state of its end. Forks of parts, cuts and restores leave none, until
     # `restore_state`; the end may be computed again without one only where the sequence is empty.
     has_states: bool
+    shares_states: bool  # whether sequences can have the same state at no cost, by `copy_state`
     encoder: Encoder | None  # of pictures and sounds; None: text only
     # Number of tokens from which on prompts and branches are the faster in batches of their own; 0: never.
     apart_from: int
@@ -239,9 +240,9 @@ class Model(Protocol):
     def save_state(self, seq_id: int) -> Blob: ...  # the state of a sequence's end
     def restore_state(self, seq_id: int, state: Blob) -> bool: ...  # into a sequence that ends where it was saved
 
-    # Share the state of `source`'s end, without cells, at no cost: `target` is empty, and can then be saved and copied from,
-    # or it ends at the same place, and goes on from there. False where memory shares no states; save it instead.
-    def copy_state(self, source: int, target: int) -> bool: ...
+    # Share the state of `source`'s end, without cells, where `shares_states`: `target` is empty, and can then be saved and
+    # copied from, or it ends at the same place, and goes on from there.
+    def copy_state(self, source: int, target: int) -> None: ...
     def remove(self, seq_id: int) -> None: ...
     def clear(self) -> None: ...
 

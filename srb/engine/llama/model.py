@@ -109,6 +109,7 @@ class LlamaModel:
         self.n_seq_max = sequences.count
         self.supports_partial_reuse = sequences.can_be_cut
         self.has_states = sequences.has_states
+        self.shares_states = sequences.shares_states
         self.is_on_gpu = uses_gpu(settings)
         has_flash = settings.flash_attn != "off" and prompts is None and not settings.rpc
         self.apart_from = FLASH_TILE if has_flash and not self.is_on_gpu else 0
@@ -469,9 +470,9 @@ class LlamaModel:
         """Give a sequence that ends where `state` was saved that state; return False if llama.cpp refuses it."""
         return self._sequences.restore_state(seq_id, state)
 
-    def copy_state(self, source: int, target: int) -> bool:
-        """Let a sequence share the state of another's end, without cells; return False where memory shares none."""
-        return self._sequences.copy_state(source, target)
+    def copy_state(self, source: int, target: int) -> None:
+        """Let a sequence share the state of another's end, without cells, if memory shares states."""
+        self._sequences.copy_state(source, target)
 
     def remove(self, seq_id: int) -> None:
         """Remove a sequence; cells that other sequences share stay."""

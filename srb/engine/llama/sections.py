@@ -33,6 +33,7 @@ class SectionedSequences(Sequences):
         self.count = inner.count
         self.can_be_cut = inner.can_be_cut
         self.has_states = inner.has_states
+        self.shares_states = inner.shares_states
 
     def positions(self, batch: Batch) -> list[int] | npt.NDArray[np.int32]:
         places = self._positions.of(batch)
@@ -86,8 +87,8 @@ class SectionedSequences(Sequences):
     def restore_state(self, seq_id: int, state: Blob) -> bool:
         return self._inner.restore_state(seq_id, state)
 
-    def copy_state(self, source: int, target: int) -> bool:
-        return self._inner.copy_state(source, target)
+    def copy_state(self, source: int, target: int) -> None:
+        self._inner.copy_state(source, target)
 
     def remove(self, seq_id: int) -> None:
         self._inner.remove(seq_id)

@@ -25,6 +25,7 @@ class Sequences:
     """Sequences of memory without windows and states; those of plain attention can be cut."""
 
     has_states = False
+    shares_states = False
     form = Form()
 
     def __init__(self, context: Any, count: int, cuts: bool) -> None:
@@ -85,8 +86,8 @@ class Sequences:
     def restore_state(self, seq_id: int, state: Blob) -> bool:
         return self._set_state(seq_id, state, _STATE_ALONE)
 
-    def copy_state(self, source: int, target: int) -> bool:
-        return False
+    def copy_state(self, source: int, target: int) -> None:
+        raise AssertionError("this memory shares no states")
 
     def remove(self, seq_id: int) -> None:
         self._cut(seq_id)
@@ -244,6 +245,7 @@ class StatefulSequences(Sequences):
     """
 
     has_states = True
+    shares_states = True
     form = Form(has_states=True)
 
     def __init__(self, context: Any, count: int, has_cells: bool) -> None:
@@ -268,9 +270,8 @@ class StatefulSequences(Sequences):
             self._copy(self._scratch, target)  # the state with it
             self._cut(self._scratch)
 
-    def copy_state(self, source: int, target: int) -> bool:
+    def copy_state(self, source: int, target: int) -> None:
         self._copy(source, target, 0, 0)
-        return True
 
     def save(self, seq_id: int, start: int) -> Blob:
         return self._span(seq_id, start, -1) if self._has_cells else np.empty(0, np.uint8)
@@ -305,6 +306,7 @@ class NewestWindows(StatefulSequences):
     unified cells such an id can be copied, cut and restored, but not saved.
     """
 
+    shares_states = False
     form = Form(num_caches=2)
 
     def __init__(self, context: Any, count: int) -> None:
@@ -344,8 +346,8 @@ class NewestWindows(StatefulSequences):
         self._drop_state(seq_id)  # else it would share the scratch's
         return True
 
-    def copy_state(self, source: int, target: int) -> bool:
-        return False
+    def copy_state(self, source: int, target: int) -> None:
+        raise AssertionError("windows are not shared")
 
     def _set_window(self, seq_id: int, window: Blob) -> None:
         if not self._set_state(seq_id, window, _STATE_ALONE):

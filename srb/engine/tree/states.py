@@ -107,10 +107,8 @@ class States:
         self._host.checkpoints.touch(checkpoint)
         self.loaded_total += 1
         if isinstance(checkpoint.state, int):
-            is_loaded = self._model.copy_state(checkpoint.state, seq_id)
-        else:
-            is_loaded = self._model.restore_state(seq_id, checkpoint.state)
-        if not is_loaded:
+            self._model.copy_state(checkpoint.state, seq_id)
+        elif not self._model.restore_state(seq_id, checkpoint.state):
             raise AssertionError(f"the state of sequence {seq_id} at {checkpoint.position} could not be restored")
         self.note_forked(seq_id)
 
@@ -173,10 +171,10 @@ class States:
         self, seq_id: int, position: int, place: dict[int, Checkpoint], node: Node | None = None
     ) -> Checkpoint:
         """Make a checkpoint. With `node`, which it is for, it may be saved later, by `save_one`."""
-        lone = self._lone_copy(seq_id) if node is not None else None
+        lone = self._lone_copy(seq_id) if node else None
         state = self._saved(seq_id) if lone is None else lone
         place[position] = checkpoint = Checkpoint(position, state, self._size, place, self.spacing.level(position))
-        if node is not None and lone is not None:
+        if node and lone is not None:
             self._unsaved.append((checkpoint, node))
         return checkpoint
 
@@ -194,14 +192,13 @@ class States:
 
         The first state is saved at once, since the places of others depend on its size.
         """
-        if not self._size:
+        if not self._model.shares_states or not self._size:
             return None
         if len(self._unsaved) == MAX_UNSAVED:
             self._save_first()
         lone = self._take_free()
-        if lone is not None and not self._model.copy_state(seq_id, lone):
-            self._free_seq(lone)
-            return None
+        if lone is not None:
+            self._model.copy_state(seq_id, lone)
         return lone
 
     @property

@@ -48,6 +48,7 @@ BENCH_1B = Shape(dim=2048, layers=16, heads=32, kv_heads=8, ffn=8192, vocab=1282
 # A model of 280 million parameters whose first layer alone, a model of 25 million, writes nearly the same.
 BENCH_TWINS = Shape(dim=1024, layers=16, heads=16, kv_heads=16, ffn=4096, vocab=8192, context=8192, q8=True, loud=1)
 _QUIET = 0.03  # what the outputs of the layers after the loud ones are multiplied by
+_EXPERTS = 4  # of a layer that has experts; half of them compute each token
 _SURE = 16.0  # how much larger than all others the logits of tokens are that may follow in a chained text
 SHAPES = {"110m": BENCH_110M, "1b": BENCH_1B, "chained": BENCH_CHAINED}
 
@@ -80,6 +81,7 @@ class _Writer:
 
     def __init__(self, path: Path, arch: str, shape: Shape) -> None:
         self.gguf = gguf.GGUFWriter(path, arch, split_max_tensors=shape.split)
+        self.arch = arch
         self.shape = shape
         self._random = np.random.default_rng(shape.seed)
         self.gguf.add_name(f"random-{arch}")
@@ -105,6 +107,10 @@ class _Writer:
 
     def vector(self, name: str, values: np.ndarray, suffix: str = ".weight") -> None:
         self.gguf.add_tensor(name + suffix, values.astype(np.float32))
+
+    def noise(self, name: str, *dims: int, suffix: str = ".weight") -> None:
+        """Add small values that are not multiplied with activations: biases and sinks."""
+        self.vector(name, 0.3 * self._random.standard_normal(dims, dtype=np.float32), suffix)
 
     def ones(self, name: str, size: int) -> None:
         self.vector(name, np.ones(size))
@@ -194,37 +200,36 @@ def write_qwen3vl(path: Path, shape: Shape = TINY) -> Path:
 def write_qwen35(path: Path, shape: Shape = TINY) -> Path:
     """Write a qwen35, a hybrid: a gated delta net with states, and attention with M-RoPE in every second layer."""
     out = _Writer(path, "qwen35", shape)
-    head_dim, heads, size = shape.dim // shape.heads, shape.kv_heads, 2 * shape.state
-    inner, mixed = heads * size, 3 * heads * size
-    _add_attention_keys(out)
-    out.gguf.add_key_length(head_dim)
-    out.gguf.add_value_length(head_dim)
-    _add_sections(out, head_dim)
-    out.gguf.add_uint32("qwen35.full_attention_interval", 2)
-    out.gguf.add_ssm_conv_kernel(4)
-    out.gguf.add_ssm_inner_size(inner)
-    out.gguf.add_ssm_state_size(size)
-    out.gguf.add_ssm_time_step_rank(heads)
-    out.gguf.add_ssm_group_count(heads)
+    _add_delta_net_keys(out)
+    _add_sections(out, shape.dim // shape.heads)
     _add_vocabulary(out)
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         if layer % 2:
-            _add_attention(out, prefix, head_dim, gated=True)
-            out.ones(prefix + "attn_q_norm", head_dim)
-            out.ones(prefix + "attn_k_norm", head_dim)
+            _add_gated_attention(out, prefix)
         else:
-            out.ones(prefix + "attn_norm", shape.dim)
-            out.matrix(prefix + "attn_qkv", mixed, shape.dim)
-            out.matrix(prefix + "attn_gate", inner, shape.dim)
-            out.matrix(prefix + "ssm_conv1d", mixed, 4)
-            out.vector(prefix + "ssm_dt", np.full(heads, -2.0), ".bias")
-            out.vector(prefix + "ssm_a", -np.arange(1.0, heads + 1), "")
-            out.matrix(prefix + "ssm_beta", heads, shape.dim)
-            out.matrix(prefix + "ssm_alpha", heads, shape.dim)
-            out.ones(prefix + "ssm_norm", size)
-            out.matrix(prefix + "ssm_out", shape.dim, inner)
+            _add_delta_net(out, prefix, ("ssm_beta", "ssm_alpha"))
         _add_feed_forward(out, prefix, norm="post_attention_norm")
+    out.close()
+    return path
+
+
+def write_qwen3next(path: Path, shape: Shape = TINY) -> Path:
+    """Write a qwen3next, a hybrid: a gated delta net with states, attention in every second layer, and experts."""
+    out = _Writer(path, "qwen3next", shape)
+    _add_delta_net_keys(out)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads // 2)
+    _add_expert_keys(out, shared=True)
+    _add_vocabulary(out, scale=2.0)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        if layer % 2:
+            _add_gated_attention(out, prefix)
+        else:
+            _add_delta_net(out, prefix, ("ssm_ba",))
+        _add_experts(out, prefix, norm="post_attention_norm")
+        _add_shared_expert(out, prefix)
+        out.matrix(prefix + "ffn_gate_inp_shexp", shape.dim)
     out.close()
     return path
 
@@ -316,6 +321,31 @@ def write_gemma3(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
+    """Write a gpt-oss: every second layer attends within a window, each head to a sink, too; experts with biases."""
+    out = _Writer(path, "gpt-oss", shape)
+    head_dim = shape.dim // shape.heads
+    _add_attention_keys(out)
+    out.gguf.add_key_length(head_dim)
+    out.gguf.add_value_length(head_dim)
+    out.gguf.add_sliding_window(shape.window)
+    _add_expert_keys(out)
+    _add_vocabulary(out, scale=2.0)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, head_dim)
+        out.noise(prefix + "attn_sinks", shape.heads)
+        for name, size in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            out.noise(f"{prefix}attn_{name}", size * head_dim, suffix=".bias")
+        out.noise(prefix + "attn_output", shape.dim, suffix=".bias")
+        _add_experts(out, prefix, norm="post_attention_norm")
+        out.noise(prefix + "ffn_gate_inp", _EXPERTS, suffix=".bias")
+        for name, size in (("gate", shape.ffn), ("up", shape.ffn), ("down", shape.dim)):
+            out.noise(f"{prefix}ffn_{name}_exps", _EXPERTS, size, suffix=".bias")
+    out.close()
+    return path
+
+
 def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     """Write a mamba: no attention, one state for each sequence."""
     out = _Writer(path, "mamba", shape)
@@ -377,15 +407,43 @@ def write_falcon_h1(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
-def write_lfm2(path: Path, shape: Shape = TINY) -> Path:
-    """Write an lfm2, a hybrid: short convolutions with a state of their own, and attention in every second layer."""
+def write_granite_hybrid(path: Path, shape: Shape = TINY) -> Path:
+    """Write a Granite 4, a hybrid: a mamba2, attention without positions in every second layer, and experts."""
+    out = _Writer(path, "granitehybrid", shape)
+    attends = [layer % 2 == 1 for layer in range(shape.layers)]
+    _add_attention_keys(out, [shape.kv_heads if attention else 0 for attention in attends])
+    out.gguf.add_rope_scaling_finetuned(False)
+    out.gguf.add_embedding_scale(1.0)
+    out.gguf.add_residual_scale(0.5)
+    out.gguf.add_attention_scale(0.1)
+    out.gguf.add_logit_scale(1.0)
+    _add_mamba2_keys(out)
+    _add_expert_keys(out, shared=True)
+    _add_vocabulary(out)
+    for layer, attention in enumerate(attends):
+        prefix = f"blk.{layer}."
+        if attention:
+            _add_attention(out, prefix, shape.dim // shape.heads)
+        else:
+            out.ones(prefix + "attn_norm", shape.dim)
+            _add_mamba2(out, prefix)
+        _add_experts(out, prefix)
+        _add_shared_expert(out, prefix)
+    out.close()
+    return path
+
+
+def write_lfm2(path: Path, shape: Shape = TINY, has_windows: bool = False) -> Path:
+    """Write an lfm2, a hybrid: short convolutions with a state of their own, and attention in every second layer.
+
+    With `has_windows` that attention is within a sliding window.
+    """
     out = _Writer(path, "lfm2", shape)
     head_dim, kernel = shape.dim // shape.heads, 3
     attends = [layer % 2 == 1 for layer in range(shape.layers)]
-    out.gguf.add_feed_forward_length(shape.ffn)
-    out.gguf.add_head_count(shape.heads)
-    out.gguf.add_head_count_kv([shape.kv_heads if attention else 0 for attention in attends])
-    out.gguf.add_layer_norm_rms_eps(1e-5)
+    _add_attention_keys(out, [shape.kv_heads if attention else 0 for attention in attends])
+    if has_windows:
+        out.gguf.add_sliding_window(shape.window)
     out.gguf.add_shortconv_l_cache(kernel)
     out.matrix("token_embd", shape.vocab, shape.dim, scale=1.0)
     out.ones("token_embd_norm", shape.dim)
@@ -497,23 +555,26 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "qwen3vl": write_qwen3vl,
     "gemma2": write_gemma2,
     "gemma3": write_gemma3,
+    "gpt-oss": write_gpt_oss,
     "mamba": write_mamba,
     "mamba2": write_mamba2,
     "falcon-h1": write_falcon_h1,
+    "granite-hybrid": write_granite_hybrid,
     "lfm2": write_lfm2,
     "qwen35": write_qwen35,
+    "qwen3next": write_qwen3next,
     "deepseek2": write_deepseek2,
 }
 
 
-def _add_vocabulary(out: _Writer) -> None:
-    """Add the matrices between tokens and the layers."""
+def _add_vocabulary(out: _Writer, scale: float = 3.0) -> None:
+    """Add the matrices between tokens and the layers; logits are about as far apart as `scale`."""
     embeddings = out.matrix("token_embd", out.shape.vocab, out.shape.dim, scale=1.0)
     out.ones("output_norm", out.shape.dim)
     if out.shape.is_chained:
         out.add("output", _chained(embeddings))
         return
-    out.matrix("output", out.shape.vocab, out.shape.dim, scale=3 * out.shape.dim**-0.5)
+    out.matrix("output", out.shape.vocab, out.shape.dim, scale=scale * out.shape.dim**-0.5)
 
 
 def _chained(embeddings: np.ndarray) -> np.ndarray:
@@ -547,10 +608,73 @@ def _add_mamba2(out: _Writer, prefix: str) -> None:
     out.matrix(prefix + "ssm_out", shape.dim, inner)
 
 
-def _add_attention_keys(out: _Writer) -> None:
+def _add_delta_net_keys(out: _Writer) -> None:
+    """Add the keys of a gated delta net and of attention in every second layer."""
+    shape, size = out.shape, 2 * out.shape.state
+    _add_attention_keys(out)
+    out.gguf.add_key_length(shape.dim // shape.heads)
+    out.gguf.add_value_length(shape.dim // shape.heads)
+    out.gguf.add_uint32(f"{out.arch}.full_attention_interval", 2)
+    out.gguf.add_ssm_conv_kernel(4)
+    out.gguf.add_ssm_inner_size(shape.kv_heads * size)
+    out.gguf.add_ssm_state_size(size)
+    out.gguf.add_ssm_time_step_rank(shape.kv_heads)
+    out.gguf.add_ssm_group_count(shape.kv_heads)
+
+
+def _add_delta_net(out: _Writer, prefix: str, gates: tuple[str, ...]) -> None:
+    """Add a gated delta net, whose two gates for each head are in as many matrices as `gates` names."""
+    shape, heads, size = out.shape, out.shape.kv_heads, 2 * out.shape.state
+    inner, mixed = heads * size, 3 * heads * size
+    out.ones(prefix + "attn_norm", shape.dim)
+    out.matrix(prefix + "attn_qkv", mixed, shape.dim)
+    out.matrix(prefix + "attn_gate", inner, shape.dim)
+    out.matrix(prefix + "ssm_conv1d", mixed, 4)
+    out.vector(prefix + "ssm_dt", np.full(heads, -2.0), ".bias")
+    out.vector(prefix + "ssm_a", -np.arange(1.0, heads + 1), "")
+    for name in gates:
+        out.matrix(prefix + name, 2 * heads // len(gates), shape.dim)
+    out.ones(prefix + "ssm_norm", size)
+    out.matrix(prefix + "ssm_out", shape.dim, inner)
+
+
+def _add_gated_attention(out: _Writer, prefix: str) -> None:
+    """Add the attention of Qwen's hybrids."""
+    head_dim = out.shape.dim // out.shape.heads
+    _add_attention(out, prefix, head_dim, gated=True)
+    out.ones(prefix + "attn_q_norm", head_dim)
+    out.ones(prefix + "attn_k_norm", head_dim)
+
+
+def _add_expert_keys(out: _Writer, shared: bool = False) -> None:
+    out.gguf.add_expert_count(_EXPERTS)
+    out.gguf.add_expert_used_count(_EXPERTS // 2)
+    out.gguf.add_expert_feed_forward_length(out.shape.ffn)
+    if shared:
+        out.gguf.add_expert_shared_feed_forward_length(out.shape.ffn)
+
+
+def _add_experts(out: _Writer, prefix: str, norm: str = "ffn_norm") -> None:
+    shape = out.shape
+    out.ones(prefix + norm, shape.dim)
+    out.matrix(prefix + "ffn_gate_inp", _EXPERTS, shape.dim)
+    out.matrix(prefix + "ffn_gate_exps", _EXPERTS, shape.ffn, shape.dim)
+    out.matrix(prefix + "ffn_up_exps", _EXPERTS, shape.ffn, shape.dim)
+    out.matrix(prefix + "ffn_down_exps", _EXPERTS, shape.dim, shape.ffn)
+
+
+def _add_shared_expert(out: _Writer, prefix: str) -> None:
+    shape = out.shape
+    out.matrix(prefix + "ffn_gate_shexp", shape.ffn, shape.dim)
+    out.matrix(prefix + "ffn_up_shexp", shape.ffn, shape.dim)
+    out.matrix(prefix + "ffn_down_shexp", shape.dim, shape.ffn)
+
+
+def _add_attention_keys(out: _Writer, kv_heads: list[int] | None = None) -> None:
+    """Add the keys of attention, with `kv_heads` of each layer if they differ."""
     out.gguf.add_feed_forward_length(out.shape.ffn)
     out.gguf.add_head_count(out.shape.heads)
-    out.gguf.add_head_count_kv(out.shape.kv_heads)
+    out.gguf.add_head_count_kv(kv_heads or out.shape.kv_heads)
     out.gguf.add_layer_norm_rms_eps(1e-5)
 
 

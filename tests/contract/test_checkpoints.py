@@ -17,13 +17,16 @@ from tests.contract.writers import N_CTX, Writer, evening, words
 
 TOLERANCE = 2e-2  # other texts differ by ones
 EVERY = 64
-ARCHITECTURES = pytest.mark.parametrize("arch", ["mamba", "mamba2", "lfm2", "falcon-h1", "gemma3"])
+WINDOWED = ["gemma3", "gpt-oss"]
+ARCHITECTURES = pytest.mark.parametrize(
+    "arch", ["mamba", "mamba2", "lfm2", "falcon-h1", "granite-hybrid", "qwen3next", *WINDOWED]
+)
 Load = Callable[..., LlamaModel]
 
 
 def warm(load: Load, arch: str, **changes: Any) -> LlamaModel:
-    """Load a model with states: gemma3 with the small cache of its windows."""
-    model = load(arch, **({"swa_full": "off"} if arch == "gemma3" else {}), **changes)
+    """Load a model with states: one with windows with their small cache."""
+    model = load(arch, **({"swa_full": "off"} if arch in WINDOWED else {}), **changes)
     assert model.has_states
     return model
 

@@ -22,8 +22,14 @@ from tests.contract.conftest import ALIKE, SMALL_WINDOWS, TWO_CONTEXTS
 from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
-PARTLY_REUSABLE = ("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", *TWO_CONTEXTS[:2])
-WITH_STATES = ("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", "qwen35", SMALL_WINDOWS, *TWO_CONTEXTS[2:])
+PARTLY_REUSABLE = (
+    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gpt-oss"),
+    *TWO_CONTEXTS[:2],
+)
+WITH_STATES = (
+    *("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", "granite-hybrid", "qwen35", "qwen3next"),
+    *(SMALL_WINDOWS, *TWO_CONTEXTS[2:]),
+)
 with_states = pytest.mark.parametrize("model_name", WITH_STATES, indirect=True)
 partly_reusable = pytest.mark.parametrize("model_name", PARTLY_REUSABLE, indirect=True)
 TOLERANCE = 1e-2 * ROUNDING  # f16 cells round differently with the shape of the batch; other texts differ by ones

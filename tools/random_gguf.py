@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import gguf
@@ -561,6 +562,7 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "falcon-h1": write_falcon_h1,
     "granite-hybrid": write_granite_hybrid,
     "lfm2": write_lfm2,
+    "lfm2, windows": partial(write_lfm2, has_windows=True),
     "qwen35": write_qwen35,
     "qwen3next": write_qwen3next,
     "deepseek2": write_deepseek2,

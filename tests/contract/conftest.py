@@ -19,6 +19,8 @@ from tools.random_gguf import TINY, WRITERS
 
 N_CTX = 256
 SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows alone
+WINDOWS_AND_STATES = "lfm2, windows"
+_WRITTEN = {SMALL_WINDOWS: "gemma3", "lfm2, windows of 32": WINDOWS_AND_STATES}
 # Whose prompts have a context of their own, here also the shortest.
 TWO_CONTEXTS = [f"{arch}, two contexts" for arch in ("llama", "gemma3", "lfm2", "qwen35")]
 # Whose texts are computed alike in prompts and in steps, but for the order of sums.
@@ -34,9 +36,8 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         if arch in TWO_CONTEXTS:
             return write(arch.partition(",")[0])
         path = folder / f"{arch}.gguf"
-        if arch == SMALL_WINDOWS and not path.exists():
-            return WRITERS["gemma3"](path, replace(TINY, window=8))
-        return path if path.exists() else WRITERS[arch](path, TINY)
+        shape = replace(TINY, window=8) if arch in (SMALL_WINDOWS, WINDOWS_AND_STATES) else TINY
+        return path if path.exists() else WRITERS[_WRITTEN.get(arch, arch)](path, shape)
 
     return write
 
@@ -69,7 +70,7 @@ def model(model_name: str, gguf: Callable[[str], Path], request: pytest.FixtureR
         given: dict[str, Any] = {"n_ctx": N_CTX, "swa_full": "on"}
         if "gemma" in model_name:  # f16 cells would round equal texts apart; flash attention has no others
             given |= {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
-        if model_name == SMALL_WINDOWS:
+        if model_name in (SMALL_WINDOWS, WINDOWS_AND_STATES):
             given |= {"n_ctx": 2 * N_CTX, "swa_full": "off"}
         if model_name in TWO_CONTEXTS:
             request.getfixturevalue("short_prompts")

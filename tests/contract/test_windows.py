@@ -17,6 +17,7 @@ import pytest
 
 from srb.engine.llama import windows
 from srb.engine.llama.model import LlamaModel
+from srb.engine.llama.needs import needs
 from srb.engine.llama.windows import available_memory, small_cells
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.protocol import ContextShift
@@ -24,6 +25,7 @@ from srb.settings import Settings
 from tests.contract.rounding import needs_equal_texts
 from tests.contract.writers import N_CTX, Writer, evening, words
 
+BESIDE_STATES = "lfm2, windows of 32"
 TOLERANCE = 2e-2  # llama.cpp's GELU is rounded to f16; other texts differ by ones
 MODES = pytest.mark.parametrize("swa_full", ["on", "off"])
 
@@ -244,6 +246,33 @@ def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(
         model = native(gguf, monkeypatch, 0, swa_full="off", n_seq_max=n_seq_max)
         assert model.has_states is not cuts
         model.close()
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "n_seq_max", "count"),
+    [(4096, 0, 32), (4096, 5, 5), (256 + 64, 16, 7), (3 * 32 + 64, 16, 2)],  # the scratch has a window, too
+)
+def test_windows_beside_states_are_as_many_as_there_is_room_for(
+    load: Callable[..., LlamaModel], n_ctx: int, n_seq_max: int, count: int
+) -> None:
+    model = load(BESIDE_STATES, n_ctx=n_ctx, n_seq_max=n_seq_max)
+    assert (model.has_states, model.n_seq_max) == (True, count)
+    for seq_id in range(count):
+        for start in (0, 20):
+            batch = Batch()
+            batch.add(seq_id, start, words(20, seq_id), want_logits=False)
+            assert model.decode(batch) is DecodeStatus.OK
+    found = needs(Settings(model=str(model._settings.model), n_ctx=n_ctx, n_seq_max=n_seq_max, n_ubatch=64, n_batch=64))
+    assert (found.memory, found.windows, found.n_seq_max) == ("hybrid", "", count)
+
+
+def test_texts_are_reused_as_a_whole_where_three_windows_take_all_cells(load: Callable[..., LlamaModel]) -> None:
+    model = load(BESIDE_STATES, n_ctx=3 * 32 + 63, n_seq_max=4)
+    assert not model.has_states
+    assert not model.supports_partial_reuse
+    writer, prompt = Writer(model), words(40, 1)
+    [text], _ = writer.ask(prompt)
+    assert Writer(load(BESIDE_STATES, n_seq_max=2)).ask(prompt)[0] == [text]
 
 
 def test_the_small_cache_is_as_large_as_llama_servers() -> None:

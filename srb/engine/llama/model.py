@@ -183,7 +183,7 @@ class LlamaModel:
         if prompts:
             log.info("prompts are computed in a context of their own, of %d cells", prompts.n_cells)
         if windows is not Windows.NONE:
-            log.info(description(windows, settings, lib.llama_model_n_swa(model)))
+            log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
         if has_faulty_amx() and uses_cpu(settings, lib.llama_model_n_layer(model)):
             log.warning(
                 "llama.cpp was built without tools/llama.cmake, so its kernels for AMX are faulty, and not used"

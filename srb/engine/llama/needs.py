@@ -175,7 +175,7 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         projector=projector,
         projector_refused=projector_refused,
         is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,
-        windows="" if windows is Windows.NONE else windows.name.lower(),
+        windows=windows.name.lower() if windows in (Windows.FULL, Windows.SMALL) else "",
         full_store=_full_store(model, settings, windows),
         places=planned.places + _projector_places(settings, projector) if planned.places else None,
     )

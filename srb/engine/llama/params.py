@@ -11,7 +11,7 @@ import llama_cpp as lib
 
 from srb.cores import usable_cores
 from srb.engine.llama.devices import DeviceType, device_types, has_faulty_amx
-from srb.engine.llama.windows import Windows, small_sequences
+from srb.engine.llama.windows import Windows, most_windows, small_sequences
 from srb.native_facts import Remark
 from srb.settings import Settings
 
@@ -96,7 +96,7 @@ def context_params(settings: Settings, model: Any, windows: Windows = Windows.NO
     params.n_batch = max(settings.n_batch, params.n_seq_max)  # room for every running branch in every step
     params.n_ubatch = min(settings.n_ubatch, params.n_batch)
     params.n_outputs_max = params.n_seq_max
-    params.swa_full = windows is not Windows.SMALL
+    params.swa_full = windows in (Windows.NONE, Windows.FULL)
     params.n_threads = threads
     params.n_threads_batch = settings.threads_batch or threads
     params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attn]
@@ -140,7 +140,8 @@ def _sequence_ids(settings: Settings, model: Any, windows: Windows) -> int:
         most = RECURRENT_SEQUENCES
     if windows is Windows.FULL:  # each id has a guard; llama.cpp has room for a row of logits for every one
         return min(MAX_SEQUENCES, 2 * (max(2, settings.n_seq_max or most // 2 - 1) + 1))
-    return min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)
+    ids = min(MAX_SEQUENCES, max(2, settings.n_seq_max or most) + 1)
+    return min(ids, most_windows(settings, model)) if windows is Windows.BESIDE_STATES else ids
 
 
 def changed_settings(settings: Settings, n_batch: int, n_ctx_seq: int) -> Iterator[Remark]:

@@ -14,7 +14,7 @@ import llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 
-from srb.engine.llama.sequences import GuardedSequences, NewestWindows, Sequences, StatefulSequences
+from srb.engine.llama.sequences import GuardedSequences, NewestWindows, NewestWindowsAlone, Sequences, StatefulSequences
 from srb.engine.llama.windows import Windows, usable_sequences
 from srb.engine.model import Batch, Blob
 from srb.engine.positions import Positions
@@ -115,8 +115,10 @@ def _sequences_of(context: Any, model: Any, windows: Windows) -> Sequences:
     if windows is Windows.FULL:
         return GuardedSequences(context, count, lib.llama_model_n_swa(model))
     if windows is Windows.SMALL:
+        return NewestWindowsAlone(context, count)
+    if windows is Windows.BESIDE_STATES:
         return NewestWindows(context, count)
-    has_windows = lib.llama_model_n_swa(model) > 0  # beside states, or in an architecture that is not cut
+    has_windows = lib.llama_model_n_swa(model) > 0  # in an architecture that is not cut
     is_recurrent = bool(lib.llama_model_is_recurrent(model))
     if (is_recurrent or lib.llama_model_is_hybrid(model)) and not has_windows:
         return StatefulSequences(context, count, has_cells=not is_recurrent)

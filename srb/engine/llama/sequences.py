@@ -295,19 +295,16 @@ class StatefulSequences(Sequences):
 
 
 class NewestWindows(StatefulSequences):
-    """Sequences over the small cache of sliding windows: the window of a sequence's newest tokens is its state.
+    """Sequences over the small cache of sliding windows: the window of a sequence's newest tokens is in its state.
 
     llama.cpp has room for one window for each sequence, and frees a cell beyond the window only if no other sequence has
-    it, so no two sequences share a window: a fork gets a copy of its source's. The cells of layers without windows are
-    shared, cut and saved as others. A sequence without a state has the window of a text of one token, since llama.cpp can
+    it, so no two sequences share a window: a fork gets a copy of its source's state. The cells of layers without windows
+    are shared, cut and saved as others. A sequence without a state has that of a text of one token, since llama.cpp can
     replace the window of a sequence, and not remove it alone.
-
-    The scratch needs no window, so its id is beyond the context's `n_seq_max`, by which llama.cpp sizes the cache. With
-    unified cells such an id can be copied, cut and restored, but not saved.
     """
 
     shares_states = False
-    form = Form(num_caches=2)
+    form = Form(num_caches=2, has_states=True)
 
     def __init__(self, context: Any, count: int) -> None:
         super().__init__(context, count, has_cells=True)
@@ -319,26 +316,16 @@ class NewestWindows(StatefulSequences):
         self._cut(0)
 
     def fork(self, source: int, target: int, end: int | None) -> None:
-        window = self._state(source, _STATE_ALONE) if end is None else self._no_state
+        state = self._state(source, _STATE_ALONE) if end is None else self._no_state
         self._copy(source, target, *((-1, -1) if end is None else (0, end)))
-        self._set_window(target, window)
+        self._set_own_state(target, state)
 
     def splice(self, source: int, target: int, end: int) -> None:
-        window = self._state(target, _STATE_ALONE)
+        state = self._state(target, _STATE_ALONE)
         self._drop_state(target)
         self._cut(target, 0, end)
         self._copy(source, target, 0, end)
-        self._set_window(target, window)
-
-    def save(self, seq_id: int, start: int) -> Blob:
-        self._copy(seq_id, self._scratch)  # which keeps the whole sequence, while the sequence itself is the span
-        self._cut(seq_id, 0, start)
-        self._drop_state(seq_id)
-        blob = self._state(seq_id)
-        self._cut(seq_id)
-        self._copy(self._scratch, seq_id)
-        self._cut(self._scratch)
-        return blob
+        self._set_own_state(target, state)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         if not super().restore(seq_id, blob):
@@ -349,6 +336,26 @@ class NewestWindows(StatefulSequences):
     def copy_state(self, source: int, target: int) -> None:
         raise AssertionError("windows are not shared")
 
-    def _set_window(self, seq_id: int, window: Blob) -> None:
-        if not self._set_state(seq_id, window, _STATE_ALONE):
+    def _set_own_state(self, seq_id: int, state: Blob) -> None:
+        if not self._set_state(seq_id, state, _STATE_ALONE):
             raise AssertionError(f"there is no room for the window of sequence {seq_id}")
+
+
+class NewestWindowsAlone(NewestWindows):
+    """Sequences over the small cache of sliding windows in a model without recurrent layers.
+
+    The scratch needs no window, so its id is beyond the context's `n_seq_max`, by which llama.cpp sizes the cache. With
+    unified cells such an id can be copied, cut and restored, but not saved. (Recurrent layers know no ids beyond.)
+    """
+
+    form = Form(num_caches=2)
+
+    def save(self, seq_id: int, start: int) -> Blob:
+        self._copy(seq_id, self._scratch)  # which keeps the whole sequence, while the sequence itself is the span
+        self._cut(seq_id, 0, start)
+        self._drop_state(seq_id)
+        blob = self._state(seq_id)
+        self._cut(seq_id)
+        self._copy(self._scratch, seq_id)
+        self._cut(self._scratch)
+        return blob

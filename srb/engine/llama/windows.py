@@ -24,6 +24,7 @@ MOST_BYTES = (
     6 << 30
 )  # … and of this: with cache_ram_mib as much as llama-server keeps texts in by default (--cache-ram)
 _PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
+_FEWEST_WINDOWS = 3  # beside states: a prompt's, a branch's and the scratch's
 _UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
 
 _BITS = {
@@ -34,17 +35,19 @@ _BITS = {
 class Windows(Enum):
     """The cache of a model's sliding windows."""
 
-    NONE = auto()  # the model has no windows, or keeps states beside them
+    NONE = auto()  # the model has no windows, or its texts are reused as a whole
     FULL = auto()
     SMALL = auto()
+    BESIDE_STATES = auto()  # small, in a model that has recurrent layers, too
 
 
 def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
     """Return the cache that a loaded model's windows get by the settings."""
     n_swa = lib.llama_model_n_swa(model)
-    has_states = lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model)
-    if n_swa <= 0 or has_states or _metadata(model, "general.architecture") in _UNCUT:
+    if n_swa <= 0 or _metadata(model, "general.architecture") in _UNCUT:
         return Windows.NONE
+    if lib.llama_model_is_hybrid(model):  # where a full size would only serve cuts, which need the states anyway
+        return Windows.BESIDE_STATES if most_windows(settings, model) >= _FEWEST_WINDOWS else Windows.NONE
     if settings.swa_full == "on" or small_cells(settings, n_swa) >= num_cells(settings, model):
         return Windows.FULL
     if settings.swa_full == "off":
@@ -65,7 +68,13 @@ def small_sequences(settings: Settings) -> int:
 
 def usable_sequences(ids: int, windows: Windows) -> int:
     """Return how many of a context's sequence ids hold texts; the others are guards, and the scratch for spans."""
-    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids, Windows.NONE: ids - 1}[windows]
+    return {Windows.FULL: ids // 2 - 1, Windows.SMALL: ids}.get(windows, ids - 1)
+
+
+def most_windows(settings: Settings, model: Any) -> int:
+    """Return how many windows the small cache has room for before it is as large as the full size."""
+    room = num_cells(settings, model) - min(settings.n_ubatch, settings.n_batch)
+    return max(0, room) // int(lib.llama_model_n_swa(model))
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:
@@ -94,15 +103,17 @@ def head_length(model: Any, name: str) -> int:
     return int(given) if given.isdigit() else int(lib.llama_model_n_embd(model)) // heads
 
 
-def description(windows: Windows, settings: Settings, n_swa: int) -> str:
-    """Return one line for the log about the cache of a model's windows."""
+def description(windows: Windows, settings: Settings, n_swa: int, count: int) -> str:
+    """Return one line for the log about the cache of a model's windows, for `count` sequences."""
+    if windows is Windows.BESIDE_STATES:
+        return f"sliding windows of {n_swa} tokens beside recurrent layers, small cache for {count} sequences"
     by = f"swa_full = {settings.swa_full}"
     if windows is Windows.FULL:
         by += ", and the small cache would not be smaller" if settings.swa_full == "off" else ""
         return f"sliding windows of {n_swa} tokens, full-size cache ({by}): texts are reused up to any place"
     return (
         f"sliding windows of {n_swa} tokens, small cache of {small_cells(settings, n_swa)} cells ({by}): texts are reused "
-        f"up to checkpoints, by {small_sequences(settings)} sequences; swa_full = on takes more memory and reuses them up "
+        f"up to checkpoints, by {count} sequences; swa_full = on takes more memory and reuses them up "
         "to any place"
     )
 

@@ -322,6 +322,55 @@ def write_gemma3(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_gemma4(path: Path, shape: Shape = TINY) -> Path:
+    """Write a gemma4: every second layer attends within a window, with smaller heads; the last two have no KV of their own.
+
+    Layers without windows have fewer heads of keys, which are their values, too. Each layer has its own embeddings.
+    """
+    shape = replace(shape, layers=6)
+    out = _Writer(path, "gemma4", shape)
+    small, large, per_layer = shape.dim // shape.heads, 2 * shape.dim // shape.heads, 16
+    is_windowed = [layer % 2 == 0 for layer in range(shape.layers)]
+    kv_heads = [shape.kv_heads if windowed else shape.kv_heads // 2 for windowed in is_windowed]
+    _add_attention_keys(out, kv_heads)
+    out.gguf.add_key_length(large)
+    out.gguf.add_value_length(large)
+    out.gguf.add_key_length_swa(small)
+    out.gguf.add_value_length_swa(small)
+    out.gguf.add_rope_dimension_count(large)
+    out.gguf.add_rope_dimension_count_swa(small)
+    out.gguf.add_sliding_window(shape.window)
+    out.gguf.add_sliding_window_pattern(is_windowed)
+    out.gguf.add_shared_kv_layers(2)
+    out.gguf.add_embedding_length_per_layer_input(per_layer)
+    out.gguf.add_final_logit_softcapping(30.0)
+    out.matrix("token_embd", shape.vocab, shape.dim, scale=shape.dim**-0.5)
+    out.matrix("per_layer_token_embd", shape.vocab, per_layer * shape.layers, scale=per_layer**-0.5)
+    out.matrix("per_layer_model_proj", per_layer * shape.layers, shape.dim)
+    out.ones("per_layer_proj_norm", per_layer)
+    out.vector("rope_freqs", np.ones(large // 2))
+    out.ones("output_norm", shape.dim)
+    out.matrix("output", shape.vocab, shape.dim, scale=2 * shape.dim**-0.5)
+    for layer, windowed in enumerate(is_windowed):
+        prefix, head_dim = f"blk.{layer}.", small if windowed else large
+        out.ones(prefix + "attn_norm", shape.dim)
+        out.matrix(prefix + "attn_q", shape.heads * head_dim, shape.dim)
+        out.vector(prefix + "attn_q_norm", np.full(head_dim, head_dim**-0.5))  # there is no scale of the scores
+        if layer < shape.layers - 2:
+            for name in ("attn_k", "attn_v") if windowed else ("attn_k",):
+                out.matrix(prefix + name, kv_heads[layer] * head_dim, shape.dim)
+            out.ones(prefix + "attn_k_norm", head_dim)
+        out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim)
+        out.ones(prefix + "post_attention_norm", shape.dim)
+        _add_feed_forward(out, prefix)
+        out.vector(prefix + "post_ffw_norm", np.full(shape.dim, 0.1))  # see gemma3
+        out.matrix(prefix + "inp_gate", per_layer, shape.dim)
+        out.matrix(prefix + "proj", shape.dim, per_layer)
+        out.vector(prefix + "post_norm", np.full(shape.dim, 0.1))
+    out.close()
+    return path
+
+
 def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
     """Write a gpt-oss: every second layer attends within a window, each head to a sink, too; experts with biases."""
     out = _Writer(path, "gpt-oss", shape)
@@ -556,6 +605,7 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "qwen3vl": write_qwen3vl,
     "gemma2": write_gemma2,
     "gemma3": write_gemma3,
+    "gemma4": write_gemma4,
     "gpt-oss": write_gpt_oss,
     "mamba": write_mamba,
     "mamba2": write_mamba2,

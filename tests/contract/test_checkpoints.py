@@ -17,7 +17,7 @@ from tests.contract.writers import N_CTX, Writer, evening, words
 
 TOLERANCE = 2e-2  # other texts differ by ones
 EVERY = 64
-WINDOWED = ["gemma3", "gpt-oss"]
+WINDOWED = ["gemma3", "gemma4", "gpt-oss"]
 ARCHITECTURES = pytest.mark.parametrize(
     "arch", ["mamba", "mamba2", "lfm2", "lfm2, windows", "falcon-h1", "granite-hybrid", "qwen3next", *WINDOWED]
 )

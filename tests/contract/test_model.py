@@ -23,7 +23,7 @@ from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = (
-    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gpt-oss"),
+    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gemma4", "gpt-oss"),
     *TWO_CONTEXTS[:2],
 )
 WITH_STATES = (

@@ -72,7 +72,7 @@ class Texts:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("arch", ["gemma2", "gemma3"])
+@pytest.mark.parametrize("arch", ["gemma2", "gemma3", "gemma4", "gpt-oss"])
 def test_whatever_is_cut_beside_it_a_text_goes_on_as_if_computed_anew(
     load: Callable[..., LlamaModel], arch: str, seed: int
 ) -> None:
@@ -237,6 +237,14 @@ def test_auto_takes_the_full_size_where_the_kv_store_is_half_of_the_free_memory(
     assert ("full-size cache" if cuts else "small cache of 256 cells") in line
     assert "swa_full = auto" in line
     model.close()
+
+
+@pytest.mark.parametrize(("arch", "most"), [("gemma3", 1.0), ("gpt-oss", 1.0), ("gemma4", 1.01)])
+def test_the_full_size_is_known_before_it_is_made(load: Callable[..., LlamaModel], arch: str, most: float) -> None:
+    model = load(arch)
+    settings = model._settings.model_copy(update={"swa_full": "on"})
+    store = needs(settings).store
+    assert store <= windows.kv_bytes(settings, model._model) <= most * store
 
 
 def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(

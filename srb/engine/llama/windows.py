@@ -85,20 +85,24 @@ def small_cells(settings: Settings, n_swa: int) -> int:
 
 def has_latent_attention(model: Any) -> bool:
     """Whether all heads have the same keys, from which their values come, too (MLA: DeepSeek and its kin)."""
-    return bool(_metadata(model, f"{_metadata(model, 'general.architecture')}.attention.kv_lora_rank"))
+    return bool(_of_attention(model, "kv_lora_rank"))
 
 
 def kv_bytes(settings: Settings, model: Any) -> int:
-    """Return the bytes of a KV store in which every layer has a cell for every token; a hybrid's is smaller."""
+    """Return about the bytes of a KV store in which every layer has a cell for every token; a hybrid's is smaller.
+
+    Every layer counts as the first, which in models with windows has one.
+    """
     kinds = (("key", settings.cache_type_k), ("value", settings.cache_type_v))
-    values = sum(head_length(model, name) * _BITS[kind] for name, kind in kinds) / 8
-    heads = lib.llama_model_n_head_kv(model) or lib.llama_model_n_head(model)  # of the first layer, which may have none
-    return int(num_cells(settings, model) * lib.llama_model_n_layer(model) * heads * values)
+    values = sum(_head_length(model, name) * _BITS[kind] for name, kind in kinds) / 8
+    heads = lib.llama_model_n_head_kv(model) or lib.llama_model_n_head(model)  # the first layer may have none
+    layers = lib.llama_model_n_layer(model) - int(_of_attention(model, "shared_kv_layers") or 0)  # which have no KV
+    return int(num_cells(settings, model) * layers * heads * values)
 
 
-def head_length(model: Any, name: str) -> int:
-    """Return the length of one head's `name`: "key" or "value"."""
-    given = _metadata(model, f"{_metadata(model, 'general.architecture')}.attention.{name}_length")
+def _head_length(model: Any, name: str) -> int:
+    """Return the length of one head's `name`, "key" or "value", in the first layer."""
+    given = _of_attention(model, f"{name}_length_swa") or _of_attention(model, f"{name}_length")
     heads = max(1, lib.llama_model_n_head(model))
     return int(given) if given.isdigit() else int(lib.llama_model_n_embd(model)) // heads
 
@@ -137,6 +141,10 @@ def available_memory(root: Path = ROOT) -> int:
     available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
     limit = memory_limit(root)
     return min(available, limit.free) if limit else available
+
+
+def _of_attention(model: Any, key: str) -> str:
+    return _metadata(model, f"{_metadata(model, 'general.architecture')}.attention.{key}")
 
 
 def _metadata(model: Any, key: str) -> str:

@@ -396,6 +396,27 @@ def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
     return path
 
 
+def write_llama4(path: Path, shape: Shape = TINY) -> Path:
+    """Write a llama4: of four layers three attend within their text's chunk of 8,192 tokens, and one to everything."""
+    shape = replace(shape, layers=4)
+    out = _Writer(path, "llama4", shape)
+    _add_attention_keys(out)
+    out.gguf.add_rope_dimension_count(shape.dim // shape.heads)
+    out.gguf.add_interleave_moe_layer_step(2)
+    _add_expert_keys(out)
+    _add_vocabulary(out, scale=2.0)
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        _add_attention(out, prefix, shape.dim // shape.heads)
+        if layer % 2:
+            _add_experts(out, prefix)
+            _add_shared_expert(out, prefix)
+        else:
+            _add_feed_forward(out, prefix)
+    out.close()
+    return path
+
+
 def write_mamba(path: Path, shape: Shape = TINY) -> Path:
     """Write a mamba: no attention, one state for each sequence."""
     out = _Writer(path, "mamba", shape)
@@ -435,6 +456,42 @@ def write_mamba2(path: Path, shape: Shape = TINY) -> Path:
     for layer in range(shape.layers):
         out.ones(f"blk.{layer}.attn_norm", shape.dim)
         _add_mamba2(out, f"blk.{layer}.")
+    out.close()
+    return path
+
+
+def write_rwkv7(path: Path, shape: Shape = TINY) -> Path:
+    """Write an rwkv7: no attention; a state for each head of each sequence, and its last token's activations."""
+    out = _Writer(path, "rwkv7", shape)
+    rank, dim = 8, shape.dim
+    out.gguf.add_feed_forward_length(shape.ffn)
+    out.gguf.add_head_count(0)
+    out.gguf.add_layer_norm_eps(1e-5)
+    out.gguf.add_token_shift_count(2)
+    out.gguf.add_wkv_head_size(64)  # ggml computes no other right
+    for kind in ("decay", "iclr", "value_residual_mix", "gate"):
+        getattr(out.gguf, f"add_{kind}_lora_rank")(rank)
+    _add_vocabulary(out, scale=2.0)
+    out.vector("output_norm", np.zeros(dim), ".bias")
+    out.layer_norm("token_embd_norm")
+    for layer in range(shape.layers):
+        prefix = f"blk.{layer}."
+        mix = prefix + "time_mix_"
+        for name in ("attn_norm", "attn_norm_2", "time_mix_ln"):
+            out.layer_norm(prefix + name)
+        for kind in "wavg":
+            if kind != "g":
+                out.noise(f"{mix}{kind}0", dim)
+            out.matrix(f"{mix}{kind}1", rank, dim)
+            out.matrix(f"{mix}{kind}2", dim, rank)
+        out.vector(mix + "lerp_fused", np.full((6, 1, 1, dim), 0.5))
+        for name in ("k_k", "k_a", "r_k"):
+            out.noise(mix + name, dim)
+        for name in ("key", "value", "receptance", "output"):
+            out.matrix(mix + name, dim, dim)
+        out.vector(prefix + "channel_mix_lerp_k", np.full((1, 1, dim), 0.5))
+        out.matrix(prefix + "channel_mix_key", shape.ffn, dim)
+        out.matrix(prefix + "channel_mix_value", dim, shape.ffn)
     out.close()
     return path
 
@@ -607,8 +664,10 @@ WRITERS: dict[str, Callable[[Path, Shape], Path]] = {
     "gemma3": write_gemma3,
     "gemma4": write_gemma4,
     "gpt-oss": write_gpt_oss,
+    "llama4": write_llama4,
     "mamba": write_mamba,
     "mamba2": write_mamba2,
+    "rwkv7": write_rwkv7,
     "falcon-h1": write_falcon_h1,
     "granite-hybrid": write_granite_hybrid,
     "lfm2": write_lfm2,

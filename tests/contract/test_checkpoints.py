@@ -19,7 +19,7 @@ TOLERANCE = 2e-2  # other texts differ by ones
 EVERY = 64
 WINDOWED = ["gemma3", "gemma4", "gpt-oss"]
 ARCHITECTURES = pytest.mark.parametrize(
-    "arch", ["mamba", "mamba2", "lfm2", "lfm2, windows", "falcon-h1", "granite-hybrid", "qwen3next", *WINDOWED]
+    "arch", ["mamba", "mamba2", "rwkv7", "lfm2", "lfm2, windows", "falcon-h1", "granite-hybrid", "qwen3next", *WINDOWED]
 )
 Load = Callable[..., LlamaModel]
 

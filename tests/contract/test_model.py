@@ -23,11 +23,11 @@ from tests.contract.rounding import ROUNDING, needs_equal_texts
 
 TEXT = "the old king said, then a boat ☃"
 PARTLY_REUSABLE = (
-    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gemma4", "gpt-oss"),
+    *("fake", "llama", "qwen2vl", "qwen3vl", "deepseek2", "gemma2", "gemma3", "gemma4", "gpt-oss", "llama4"),
     *TWO_CONTEXTS[:2],
 )
 WITH_STATES = (
-    *("fake, with states", "mamba", "mamba2", "lfm2", "falcon-h1", "granite-hybrid", "qwen35", "qwen3next"),
+    *("fake, with states", "mamba", "mamba2", "rwkv7", "lfm2", "falcon-h1", "granite-hybrid", "qwen35", "qwen3next"),
     *(SMALL_WINDOWS, WINDOWS_AND_STATES, *TWO_CONTEXTS[2:]),
 )
 with_states = pytest.mark.parametrize("model_name", WITH_STATES, indirect=True)

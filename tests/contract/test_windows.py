@@ -273,7 +273,7 @@ def test_off_is_full_size_where_the_small_cache_would_be_no_smaller(
 
 @pytest.mark.parametrize(
     ("n_ctx", "n_seq_max", "count"),
-    [(4096, 0, 32), (4096, 5, 5), (256 + 64, 16, 7), (3 * 32 + 64, 16, 2)],  # the scratch has a window, too
+    [(4096, 0, 32), (4096, 5, 5), (12 * 32 + 64, 16, 11), (10 * 32 + 64, 0, 9), (3 * 32 + 64, 2, 2)],  # and the scratch
 )
 def test_windows_beside_states_are_as_many_as_there_is_room_for(
     load: Callable[..., LlamaModel], n_ctx: int, n_seq_max: int, count: int
@@ -287,12 +287,20 @@ def test_windows_beside_states_are_as_many_as_there_is_room_for(
             assert model.decode(batch) is DecodeStatus.OK
     found = needs(Settings(model=str(model._settings.model), n_ctx=n_ctx, n_seq_max=n_seq_max, n_ubatch=64, n_batch=64))
     assert (found.memory, found.windows, found.n_seq_max) == ("hybrid", "", count)
+    assert not any("windows" in remark.text for remark in found.remarks)
 
 
-def test_texts_are_reused_as_a_whole_where_three_windows_take_all_cells(load: Callable[..., LlamaModel]) -> None:
-    model = load(BESIDE_STATES, n_ctx=3 * 32 + 63, n_seq_max=4)
-    assert not model.has_states
-    assert not model.supports_partial_reuse
+def test_texts_are_reused_as_a_whole_where_branches_have_no_room_for_windows(
+    load: Callable[..., LlamaModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = load(BESIDE_STATES, n_ctx=9 * 32 + 63)
+    assert (model.has_states, model.supports_partial_reuse, model.n_seq_max) == (False, False, 32)
+    [line] = [
+        record.message for record in caplog.records if "has no room for 10 windows of 32 tokens" in record.message
+    ]
+    assert "reused only as a whole" in line
+    [remark] = [each for each in needs(model._settings).remarks if "windows" in each.text]
+    assert remark.change.startswith("n_ctx = 512")
     writer, prompt = Writer(model), words(40, 1)
     [text], _ = writer.ask(prompt)
     assert Writer(load(BESIDE_STATES, n_seq_max=2)).ask(prompt)[0] == [text]

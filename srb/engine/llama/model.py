@@ -53,7 +53,7 @@ from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
 from srb.engine.llama.threads import Threads
 from srb.engine.llama.vocab_cuts import cuts_of
-from srb.engine.llama.windows import Windows, description, windows_of
+from srb.engine.llama.windows import Windows, description, room_remarks, windows_of
 from srb.engine.media import Encoder
 from srb.engine.model import Batch, Blob, DecodeStatus, Logits, LoraScales
 from srb.engine.sampling import Stage
@@ -188,7 +188,7 @@ class LlamaModel:
             log.warning(
                 "llama.cpp was built without tools/llama.cmake, so its kernels for AMX are faulty, and not used"
             )
-        for remark in changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq):
+        for remark in (*changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq), *room_remarks(settings, model)):
             log.warning(remark.text)
         # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.
         is_remote = bool(settings.rpc) and settings.backend_sampling == "auto"

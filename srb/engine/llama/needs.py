@@ -39,7 +39,7 @@ from srb.engine.llama.prompt_context import split_of
 from srb.engine.llama.rpc import add_nodes, has_rpc
 from srb.engine.llama.std_map import map_function
 from srb.engine.llama.strings import string_of
-from srb.engine.llama.windows import Windows, usable_sequences, windows_of
+from srb.engine.llama.windows import Windows, room_remarks, usable_sequences, windows_of
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.gguf import check_adapter_files, check_model_file
 from srb.native_facts import Build, KVSize, ModelNeeds, NativeFacts, Places
@@ -171,7 +171,10 @@ def _needs(model: Any, settings: Settings) -> ModelNeeds:
         compute=round(planned.compute),
         compute_per_cell=_slope(planned.compute, beyond.compute, planned, beyond),
         refused=refused,
-        remarks=tuple(changed_settings(settings, planned.n_batch or settings.n_batch, longest)),
+        remarks=(
+            *changed_settings(settings, planned.n_batch or settings.n_batch, longest),
+            *room_remarks(settings, model),
+        ),
         projector=projector,
         projector_refused=projector_refused,
         is_projector_apart=uses_gpu(settings) and not settings.mmproj_offload,

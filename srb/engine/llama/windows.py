@@ -6,6 +6,7 @@ can be cut anywhere. At its small size it has the newest windows alone, and a te
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import llama_cpp as lib
 from srb.cgroups import ROOT, memory_limit
 from srb.engine.llama.devices import free_gpu_memory
 from srb.engine.llama.strings import string_of
+from srb.native_facts import Remark
 from srb.settings import Settings
 
 SMALL_SEQUENCES = 4  # llama-server's slots; each has a window of its own in the small cache
@@ -24,7 +26,6 @@ MOST_BYTES = (
     6 << 30
 )  # … and of this: with cache_ram_mib as much as llama-server keeps texts in by default (--cache-ram)
 _PADDING = 256  # llama.cpp rounds the small cache up to a multiple of it
-_FEWEST_WINDOWS = 3  # beside states: a prompt's, a branch's and the scratch's
 _UNCUT = {"deepseek4"}  # architectures with a window whose other layers keep compressed states, which cannot be cut
 
 _BITS = {
@@ -47,7 +48,7 @@ def windows_of(settings: Settings, model: Any, on_gpu: bool) -> Windows:
     if n_swa <= 0 or _metadata(model, "general.architecture") in _UNCUT:
         return Windows.NONE
     if lib.llama_model_is_hybrid(model):  # where a full size would only serve cuts, which need the states anyway
-        return Windows.BESIDE_STATES if most_windows(settings, model) >= _FEWEST_WINDOWS else Windows.NONE
+        return Windows.NONE if any(room_remarks(settings, model)) else Windows.BESIDE_STATES
     if settings.swa_full == "on" or small_cells(settings, n_swa) >= num_cells(settings, model):
         return Windows.FULL
     if settings.swa_full == "off":
@@ -75,6 +76,19 @@ def most_windows(settings: Settings, model: Any) -> int:
     """Return how many windows the small cache has room for before it is as large as the full size."""
     room = num_cells(settings, model) - min(settings.n_ubatch, settings.n_batch)
     return max(0, room) // int(lib.llama_model_n_swa(model))
+
+
+def room_remarks(settings: Settings, model: Any) -> Iterator[Remark]:
+    """Yield a remark if a hybrid model's windows have no room for those of a prompt, its branches and the scratch."""
+    n_swa, least = lib.llama_model_n_swa(model), min(settings.n + 1, settings.n_seq_max or _MOST_SMALL) + 1
+    is_small = lib.llama_model_is_hybrid(model) and _metadata(model, "general.architecture") not in _UNCUT
+    if n_swa > 0 and is_small and most_windows(settings, model) < least:
+        cells = n_swa * least + min(settings.n_ubatch, settings.n_batch)
+        yield Remark(
+            f"n_ctx {num_cells(settings, model)} has no room for {least} windows of {n_swa} tokens: an earlier text is "
+            "reused only as a whole",
+            f"n_ctx = {-(-cells // _PADDING) * _PADDING}, or fewer sequences (n_seq_max)",
+        )
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:

@@ -49,6 +49,12 @@ SHAPES = {
     "gemma3": Shape(
         dim=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=32000, context=N_CTX, window=1024, q8=True
     ),
+    "gpt-oss": Shape(
+        dim=768, layers=12, heads=12, kv_heads=4, ffn=1024, vocab=32000, context=N_CTX, window=128, q8=True
+    ),
+    "qwen3next": Shape(
+        dim=768, layers=12, heads=12, kv_heads=4, ffn=1024, vocab=32000, context=N_CTX, state=64, q8=True
+    ),
 }
 PASTED = {"edit pasted text 200 back": 200, "edit pasted text 800 back": 800}
 ACTS = ("continue", "take half", "edit 200 tokens back", "go back three turns", *PASTED)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from srb.errors import bad_field
-from srb.protocol import Generate, ModelInfo
 from srb.web.bodies.completion import Draft, read_body
-from srb.web.bodies.fields import EMPTY_PROMPT
-from srb.web.calls.echo import read_back
 from srb.web.calls.outcome import gather, ranking
 from srb.web.calls.stages import staged
 from srb.web.calls.streaming import stream_response
@@ -21,7 +17,7 @@ from srb.web.dialects.legacy.body import DialogueBody
 from srb.web.dialects.llamacpp.answers import LlamaAnswer, LlamaEvent
 from srb.web.dialects.llamacpp.body import InfillBody, LlamaCompletionBody, SystemPrompt
 from srb.web.dialects.llamacpp.infill import check_infill, infill_prompt
-from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, completion
+from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
 from srb.web.openapi import operation
 from srb.web.replies import json_reply
 
@@ -96,19 +92,9 @@ def _answer(
     with web().calls.open(commands, request.environ, streamed=bool(asked.stream)) as call:
         if new_system_prompt is not None:
             web().system_prompt.set(new_system_prompt)
-        answers = Answers(call, model, asked, prompt_texts(commands, model))  # asks while the engine computes
+        answers = Answers(call, model, asked, PromptTexts(web().client, model))
         if not asked.stream:
             outcome = gather(call)
             return json_reply(completion(answers, outcome, ranking(outcome.branches, len(commands), asked.rank)))
         renderer = staged(call, lambda: LlamaRenderer(call, answers), asked.rank)
         return stream_response(call, renderer, asked.ping_interval(settings))
-
-
-def prompt_texts(commands: Sequence[Generate], model: ModelInfo) -> list[str]:
-    """Return the prompts as text, with the BOS that the tokenizer adds before a string, or that is an empty prompt's."""
-    texts = []
-    for command in commands:
-        has_bos = command.prompt == EMPTY_PROMPT or (model.add_bos and isinstance(command.prompt[0], str))
-        begins = model.bos_token if has_bos else ""
-        texts.append(begins + read_back(web().client, command.prompt, with_pieces=False).text)
-    return texts

@@ -30,7 +30,10 @@ from srb.protocol import (
     TokenProbs,
 )
 from srb.web.answers import Ranking, Timings
+from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.calls import Call
+from srb.web.calls.echo import read_back
+from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import Outcome, PromptTimes, error_of, timings
 from srb.web.calls.renderer import Renderer, prompt_progress, sse
 from srb.web.dialects.llamacpp.answers import Final, Partial, Probabilities, Selection
@@ -53,7 +56,6 @@ class _Choice:
 
     command: Generate
     index: int  # in its request
-    prompt_text: str
     length: int = 0
     has_new_line: bool = False
 
@@ -63,17 +65,31 @@ class _Choice:
         return branches[self.index if self.index < len(branches) else 0]  # added branches are like the first one
 
 
+class PromptTexts:
+    """The texts of prompts, each read back when it is first asked for, since no first token has to wait for it."""
+
+    def __init__(self, client: EngineClient, model: ModelInfo) -> None:
+        self._client = client
+        self._model = model
+        self._known: dict[str, str] = {}
+
+    def of(self, command: Generate) -> str:
+        """Return a prompt as text, with the BOS that the tokenizer adds before a string, or that is an empty prompt's."""
+        if command.request_id not in self._known:
+            has_bos = command.prompt == EMPTY_PROMPT or (self._model.add_bos and isinstance(command.prompt[0], str))
+            text = read_back(self._client, command.prompt, with_pieces=False).text
+            self._known[command.request_id] = (self._model.bos_token if has_bos else "") + text
+        return self._known[command.request_id]
+
+
 class Answers:
     """The answers of a call's branches; a branch is identified by its number among all branches of the call."""
 
-    def __init__(self, call: Call, model: ModelInfo, asked: LlamaCompletionBody, prompt_texts: Sequence[str]) -> None:
+    def __init__(self, call: Call, model: ModelInfo, asked: LlamaCompletionBody, texts: PromptTexts) -> None:
         self.asked = asked
         self.times = PromptTimes()
-        self.choices = [
-            _Choice(command, index, text)
-            for command, text in zip(call.commands, prompt_texts, strict=True)
-            for index in range(len(command.branches))
-        ]
+        self.choices = [_Choice(command, index) for command in call.commands for index in range(len(command.branches))]
+        self._texts = texts
         self.prompt_tokens = call.mailbox.prompt_tokens
         self._model = model
 
@@ -93,7 +109,7 @@ class Answers:
     def grow(self, count: int) -> None:
         """Make room for `count` choices of a call with one request, whose branches are added while it runs."""
         first = self.choices[0]
-        self.choices += [_Choice(first.command, i, first.prompt_text) for i in range(len(self.choices), count)]
+        self.choices += [_Choice(first.command, i) for i in range(len(self.choices), count)]
 
     def final(self, number: int, ended: BranchEnded, predicted_ms: float, content: str = "") -> Final:
         """Return the object that ends a branch; `content` is its whole text if it was not streamed."""
@@ -110,7 +126,7 @@ class Answers:
             "tokens_predicted": length,
             "tokens_evaluated": evaluated,
             "generation_settings": generation_settings(choice.command, choice.spec, self._model, self.asked),
-            "prompt": choice.prompt_text,
+            "prompt": self._texts.of(choice.command),
             "has_new_line": choice.has_new_line,
             "truncated": ended.truncated,
             "stop_type": STOP_TYPES[ended.reason],

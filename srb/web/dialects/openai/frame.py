@@ -21,10 +21,10 @@ from srb.web.answers import PromptProgress, Ranking
 from srb.web.calls.calls import Call
 from srb.web.calls.outcome import Outcome, timings, usage
 from srb.web.calls.renderer import Renderer, sse
+from srb.web.context import web
 from srb.web.dialects.llamacpp.answers import Final, Partial, Selection
 from srb.web.dialects.llamacpp.body import LlamaCompletionBody
-from srb.web.dialects.llamacpp.completions import prompt_texts
-from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, completion
+from srb.web.dialects.llamacpp.render import Answers, LlamaRenderer, PromptTexts, completion
 from srb.web.dialects.openai.answers import Chunk, Origin, Whole
 
 DONE = b"data: [DONE]\n\n"
@@ -65,7 +65,7 @@ class VerboseBody:
         """Return the maker of the call's objects, or None."""
         if self._asked is None:
             return None
-        return Answers(call, model, self._asked, prompt_texts(call.commands, model))
+        return Answers(call, model, self._asked, PromptTexts(web().client, model))
 
 
 class ChunkRenderer(Renderer):

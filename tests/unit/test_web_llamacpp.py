@@ -14,6 +14,7 @@ from srb.protocol import (
     Accepted,
     BranchEnded,
     Delta,
+    Detokenize,
     Done,
     Event,
     Generate,
@@ -166,6 +167,23 @@ def test_several_branches_are_a_list_and_several_prompts_one_list() -> None:
 def test_the_prompt_is_given_back_as_text(prompt: Any, text: str) -> None:
     http, _ = serve()
     assert post(http, prompt=prompt).json["prompt"] == text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_prompt_of_tokens_is_read_back_once_and_not_before_its_branches_end(stream: bool) -> None:
+    asked: list[int] = []
+
+    def watched(command: Generate) -> Iterable[list[Event]]:
+        for frame in count_to_three(command):
+            asked.append(sum(isinstance(sent, Detokenize) for sent in engine.sent))
+            yield frame
+
+    http, engine = serve(watched)
+    answer = post(http, prompt=[104, 105], n=2, stream=stream)
+    ends = [event for event in events(answer.text) if event["stop"]] if stream else answer.json
+    assert [end["prompt"] for end in ends] == ["hi", "hi"]
+    assert set(asked) == {0}
+    assert sum(isinstance(sent, Detokenize) for sent in engine.sent) == 1
 
 
 def test_tokens_are_given_where_asked_for() -> None:

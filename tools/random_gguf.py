@@ -191,8 +191,7 @@ def write_qwen3vl(path: Path, shape: Shape = TINY) -> Path:
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         _add_attention(out, prefix, head_dim)
-        out.ones(prefix + "attn_q_norm", head_dim)
-        out.ones(prefix + "attn_k_norm", head_dim)
+        _add_head_norms(out, prefix)
         _add_feed_forward(out, prefix)
     out.close()
     return path
@@ -268,8 +267,7 @@ def write_hunyuan_vl(path: Path, shape: Shape = TINY) -> Path:
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
         _add_attention(out, prefix, head_dim)
-        out.ones(prefix + "attn_q_norm", head_dim)
-        out.ones(prefix + "attn_k_norm", head_dim)
+        _add_head_norms(out, prefix)
         _add_feed_forward(out, prefix)
     out.close()
     return path
@@ -279,9 +277,7 @@ def write_gemma2(path: Path, shape: Shape = TINY) -> Path:
     """Write a gemma2: every second layer attends within a sliding window."""
     out = _Writer(path, "gemma2", shape)
     head_dim = shape.dim // shape.heads
-    _add_attention_keys(out)
-    out.gguf.add_key_length(head_dim)
-    out.gguf.add_value_length(head_dim)
+    _add_attention_keys(out, has_lengths=True)
     out.gguf.add_sliding_window(shape.window)
     out.gguf.add_attn_logit_softcapping(50.0)
     out.gguf.add_final_logit_softcapping(30.0)
@@ -302,9 +298,7 @@ def write_gemma3(path: Path, shape: Shape = TINY) -> Path:
     shape = replace(shape, layers=max(shape.layers, 6))
     out = _Writer(path, "gemma3", shape)
     head_dim = shape.dim // shape.heads
-    _add_attention_keys(out)
-    out.gguf.add_key_length(head_dim)
-    out.gguf.add_value_length(head_dim)
+    _add_attention_keys(out, has_lengths=True)
     out.gguf.add_sliding_window(shape.window)
     out.matrix("token_embd", shape.vocab, shape.dim, scale=shape.dim**-0.5)
     out.ones("output_norm", shape.dim)
@@ -313,8 +307,7 @@ def write_gemma3(path: Path, shape: Shape = TINY) -> Path:
         prefix = f"blk.{layer}."
         _add_attention(out, prefix, head_dim)
         _add_feed_forward(out, prefix)
-        out.ones(prefix + "attn_q_norm", head_dim)
-        out.ones(prefix + "attn_k_norm", head_dim)
+        _add_head_norms(out, prefix)
         out.ones(prefix + "post_attention_norm", shape.dim)
         # llama.cpp rounds GELU to f16, which six whole layers would make a difference between equal texts.
         out.vector(prefix + "post_ffw_norm", np.full(shape.dim, 0.1))
@@ -375,9 +368,7 @@ def write_gpt_oss(path: Path, shape: Shape = TINY) -> Path:
     """Write a gpt-oss: every second layer attends within a window, each head to a sink, too; experts with biases."""
     out = _Writer(path, "gpt-oss", shape)
     head_dim = shape.dim // shape.heads
-    _add_attention_keys(out)
-    out.gguf.add_key_length(head_dim)
-    out.gguf.add_value_length(head_dim)
+    _add_attention_keys(out, has_lengths=True)
     out.gguf.add_sliding_window(shape.window)
     _add_expert_keys(out)
     _add_vocabulary(out, scale=2.0)
@@ -500,9 +491,7 @@ def write_falcon_h1(path: Path, shape: Shape = TINY) -> Path:
     """Write a falcon-h1, a hybrid: attention and a mamba2 beside each other in every layer."""
     out = _Writer(path, "falcon-h1", shape)
     head_dim = shape.dim // shape.heads
-    _add_attention_keys(out)
-    out.gguf.add_key_length(head_dim)
-    out.gguf.add_value_length(head_dim)
+    _add_attention_keys(out, has_lengths=True)
     _add_mamba2_keys(out)
     _add_vocabulary(out)
     for layer in range(shape.layers):
@@ -559,8 +548,7 @@ def write_lfm2(path: Path, shape: Shape = TINY, has_windows: bool = False) -> Pa
         prefix = f"blk.{layer}."
         if attention:
             _add_attention(out, prefix, head_dim)
-            out.ones(prefix + "attn_q_norm", head_dim)
-            out.ones(prefix + "attn_k_norm", head_dim)
+            _add_head_norms(out, prefix)
         else:
             out.ones(prefix + "attn_norm", shape.dim)
             out.matrix(prefix + "shortconv.conv", shape.dim, kernel)
@@ -722,9 +710,7 @@ def _add_mamba2(out: _Writer, prefix: str) -> None:
 def _add_delta_net_keys(out: _Writer) -> None:
     """Add the keys of a gated delta net and of attention in every second layer."""
     shape, size = out.shape, 2 * out.shape.state
-    _add_attention_keys(out)
-    out.gguf.add_key_length(shape.dim // shape.heads)
-    out.gguf.add_value_length(shape.dim // shape.heads)
+    _add_attention_keys(out, has_lengths=True)
     out.gguf.add_uint32(f"{out.arch}.full_attention_interval", 2)
     out.gguf.add_ssm_conv_kernel(4)
     out.gguf.add_ssm_inner_size(shape.kv_heads * size)
@@ -753,8 +739,7 @@ def _add_gated_attention(out: _Writer, prefix: str) -> None:
     """Add the attention of Qwen's hybrids."""
     head_dim = out.shape.dim // out.shape.heads
     _add_attention(out, prefix, head_dim, gated=True)
-    out.ones(prefix + "attn_q_norm", head_dim)
-    out.ones(prefix + "attn_k_norm", head_dim)
+    _add_head_norms(out, prefix)
 
 
 def _add_expert_keys(out: _Writer, shared: bool = False) -> None:
@@ -766,27 +751,24 @@ def _add_expert_keys(out: _Writer, shared: bool = False) -> None:
 
 
 def _add_experts(out: _Writer, prefix: str, norm: str = "ffn_norm") -> None:
-    shape = out.shape
-    out.ones(prefix + norm, shape.dim)
-    out.matrix(prefix + "ffn_gate_inp", _EXPERTS, shape.dim)
-    out.matrix(prefix + "ffn_gate_exps", _EXPERTS, shape.ffn, shape.dim)
-    out.matrix(prefix + "ffn_up_exps", _EXPERTS, shape.ffn, shape.dim)
-    out.matrix(prefix + "ffn_down_exps", _EXPERTS, shape.dim, shape.ffn)
+    out.ones(prefix + norm, out.shape.dim)
+    out.matrix(prefix + "ffn_gate_inp", _EXPERTS, out.shape.dim)
+    _add_gate_up_down(out, prefix, "_exps", _EXPERTS)
 
 
 def _add_shared_expert(out: _Writer, prefix: str) -> None:
-    shape = out.shape
-    out.matrix(prefix + "ffn_gate_shexp", shape.ffn, shape.dim)
-    out.matrix(prefix + "ffn_up_shexp", shape.ffn, shape.dim)
-    out.matrix(prefix + "ffn_down_shexp", shape.dim, shape.ffn)
+    _add_gate_up_down(out, prefix, "_shexp")
 
 
-def _add_attention_keys(out: _Writer, kv_heads: list[int] | None = None) -> None:
-    """Add the keys of attention, with `kv_heads` of each layer if they differ."""
+def _add_attention_keys(out: _Writer, kv_heads: list[int] | None = None, has_lengths: bool = False) -> None:
+    """Add the keys of attention, with `kv_heads` of each layer if they differ, and the length of heads if it is a key."""
     out.gguf.add_feed_forward_length(out.shape.ffn)
     out.gguf.add_head_count(out.shape.heads)
     out.gguf.add_head_count_kv(kv_heads or out.shape.kv_heads)
     out.gguf.add_layer_norm_rms_eps(1e-5)
+    if has_lengths:
+        out.gguf.add_key_length(out.shape.dim // out.shape.heads)
+        out.gguf.add_value_length(out.shape.dim // out.shape.heads)
 
 
 def _add_sections(out: _Writer, head_dim: int) -> None:
@@ -804,13 +786,25 @@ def _add_attention(out: _Writer, prefix: str, head_dim: int, gated: bool = False
     out.matrix(prefix + "attn_output", shape.dim, shape.heads * head_dim, scale=gain * (shape.heads * head_dim) ** -0.5)
 
 
+def _add_head_norms(out: _Writer, prefix: str) -> None:
+    """Add the norms of each head's queries and keys."""
+    for name in ("attn_q_norm", "attn_k_norm"):
+        out.ones(prefix + name, out.shape.dim // out.shape.heads)
+
+
 def _add_feed_forward(
     out: _Writer, prefix: str, norm_suffix: str = ".weight", norm: str = "ffn_norm", gain: float = 1.0
 ) -> None:
     out.vector(prefix + norm, np.ones(out.shape.dim), norm_suffix)
-    out.matrix(prefix + "ffn_gate", out.shape.ffn, out.shape.dim)
-    out.matrix(prefix + "ffn_up", out.shape.ffn, out.shape.dim)
-    out.matrix(prefix + "ffn_down", out.shape.dim, out.shape.ffn, scale=gain * out.shape.ffn**-0.5)
+    _add_gate_up_down(out, prefix, gain=gain)
+
+
+def _add_gate_up_down(out: _Writer, prefix: str, suffix: str = "", *experts: int, gain: float = 1.0) -> None:
+    """Add the three matrices of a feed-forward network, or of as many `experts`."""
+    ffn, dim = out.shape.ffn, out.shape.dim
+    out.matrix(f"{prefix}ffn_gate{suffix}", *experts, ffn, dim)
+    out.matrix(f"{prefix}ffn_up{suffix}", *experts, ffn, dim)
+    out.matrix(f"{prefix}ffn_down{suffix}", *experts, dim, ffn, scale=gain * ffn**-0.5)
 
 
 def main() -> None:

@@ -19,8 +19,9 @@ from tools.random_gguf import TINY, WRITERS
 
 N_CTX = 256
 SMALL_WINDOWS = "gemma3, small windows"  # whose cache holds the newest windows alone
-WINDOWS_AND_STATES = "lfm2, windows"
-_WRITTEN = {SMALL_WINDOWS: "gemma3", "lfm2, windows of 32": WINDOWS_AND_STATES}
+WINDOWS_AND_STATES = "lfm2, windows"  # windows of 8 tokens here
+BESIDE_STATES = "lfm2, windows of 32"
+_WRITTEN = {SMALL_WINDOWS: "gemma3", BESIDE_STATES: WINDOWS_AND_STATES}
 # Whose prompts have a context of their own, here also the shortest.
 TWO_CONTEXTS = [f"{arch}, two contexts" for arch in ("llama", "gemma3", "lfm2", "qwen35")]
 # Whose texts are computed alike in prompts and in steps, but for the order of sums.

@@ -22,11 +22,11 @@ from srb.engine.llama.windows import available_memory, small_cells
 from srb.engine.model import Batch, DecodeStatus, Logits, Model
 from srb.protocol import ContextShift
 from srb.settings import Settings
+from tests.contract.conftest import BESIDE_STATES
 from tests.contract.rounding import ROUNDING, needs_equal_texts
 from tests.contract.writers import N_CTX, Writer, evening, words
 
 CHUNK = 8192
-BESIDE_STATES = "lfm2, windows of 32"
 TOLERANCE = 2e-2 * ROUNDING  # llama.cpp's GELU is rounded to f16; other texts differ by ones
 MODES = pytest.mark.parametrize("swa_full", ["on", "off"])
 

@@ -87,14 +87,14 @@ def room_remarks(settings: Settings, model: Any) -> Iterator[Remark]:
         yield Remark(
             f"n_ctx {num_cells(settings, model)} has no room for {least} windows of {n_swa} tokens: an earlier text is "
             "reused only as a whole",
-            f"n_ctx = {-(-cells // _PADDING) * _PADDING}, or fewer sequences (n_seq_max)",
+            f"n_ctx = {_padded(cells)}, or fewer sequences (n_seq_max)",
         )
 
 
 def small_cells(settings: Settings, n_swa: int) -> int:
     """Return the size of the small cache in cells, as llama.cpp computes it."""
     cells = n_swa * small_sequences(settings) + min(settings.n_ubatch, settings.n_batch)
-    return -(-cells // _PADDING) * _PADDING
+    return _padded(cells)
 
 
 def has_latent_attention(model: Any) -> bool:
@@ -155,6 +155,10 @@ def available_memory(root: Path = ROOT) -> int:
     available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
     limit = memory_limit(root)
     return min(available, limit.free) if limit else available
+
+
+def _padded(cells: int) -> int:
+    return -(-cells // _PADDING) * _PADDING
 
 
 def _of_attention(model: Any, key: str) -> str:

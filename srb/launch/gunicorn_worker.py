@@ -24,19 +24,34 @@ from srb.errors import ConfigError
 class Response(wsgi.Response):  # type: ignore[misc]
     """A response that writes in pieces, and data already framed as HTTP chunks unchanged: several chunks in one write.
 
-    Each piece has `write_timeout` seconds to be taken. gevent counts the time of a whole write, whatever its size, so that a
-    large answer would fail for a client that reads steadily.
+    The headers go with the first piece. Written alone they wake the client, which takes the core, and the first token waits
+    for another. Each piece has `write_timeout` seconds to be taken. gevent counts the time of a whole write, whatever its
+    size, so that a large answer would fail for a client that reads steadily.
     """
 
     write_timeout: float | None = None
+    headers_sent: bool
+    _head = b""  # headers that go with the first piece
+
+    def write(self, data: bytes) -> None:
+        if not self.headers_sent:
+            lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
+            self._head, self.headers_sent = "".join(lines).encode("latin-1"), True
+        super().write(data)
+        if self._head:  # there was no byte of a body
+            self._send(b"")
 
     def _emit_body(self, data: bytes) -> None:
         chunks = getattr(data, "chunks", None) if self.chunked else None
         if chunks is None:
             chunks = b"%X\r\n%b\r\n" % (len(data), data) if self.chunked else data
+        self._send(chunks)
+
+    def _send(self, data: bytes) -> None:
+        data, self._head = self._head + data, b""
         with self._limited():
-            for at in range(0, len(chunks), _PIECE):
-                self.sock.sendall(chunks[at : at + _PIECE])
+            for at in range(0, len(data), _PIECE):
+                self.sock.sendall(data[at : at + _PIECE])
 
     def send_headers(self) -> None:
         with self._limited():

@@ -69,6 +69,45 @@ def test_the_headers_and_the_end_of_a_chunked_answer_have_the_timeout_too(
     assert connection.timeout == 99
 
 
+@pytest.fixture
+def unsent(response: Any) -> Any:
+    """A response whose headers are not sent yet."""
+    response.headers_sent, response.headers = False, [("X-Name", "\xe9")]
+    response.default_headers = lambda: ["HTTP/1.1 200 OK\r\n"]
+    return response
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nX-Name: \xe9\r\n\r\n"
+
+
+def test_the_headers_and_the_first_chunk_are_one_write(unsent: Any, connection: Connection) -> None:
+    unsent.chunked = True
+    unsent.write(b"hello")
+    unsent.write(b"you")
+    assert connection.writes == [(HEAD + b"5\r\nhello\r\n", 7), (b"3\r\nyou\r\n", 7)]
+
+
+def test_the_headers_of_a_large_answer_are_part_of_its_first_piece(unsent: Any, connection: Connection) -> None:
+    answer = bytes(range(256)) * 128
+    unsent.response_length = len(answer)
+    unsent.write(answer)
+    assert b"".join(data for data, _ in connection.writes) == HEAD + answer
+    assert [len(data) for data, _ in connection.writes] == [16384, 16384, len(HEAD)]
+
+
+@pytest.mark.parametrize("omitted", [b"", b"a body that HEAD does not have"])
+def test_headers_without_a_body_are_written_at_once_and_once(
+    unsent: Any, connection: Connection, omitted: bytes
+) -> None:
+    unsent.chunked = not omitted
+    unsent._omits_body = bool(omitted)
+    unsent.write(omitted)
+    assert connection.writes == [(HEAD, 7)]
+    unsent.chunked = False
+    unsent.close()
+    assert connection.writes == [(HEAD, 7)]
+
+
 def test_after_a_piece_that_nobody_takes_the_timeout_is_the_old_one(response: Any, connection: Connection) -> None:
     with pytest.raises(TimeoutError):
         response.write(b"x" * 2**20)

@@ -158,6 +158,7 @@ def floors(model: Path, answers: dict[str, Answer], threads: int) -> dict[str, f
                 _decode(loaded, 0, start, min(loaded.n_ubatch, answer.known - start))
             for _ in range(3):
                 loaded.fork(0, 1)
+                loaded.flush()
                 time.sleep(REST_SECONDS)
                 began = time.perf_counter()
                 for start in range(answer.known, answer.known + answer.computed, loaded.n_ubatch):

@@ -136,6 +136,7 @@ class Bare:
         for seq_id in range(LEAVES):
             self._model.remove(seq_id)
             self._model.fork(_OF_PROMPT, seq_id)
+        self._model.flush()
 
     def _decode(self, tokens: list[tuple[int, int, int]]) -> float:
         """Decode (sequence, position, token) at once; return the seconds."""

@@ -2,7 +2,7 @@
 
 Each row has a number and the bound that it should keep. `--peer` names a llama-server with the same model, with which SRB
 takes turns: `llama-server -c 16384 -np 32 --kv-unified`. A known prompt is timed on the fake model, whose step takes 1 ms,
-so that everything else is seen.
+and on llama.cpp with hardly any weights, so that everything else is seen: there its copies of cells, too.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ from srb.engine.model import Batch, DecodeStatus
 from srb.engine.request import Request
 from srb.protocol import BranchSpec, Generate, SamplingParams
 from srb.settings import Settings
+from tools.random_gguf import WRITERS, Shape
 
 N_CTX, N_UBATCH = 16384, 512
 PROMPT = 512  # tokens before long siblings
 SIBLINGS = ((8, 768), (32, 256))
 KNOWN = (12_000, 100_000)
+NO_WEIGHTS = Shape(dim=64, layers=2, heads=1, kv_heads=1, ffn=64, vocab=32000, context=2**17, q8=True)
 FAKE_CELLS = 450_000
 PARKED = 256  # tokens of a parked part of a text
 BESIDE = 3072  # tokens of the prompt that comes beside running branches
@@ -187,6 +189,7 @@ def bare_steps(desk: Desk, prompt: list[int], n: int, tokens: int) -> list[float
     newest = [sampler.sample(row) for sampler in samplers]
     for seq_id in range(n):
         model.fork(n, seq_id)
+    model.flush()
     native, chains = NativeBatch(model.n_batch), [sampler._chain for sampler in samplers]
     for position in range(len(prompt), len(prompt) + tokens - 1):
         batch = Batch()
@@ -227,6 +230,23 @@ def known(report: Report, rounds: int) -> None:
                     if restoring:
                         note += f"; without the fake's own restore, {restoring:.0f} of {statistics.median(firsts):.0f}"
                     report.row(name, statistics.median(firsts) - restoring, 60 + count / 1000, "ms", note)
+
+
+def known_by_llama(report: Report, rounds: int) -> None:
+    """Time them on llama.cpp, in which each branch is a copy of all cells of the prompt."""
+    model = Path("build/bench/cells.gguf").absolute()
+    if not model.exists():
+        model.parent.mkdir(parents=True, exist_ok=True)
+        WRITERS["llama"](model, NO_WEIGHTS)
+    environ = {**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": str(NO_WEIGHTS.context), "SRB_N_UBATCH": "2048"}
+    for cells, kept in ((NO_WEIGHTS.context, "in the KV store"), (0, "the newest text")):
+        with server({**environ, "SRB_CACHE_CELLS": str(cells)}) as url:
+            for count in KNOWN:
+                prompt = words(count, count)
+                stream(url, prompt, 8, 2)
+                firsts = [rested(stream, url, prompt, 8, 2).first * 1000 for _ in range(rounds)]
+                name, note = f"{count:,} tokens on llama.cpp, {kept}: first token", f"longest {max(firsts):.0f}"
+                report.row(name, statistics.median(firsts), 60 + count / 1000, "ms", note)
 
 
 def fake_restore(count: int) -> float:
@@ -413,6 +433,7 @@ def main() -> None:
     parts, report = options.parts.split(","), Report()
     if "known" in parts:
         known(report, max(5, options.rounds))
+        known_by_llama(report, max(5, options.rounds))
     model = None if parts == ["known"] else (options.model or random_model()).absolute()
     if model and {"beside", "siblings", "crowds"} & set(parts):
         desk = Desk(model)

@@ -36,6 +36,7 @@ def run(model: LlamaModel, native: NativeBatch, work: Work) -> Measure:
     first = time.perf_counter()
     for seq_id in range(work.n):
         model.fork(work.n, seq_id)
+    model.flush()
     batch = Batch()
     for seq_id, token in enumerate(tokens):
         batch.add(seq_id, len(prompt), [token], want_logits=True)

@@ -77,6 +77,7 @@ class BareLoop:
     def step(self, batch: Batch) -> float:
         """Compute a batch and sample from its wanted rows; return the CPU seconds."""
         rows = [row for row, wanted in enumerate(batch.wanted) if wanted]
+        self._model.flush()
         context, chains = self._model._context, self._chains
         began = time.thread_time()
         assert lib.llama_decode(context, self._native.fill(batch)) == 0

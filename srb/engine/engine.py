@@ -374,6 +374,11 @@ class Engine:
         self._account(plan, self._clock() - began)
         return events + self._embeddings.step()
 
+    def flush(self) -> None:
+        """Carry out the edits of KV stores that waited until the events were sent: forks of new branches above all."""
+        self.model.flush()
+        self._speculation.flush()
+
     def fail_all(self, error: SRBError) -> list[Event]:
         """Fail every request and job with `error`."""
         events = [event for request in self._registry for event in self._fail(request, error)]

@@ -387,6 +387,9 @@ class FakeModel:
         self._with_state.discard(seq_id)
         self._lone_states.pop(seq_id, None)
 
+    def flush(self) -> None:
+        """Do nothing: edits do not wait here, since they cost next to nothing."""
+
     def clear(self) -> None:
         for seq_id in self._tips:
             self.remove(seq_id)

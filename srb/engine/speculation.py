@@ -205,6 +205,11 @@ class Speculation:
         if self._draft_model is not None:
             self._draft_model.trim()
 
+    def flush(self) -> None:
+        """Carry out the edits of the draft model's KV store that wait."""
+        if self._draft_model is not None:
+            self._draft_model.model.flush()
+
     def close(self) -> None:
         """Free the draft model."""
         if self._draft_model is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -302,6 +302,45 @@ def test_an_invalid_position_is_refused_and_harms_nobody(llama: LlamaModel) -> N
     batch.add(0, 1, [8], want_logits=True)
     assert llama.decode(batch) is DecodeStatus.INVALID
     compute(llama, 0, [8], position=3)
+
+
+@pytest.fixture
+def edited(llama: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The edits of llama.cpp's memory that were carried out, by their names; one of each waits."""
+    carried_out: list[str] = []
+    compute(llama, 0, [1, 2, 3, 4])
+    for name in ("fork", "truncate", "splice", "remove"):
+        monkeypatch.setattr(llama._sequences, name, lambda *_, name=name: carried_out.append(name))
+    llama.fork(0, 1)
+    llama.truncate(1, 3)
+    llama.splice(0, 1, 2)
+    llama.remove(2)
+    yield carried_out
+    monkeypatch.undo()
+    llama.clear()
+
+
+@pytest.mark.parametrize("name", ["flush", "decode", "save", "restore"])
+def test_forks_and_cuts_wait_for_the_next_call_that_needs_them(llama: LlamaModel, edited: list[str], name: str) -> None:
+    assert edited == []
+    one = Batch()
+    one.add(0, 4, [5], want_logits=True)
+    calls: dict[str, Callable[[], Any]] = {
+        "flush": llama.flush,
+        "decode": lambda: llama.decode(one),
+        "save": lambda: llama.save(0, 2),
+        "restore": lambda: llama.restore(3, np.zeros(8, np.uint8)),
+    }
+    calls[name]()
+    assert edited == ["fork", "truncate", "splice", "remove"]
+    llama.flush()
+    assert len(edited) == 4
+
+
+def test_clear_drops_the_edits_that_wait(llama: LlamaModel, edited: list[str]) -> None:
+    llama.clear()
+    llama.flush()
+    assert edited == []
 
 
 def test_files_that_cannot_be_loaded_say_why_in_one_line(tmp_path: Path, gguf: Callable[[str], Path]) -> None:

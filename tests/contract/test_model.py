@@ -124,6 +124,30 @@ def test_a_fork_outlives_its_source_and_its_siblings(model: Model) -> None:
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
+@partly_reusable
+@pytest.mark.parametrize("flushes", [False, True], ids=["edits that wait", "edits at once"])
+def test_edits_follow_one_another_in_the_order_of_their_calls(model: Model, flushes: bool) -> None:
+    tokens = tokens_of(model)
+    cold = compute(model, 3, tokens)
+    compute(model, 0, tokens)
+    edits: list[tuple[Callable[..., None], tuple[int, ...]]] = [
+        (model.fork, (0, 1)),
+        (model.truncate, (1, 4)),
+        (model.remove, (0,)),
+        (model.fork, (1, 0)),
+        (model.fork, (1, 2, 3)),
+        (model.splice, (2, 0, 3)),
+        (model.remove, (1,)),
+    ]
+    for edit, arguments in edits:
+        edit(*arguments)
+        if flushes:
+            model.flush()
+    assert close(compute(model, 2, tokens[3:], 3), cold)
+    assert close(compute(model, 0, tokens[4:], 4), cold)
+    assert close(compute(model, 1, tokens), cold)
+
+
 def test_a_removed_sequence_can_be_used_again(model: Model) -> None:
     tokens = tokens_of(model)
     cold = compute(model, 0, tokens)
@@ -544,7 +568,7 @@ def test_a_state_is_shared_without_cells_except_by_windows(model: Model, model_n
     state = model.save_state(1)
     assert model.shares_states is not ("windows" in model_name or "gemma" in model_name)
     if not model.shares_states:
-        with pytest.raises(AssertionError, match="not shared"):
+        with pytest.raises(AssertionError, match="shares no states"):
             model.copy_state(1, 3)
         return
     model.copy_state(1, 3)

@@ -188,6 +188,7 @@ def test_a_text_that_is_cut_is_cut_there_too(model: LlamaModel, exact: LlamaMode
     for each in (model, exact):
         compute(each, (0, 0, 600))
         each.truncate(0, 300)
+        each.flush()
     assert model._prompts is not None
     assert [text.end for text in model._prompts._texts.values()] == [300]
     found = []
@@ -198,6 +199,7 @@ def test_a_text_that_is_cut_is_cut_there_too(model: LlamaModel, exact: LlamaMode
         found.append([each.logits(299).copy()])
     assert close(*found)
     model.remove(0)
+    model.flush()
     assert not model._prompts._texts
 
 
@@ -287,6 +289,7 @@ def test_a_text_of_a_crowd_is_whole_for_whatever_is_done_with_it(crowd: Crowd) -
         model.splice(6, 8, 43)
         model.truncate(7, 43)
         model.truncate(9, 20)
+        model.flush()
     crowd.texts[1], crowd.texts[5], crowd.texts[6] = crowd.texts[0], crowd.texts[4], crowd.texts[8]
     crowd.texts[3] = crowd.texts[2]
     crowd.ends[3], crowd.ends[7], crowd.ends[9] = 42, 43, 20
@@ -298,6 +301,7 @@ def test_a_text_of_a_crowd_is_whole_for_whatever_is_done_with_it(crowd: Crowd) -
     for model in crowd.models:
         model.splice(6, 8, crowd.ends[6])
         model.remove(6)
+        model.flush()
     assert crowd.behind == ALL - {6, 8}
     crowd.step(is_crowd=False, seq_ids=sorted(ALL - {6}))
 

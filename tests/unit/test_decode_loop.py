@@ -75,8 +75,7 @@ class Line:
 class Desk:
     """A loop in a thread of its own, over an engine with a fake model."""
 
-    def __init__(self, ahead: bool = False) -> None:
-        model = FakeModel(n_ctx=100_000, decodes_ahead=ahead)
+    def __init__(self, model: FakeModel) -> None:
         self.engine = Engine(model, max_queue=10, clock=time.monotonic)
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.tidied: queue.SimpleQueue[bool] = queue.SimpleQueue()  # whether the engine had work
@@ -115,7 +114,7 @@ class Desk:
 
 @pytest.fixture(params=[False, True], ids=["", "text during the next decode"])
 def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    made = Desk(request.param)
+    made = Desk(FakeModel(n_ctx=100_000, decodes_ahead=request.param))
     yield made
     made.stop()
 
@@ -132,6 +131,45 @@ def test_several_connections_read_one_request_and_each_has_its_whole_text(desk: 
     assert snapshot
     assert snapshot + second.text("a") == first.text("a")
     assert {event.request_id for event in second.seen[1:]} == {"a"}
+
+
+class Counting(Line):
+    """A connection that counts the tokens sent to it."""
+
+    num_tokens = 0
+
+    def send(self, events: list[Any]) -> None:
+        self.num_tokens += sum(len(event.tokens) for event in events if isinstance(event, Delta))
+        super().send(events)
+
+
+class Forking(FakeModel):
+    """A model that notes at each flush the number of forks since the last, and of tokens that `line` has been sent."""
+
+    def __init__(self, line: Counting) -> None:
+        super().__init__()
+        self.flushes: list[tuple[int, int]] = []
+        self._line = line
+        self._forks = 0
+
+    def fork(self, source: int, target: int, end: int | None = None) -> None:
+        super().fork(source, target, end)
+        self._forks += 1
+
+    def flush(self) -> None:
+        if self._forks:
+            self.flushes.append((self._forks, self._line.num_tokens))
+        self._forks = 0
+
+
+def test_branches_are_forked_after_their_first_tokens_are_sent() -> None:
+    line = Counting()
+    model = Forking(line)
+    desk = Desk(model)
+    desk.submit(line, "a", max_tokens=2, n=4)
+    line.next(Done)
+    desk.stop()
+    assert (4, 4) in model.flushes
 
 
 def test_a_connection_that_attaches_twice_gets_each_event_once(desk: Desk) -> None:
@@ -250,7 +288,7 @@ def test_a_control_is_answered_to_its_sender_and_its_events_go_to_the_readers(de
 
 
 def test_every_reader_is_told_once_when_the_engine_ends_also_of_requests_that_rest() -> None:
-    desk, first, second = Desk(), Line(), Line()
+    desk, first, second = Desk(FakeModel(n_ctx=100_000)), Line(), Line()
     desk.submit(first, "rests", max_tokens=3, linger=60)
     first.next(Resting)
     desk.submit(first, "runs")

@@ -333,9 +333,6 @@ class NewestWindows(StatefulSequences):
         self._drop_state(seq_id)  # else it would share the scratch's
         return True
 
-    def copy_state(self, source: int, target: int) -> None:
-        raise AssertionError("windows are not shared")
-
     def _set_own_state(self, seq_id: int, state: Blob) -> None:
         if not self._set_state(seq_id, state, _STATE_ALONE):
             raise AssertionError(f"there is no room for the window of sequence {seq_id}")

@@ -11,8 +11,10 @@ import argparse
 import gc
 import os
 import random
+import re
 import statistics
 import time
+import urllib.request
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -217,19 +219,14 @@ def _last_to_first(steps: Sequence[float]) -> float:
 def known(report: Report, rounds: int) -> None:
     """Time eight branches of a prompt that was computed before, on a model whose step takes a millisecond."""
     environ = {**os.environ, "SRB_MODEL": "fake:1000", "SRB_N_CTX": str(FAKE_CELLS), "SRB_N_BATCH": "2048"}
-    for cells, kept in ((FAKE_CELLS, "in the KV store"), (0, "parked")):
-        with server({**environ, "SRB_CACHE_CELLS": str(cells)}) as url:
-            for count in KNOWN:
-                pick = random.Random(count)
-                text = " " + " ".join(pick.choices(FAKE_WORDS, k=count))
-                restoring = fake_restore(count) * 1000 if kept == "parked" else 0.0
-                for form, prompt in (("text", text), ("ids", [1, *(pick.randrange(2, 40) for _ in range(count))])):
-                    stream(url, prompt, 8, 2)
-                    firsts = [rested(stream, url, prompt, 8, 2).first * 1000 for _ in range(rounds)]
-                    note, name = f"longest {max(firsts):.0f}", f"{count:,} tokens as {form}, {kept}: first token"
-                    if restoring:
-                        note += f"; without the fake's own restore, {restoring:.0f} of {statistics.median(firsts):.0f}"
-                    report.row(name, statistics.median(firsts) - restoring, 60 + count / 1000, "ms", note)
+    for count in KNOWN:
+        pick = random.Random(count)
+        text = " " + " ".join(pick.choices(FAKE_WORDS, k=count))
+        ids, restore = [1, *(pick.randrange(2, 40) for _ in range(count))], fake_restore(count) * 1000
+        for form, prompt in (("text", text), ("ids", ids)):
+            name = f"{count:,} tokens as {form}"
+            _known(report, f"{name}, in the KV store", environ, prompt, rounds, cells=FAKE_CELLS)
+            _known(report, f"{name}, parked", environ, prompt, rounds, cells=0, restore=restore)
 
 
 def known_by_llama(report: Report, rounds: int) -> None:
@@ -239,14 +236,47 @@ def known_by_llama(report: Report, rounds: int) -> None:
         model.parent.mkdir(parents=True, exist_ok=True)
         WRITERS["llama"](model, NO_WEIGHTS)
     environ = {**os.environ, "SRB_MODEL": str(model), "SRB_N_CTX": str(NO_WEIGHTS.context), "SRB_N_UBATCH": "2048"}
-    for cells, kept in ((NO_WEIGHTS.context, "in the KV store"), (0, "the newest text")):
-        with server({**environ, "SRB_CACHE_CELLS": str(cells)}) as url:
-            for count in KNOWN:
-                prompt = words(count, count)
-                stream(url, prompt, 8, 2)
-                firsts = [rested(stream, url, prompt, 8, 2).first * 1000 for _ in range(rounds)]
-                name, note = f"{count:,} tokens on llama.cpp, {kept}: first token", f"longest {max(firsts):.0f}"
-                report.row(name, statistics.median(firsts), 60 + count / 1000, "ms", note)
+    for count in KNOWN:
+        prompt = words(count, count)
+        _known(report, f"{count:,} tokens on llama.cpp", environ, prompt, rounds, cells=NO_WEIGHTS.context)
+        _known(report, f"{count:,} tokens on llama.cpp, the newest text", environ, prompt, rounds, cells=0)
+
+
+def _known(
+    report: Report,
+    name: str,
+    environ: dict[str, str],
+    prompt: str | list[int],
+    rounds: int,
+    *,
+    cells: int,
+    restore: float = 0.0,
+) -> None:
+    """Time the first token of a prompt with `cells` for idle texts; with `restore`, in ms, another text is sent between."""
+    count, firsts = len(prompt.split()) if isinstance(prompt, str) else len(prompt), []
+    with server({**environ, "SRB_CACHE_CELLS": str(cells)}) as url:
+        stream(url, prompt, 8, 2)
+        for _ in range(rounds):
+            if restore:
+                stream(url, [1, 2, 3], 1, 2)
+                _wait_until_parked(url, count)
+            firsts.append(rested(stream, url, prompt, 8, 2).first * 1000)
+    first, note = statistics.median(firsts), f"longest {max(firsts):.0f}"
+    if restore:
+        note += f"; without the fake's own restore, {restore:.0f} of {first:.0f}"
+    report.row(f"{name}: first token", first - restore, 60 + count / 1000, "ms", note)
+
+
+def _wait_until_parked(url: str, count: int, seconds: float = 60.0) -> None:
+    """Wait until so many tokens are in host memory."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            found = re.search(rb"^srb:tree_tokens_parked (\S+)$", answer.read(), re.MULTILINE)
+        if found and float(found[1]) >= count:
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"the prompt was not parked within {seconds:.0f} s")
 
 
 def fake_restore(count: int) -> float:

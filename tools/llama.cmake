@@ -101,6 +101,43 @@ mend(src/llama-kv-cells.h "        const auto n = seq_pos[s].erase({ pos[i], i }
         assert(it != cells.end());
         cells.erase(it);")
 
+# By that order a copy and a cut find the cells of their sequence: their time grows with those, and not with all that there are.
+mend(src/llama-kv-cache.cpp "        for (uint32_t i = 0; i < cells.size(); ++i) {
+            if (!cells.pos_in(i, p0, p1)) {
+                continue;
+            }
+
+            if (cells.seq_has(i, seq_id_src)) {
+                cells.seq_add(i, seq_id_dst);
+            }
+        }
+"   "        const auto & held = cells.seq_pos_get(seq_id_src);
+        for (auto it = held.lower_bound({ p0, 0 }); it != held.end() && it->first < p1; ++it) {
+            if (!cells.seq_has(it->second, seq_id_dst)) {
+                cells.seq_add(it->second, seq_id_dst);
+            }
+        }
+")
+mend(src/llama-kv-cache.cpp "        for (uint32_t i = 0; i < cells.size(); ++i) {
+            if (!cells.pos_in(i, p0, p1)) {
+                continue;
+            }
+
+            if (cells.seq_has(i, seq_id) && cells.seq_rm(i, seq_id)) {
+                if (new_head == cells.size()) {
+                    new_head = i;
+                }
+            }
+        }
+"   "        const auto & held = cells.seq_pos_get(seq_id);
+        for (auto it = held.lower_bound({ p0, 0 }); it != held.end() && it->first < p1;) {
+            const uint32_t i = (it++)->second;
+            if (cells.seq_rm(i, seq_id)) {
+                new_head = std::min(new_head, i);
+            }
+        }
+")
+
 # Flash attention that computes all tokens which use the same keys together, where the processor's vectors are of a fixed
 # length. llama_print_system_info says that it is there.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/shared_keys.h"

@@ -35,11 +35,20 @@ class Response(wsgi.Response):  # type: ignore[misc]
 
     def write(self, data: bytes) -> None:
         if not self.headers_sent:
-            lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
-            self._head, self.headers_sent = "".join(lines).encode("latin-1"), True
+            self._hold_headers()
         super().write(data)
         if self._head:  # there was no byte of a body
             self._send(b"")
+
+    def send_headers(self) -> None:
+        """Write the headers alone, unless `write` has them: of an answer without a body, or before a file."""
+        if not self.headers_sent:
+            self._hold_headers()
+            self._send(b"")
+
+    def _hold_headers(self) -> None:
+        lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
+        self._head, self.headers_sent = "".join(lines).encode("latin-1"), True
 
     def _emit_body(self, data: bytes) -> None:
         chunks = getattr(data, "chunks", None) if self.chunked else None
@@ -52,10 +61,6 @@ class Response(wsgi.Response):  # type: ignore[misc]
         with self._limited():
             for at in range(0, len(data), _PIECE):
                 self.sock.sendall(data[at : at + _PIECE])
-
-    def send_headers(self) -> None:
-        with self._limited():
-            super().send_headers()
 
     def close(self) -> None:
         with self._limited():

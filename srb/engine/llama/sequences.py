@@ -87,7 +87,8 @@ class Sequences:
         return self._set_state(seq_id, state, _STATE_ALONE)
 
     def copy_state(self, source: int, target: int) -> None:
-        raise AssertionError("this memory shares no states")
+        """Let a sequence share the state of another's end, where `shares_states`."""
+        self._copy(source, target, 0, 0)
 
     def remove(self, seq_id: int) -> None:
         self._cut(seq_id)
@@ -269,9 +270,6 @@ class StatefulSequences(Sequences):
             self._copy(source, target, 0, end)
             self._copy(self._scratch, target)  # the state with it
             self._cut(self._scratch)
-
-    def copy_state(self, source: int, target: int) -> None:
-        self._copy(source, target, 0, 0)
 
     def save(self, seq_id: int, start: int) -> Blob:
         return self._span(seq_id, start, -1) if self._has_cells else np.empty(0, np.uint8)

@@ -74,7 +74,7 @@ def usable_sequences(ids: int, windows: Windows) -> int:
 
 def most_windows(settings: Settings, model: Any) -> int:
     """Return how many windows the small cache has room for before it is as large as the full size."""
-    room = num_cells(settings, model) - min(settings.n_ubatch, settings.n_batch)
+    room = num_cells(settings, model) - _new_cells(settings)
     return max(0, room) // int(lib.llama_model_n_swa(model))
 
 
@@ -83,7 +83,7 @@ def room_remarks(settings: Settings, model: Any) -> Iterator[Remark]:
     n_swa, least = lib.llama_model_n_swa(model), min(settings.n + 1, settings.n_seq_max or _MOST_SMALL) + 1
     is_small = lib.llama_model_is_hybrid(model) and _metadata(model, "general.architecture") not in _UNCUT
     if n_swa > 0 and is_small and most_windows(settings, model) < least:
-        cells = n_swa * least + min(settings.n_ubatch, settings.n_batch)
+        cells = n_swa * least + _new_cells(settings)
         yield Remark(
             f"n_ctx {num_cells(settings, model)} has no room for {least} windows of {n_swa} tokens: an earlier text is "
             "reused only as a whole",
@@ -93,7 +93,7 @@ def room_remarks(settings: Settings, model: Any) -> Iterator[Remark]:
 
 def small_cells(settings: Settings, n_swa: int) -> int:
     """Return the size of the small cache in cells, as llama.cpp computes it."""
-    cells = n_swa * small_sequences(settings) + min(settings.n_ubatch, settings.n_batch)
+    cells = n_swa * small_sequences(settings) + _new_cells(settings)
     return _padded(cells)
 
 
@@ -155,6 +155,11 @@ def available_memory(root: Path = ROOT) -> int:
     available = next(int(rest.split()[0]) * 1024 for name, rest in lines if name == "MemAvailable")
     limit = memory_limit(root)
     return min(available, limit.free) if limit else available
+
+
+def _new_cells(settings: Settings) -> int:
+    """Return the number of cells that the small cache has beside its windows: of the tokens computed at once."""
+    return min(settings.n_ubatch, settings.n_batch)
 
 
 def _padded(cells: int) -> int:

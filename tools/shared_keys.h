@@ -4,9 +4,10 @@
 // and all rows that use the same keys, those of several branches and of several heads, are computed together: keys and values
 // are read and converted to 32 bits once for all of them.
 //
-// The cells are walked in tiles. In each, rows that see none of its cells are left out, so texts that share nothing cost no
-// more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, each
-// pair is computed alone.
+// The cells are walked in tiles (Piece). In each, rows that see none of its cells are left out, so texts that share nothing cost
+// no more than each alone. Where few pairs of a row and a cell are visible, as in cells that branches wrote side by side, each
+// pair is computed alone. Tokens that see most of their cells alone, as long branches do, wait for memory more than they compute:
+// they are computed cell by cell, with all heads at once (Cells).
 #pragma once
 
 #if defined(GGML_SIMD) && !defined(__ARM_FEATURE_SVE) && !defined(__riscv_v_intrinsic)
@@ -19,10 +20,13 @@ static constexpr int MOST_ROWS  = GGML_FA_TILE_Q;   // of a piece of work
 static constexpr int MOST_CELLS = GGML_FA_TILE_KV;  // of a tile
 static constexpr int FEWEST     = LANES / 4;        // rows; of fewer with many cells ggml computes each alone
 static constexpr int SPARSE     = 8;                // pairs are computed alone if so many times as many would be computed together
-static constexpr int FEW        = 16;               // tokens, at most, that ggml may compute each alone (see is_apart)
+static constexpr int FEW        = 128;              // tokens, at most, that may be computed cell by cell
+static constexpr int APART      = 2;                // cell by cell is faster where tokens see less than one of so many cells,
+static constexpr int APART_SHARED = 4;              // or than one of so many, where heads share keys
 static constexpr int LONG       = 512;              // cells from which on ggml shares those of one token among its threads
 static constexpr int AT_ONCE    = 8;                // pairs, none of which waits for another
 static constexpr int AHEAD      = 8;                // cells that are fetched from memory before they are converted
+static constexpr int SOON       = 4;                // the same, where a cell's heads are all computed before the next
 static constexpr uint16_t HIDDEN = 0xFC00;          // minus infinity with 16 bits, in a mask
 
 #if defined(__AVX512F__) || defined(__ARM_NEON__)
@@ -110,7 +114,9 @@ static inline void prefetch(const char * from, int bytes) {
 #endif
 }
 
-static inline int rounded_up(int number, int step) { return (number + step - 1) / step * step; }
+static inline int parts(int number, int size) { return (number + size - 1) / size; }
+
+static inline int rounded_up(int number, int step) { return parts(number, step) * step; }
 
 // Weights ----------------------------------------------------------------------------------------------------------
 //
@@ -185,22 +191,89 @@ static inline int num_visible(const uint16_t * masks, int cells) {
     return visible;
 }
 
-// Some of the rows that use the same keys: those of `group`, of the batch's part `i3`.
-class Piece {
+// A node of the graph, attention, of which a part is computed: where the numbers of its tokens, heads and cells lie.
+class Attention {
   public:
-    Piece(const ggml_compute_params * params, ggml_tensor * dst, int i3, int group, int first, int rows)
+    Attention(ggml_tensor * dst, int i3)
         : dst(dst), q(dst->src[0]), k(dst->src[1]), v(dst->src[2]), mask(dst->src[3]), sinks(dst->src[4]),
-          DK(k->ne[0]), DV(v->ne[0]), heads(q->ne[2] / k->ne[2]), i3(i3), group(group), first(first), rows(rows) {
+          DK(k->ne[0]), DV(v->ne[0]), heads(q->ne[2] / k->ne[2]), i3(i3),
+          q_data((const char *) q->data + i3 * q->nb[3]),
+          k_data((const char *) k->data + i3 / (q->ne[3] / k->ne[3]) * k->nb[3]),
+          v_data((const char *) v->data + i3 / (q->ne[3] / v->ne[3]) * v->nb[3]) {
         memcpy(&scale,    (const float *) dst->op_params + 0, sizeof(float));
         memcpy(&max_bias, (const float *) dst->op_params + 1, sizeof(float));
         memcpy(&softcap,  (const float *) dst->op_params + 2, sizeof(float));
         if (softcap != 0.0f) {
             scale /= softcap;
         }
-        // As much as ggml reserves for each thread.
-        float * memory = (float *) params->wdata + params->ith *
-            (MOST_ROWS*DK + 2*MOST_ROWS*MOST_CELLS + MOST_ROWS*DV + MOST_CELLS*DV + MOST_CELLS*DK + CACHE_LINE_SIZE_F32);
-        queries = memory;
+    }
+
+  protected:
+    ggml_tensor * dst;
+    const ggml_tensor * q, * k, * v, * mask, * sinks;
+    const int DK, DV;
+    const int heads;  // that share keys
+    const int i3;     // the batch's part
+    const char * q_data, * k_data, * v_data;
+    float scale, max_bias, softcap;
+
+    // The floats that ggml reserves for each thread.
+    int reserved() const {
+        return MOST_ROWS*DK + 2*MOST_ROWS*MOST_CELLS + MOST_ROWS*DV + MOST_CELLS*DV + MOST_CELLS*DK;
+    }
+
+    float * memory(const ggml_compute_params * params, int thread) const {
+        return (float *) params->wdata + thread * (reserved() + CACHE_LINE_SIZE_F32);
+    }
+
+    const float * query(int token, int head) const { return (const float *) (q_data + token * q->nb[1] + head * q->nb[2]); }
+    const char * key(int64_t cell, int group) const { return k_data + cell * k->nb[1] + group * k->nb[2]; }
+    const char * value(int64_t cell, int group) const { return v_data + cell * v->nb[1] + group * v->nb[2]; }
+
+    // Of each cell, whether a token's head sees it, and how; null if it sees all.
+    const uint16_t * masks_of(int token, int head) const {
+        return !mask ? nullptr : (const uint16_t *) ((const char *) mask->data + token * mask->nb[1] +
+            head % mask->ne[2] * mask->nb[2] + i3 % mask->ne[3] * mask->nb[3]);
+    }
+
+    // The factor of a head's masks.
+    float slope_of(int head) const {
+        const int n_head = q->ne[2], power = 1 << (int) floor(log2(n_head));
+        return max_bias <= 0.0f ? 1.0f
+            : head < power ? powf(powf(2.0f, -max_bias / power), head + 1)
+                           : powf(powf(2.0f, -max_bias / 2.0f / power), 2 * (head - power) + 1);
+    }
+
+    // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more.
+    void raise(int32_t & power, float & total, float * sums, float score) const {
+        const int32_t higher = power_of(score);
+        if (higher > power) {
+            const float factor = power_of_two(power - higher);
+            ggml_vec_scale_f32(DV, sums, factor);
+            total *= factor;
+            power = higher;
+        }
+    }
+
+    // Write a row's result, after the head's sink.
+    void finish(int token, int head, int32_t power, float total, float * sums) const {
+        if (sinks) {
+            const float sink = ((const float *) sinks->data)[head];
+            raise(power, total, sums, sink);
+            total += weight_of(sink, power);
+        }
+        ggml_vec_scale_f32(DV, sums, total == 0.0f ? 0.0f : 1.0f / total);
+        const int64_t place = i3 * dst->ne[2] * dst->ne[1] + head + token * dst->ne[1];
+        memcpy((char *) dst->data + place * dst->nb[1], sums, DV * sizeof(float));
+    }
+};
+
+// Some of the rows that use the same keys: those of `group`, of the batch's part `i3`.
+class Piece : Attention {
+  public:
+    Piece(const ggml_compute_params * params, ggml_tensor * dst, int i3, int group, int first, int rows)
+        : Attention(dst, i3), group(group), first(first), rows(rows) {
+        queries = memory(params, params->ith);
         scores  = queries + MOST_ROWS * DK;
         some    = scores  + MOST_ROWS * MOST_CELLS;
         sums    = some    + MOST_ROWS * MOST_CELLS;
@@ -227,12 +300,7 @@ class Piece {
     }
 
   private:
-    ggml_tensor * dst;
-    const ggml_tensor * q, * k, * v, * mask, * sinks;
-    const int DK, DV;
-    const int heads;  // that share keys
-    const int i3, group, first, rows;
-    float scale, max_bias, softcap;
+    const int group, first, rows;
 
     float * queries;  // [DK][lanes of all rows]
     float * scores;   // [cells][lanes of the rows that see some], then their weights
@@ -256,28 +324,19 @@ class Piece {
     int head(int row) const { return group * heads + (first + row) % heads; }
     int token(int row) const { return (first + row) / heads; }
 
-    const float * query(int row) const {
-        return (const float *) ((const char *) q->data + token(row) * q->nb[1] + head(row) * q->nb[2] + i3 * q->nb[3]);
-    }
-
     void begin() {
         const int lanes = rounded_up(rows, LANES);
         for (int row = 0; row < lanes; row++) {
-            const float * from = row < rows ? query(row) : nullptr;
+            const float * from = row < rows ? query(token(row), head(row)) : nullptr;
             for (int d = 0; d < DK; d++) {
                 queries[d * lanes + row] = from ? from[d] : 0.0f;
             }
         }
-        const int n_head = q->ne[2], power = 1 << (int) floor(log2(n_head));
         for (int row = 0; row < rows; row++) {
-            const int h = head(row);
             powers[row] = LEAST_POWER;
             total[row] = 0.0f;
-            masks[row] = !mask ? nullptr : (const uint16_t *) ((const char *) mask->data + token(row) * mask->nb[1] +
-                h % mask->ne[2] * mask->nb[2] + i3 % mask->ne[3] * mask->nb[3]);
-            slope[row] = max_bias <= 0.0f ? 1.0f
-                : h < power ? powf(powf(2.0f, -max_bias / power), h + 1)
-                            : powf(powf(2.0f, -max_bias / 2.0f / power), 2 * (h - power) + 1);
+            masks[row] = masks_of(token(row), head(row));
+            slope[row] = slope_of(head(row));
         }
         memset(sums, 0, rows * DV * sizeof(float));
     }
@@ -305,28 +364,17 @@ class Piece {
     }
 
     void read() {
-        const char * from_k = (const char *) k->data + group * k->nb[2] + i3 / (q->ne[3] / k->ne[3]) * k->nb[3];
-        const char * from_v = (const char *) v->data + group * v->nb[2] + i3 / (q->ne[3] / v->ne[3]) * v->nb[3];
         const int bytes_k = ggml_row_size(k->type, DK), bytes_v = ggml_row_size(v->type, DV);
         for (int c = 0; c < cells; c++) {
             const int64_t soon = std::min(start + c + AHEAD, k->ne[1] - 1);
-            prefetch(from_k + soon * k->nb[1], bytes_k);
-            prefetch(from_v + soon * v->nb[1], bytes_v);
-            to_floats(k, from_k + (start + c) * k->nb[1], keys + c * DK, DK);
-            to_floats(v, from_v + (start + c) * v->nb[1], values + c * DV, DV);
+            prefetch(key(soon, group), bytes_k);
+            prefetch(value(soon, group), bytes_v);
+            to_floats(k, key(start + c, group), keys + c * DK, DK);
+            to_floats(v, value(start + c, group), values + c * DV, DV);
         }
     }
 
-    // Divide a row's weights by the power of two of `score` from now on, and what it has summed so far, if that is more.
-    void raise(int row, float score) {
-        const int32_t power = power_of(score);
-        if (power > powers[row]) {
-            const float factor = power_of_two(powers[row] - power);
-            ggml_vec_scale_f32(DV, sums + row * DV, factor);
-            total[row] *= factor;
-            powers[row] = power;
-        }
-    }
+    void raise(int row, float score) { Attention::raise(powers[row], total[row], sums + row * DV, score); }
 
     void add_pairs() {
         int seen[MOST_CELLS], num_seen = 0;
@@ -348,7 +396,7 @@ class Piece {
                 for (int i = 0; i < AT_ONCE; i++) {
                     from[i] = keys + seen[std::min(j + i, num_seen - 1)] * DK;
                 }
-                const float * own = query(row);
+                const float * own = query(token(row), head(row));
                 for (int d = 0; d < DK; d++) {
                     for (int i = 0; i < AT_ONCE; i++) {
                         products[i] = add_product(products[i], from[i][d], own[d]);
@@ -450,33 +498,197 @@ class Piece {
 
     void end() {
         for (int row = 0; row < rows; row++) {
-            if (sinks) {
-                const float sink = ((const float *) sinks->data)[head(row)];
-                raise(row, sink);
-                total[row] += weight_of(sink, powers[row]);
-            }
-            ggml_vec_scale_f32(DV, sums + row * DV, total[row] == 0.0f ? 0.0f : 1.0f / total[row]);
-            const int64_t place = i3 * dst->ne[2] * dst->ne[1] + head(row) + token(row) * dst->ne[1];
-            memcpy((char *) dst->data + place * dst->nb[1], sums + row * DV, DV * sizeof(float));
+            finish(token(row), head(row), powers[row], total[row], sums + row * DV);
         }
     }
 };
 
-// Whether a few tokens, whose heads have keys of their own, see little in common. On a processor with AVX512 (Zen 4) ggml took
-// 37 ns for each pair of a token and a cell of its own then, and this 90; on one with AVX2 (Zen 3) this takes half of ggml's time.
-static bool is_apart(const ggml_tensor * q, const ggml_tensor * k, const ggml_tensor * mask) {
-    if (LANES < 16 || q->ne[2] != k->ne[2] || q->ne[1] > FEW || !mask) {
-        return false;
+// A few tokens that see little in common, cell by cell, all heads of a cell at once. These lie side by side in memory, and are
+// fetched while the cells before are computed; the cells of one head lie far apart, and a processor waits for most of them. Each
+// thread sums up a part of the cells.
+//
+// Milliseconds of a step with 8 branches of 700 tokens after 512 shared ones, 110 million weights, two cores (an EPYC Zen 4): 12
+// heads with keys of their own, kernels for AVX512: 40, by tiles 59, ggml's own 50; for AVX2: 36, 56, 114. Three heads with the
+// same keys, for AVX512: 33, 42, 45; for AVX2: 32, 38, 69.
+class Cells : Attention {
+  public:
+    Cells(const ggml_compute_params * params, ggml_tensor * dst)
+        : Attention(dst, 0), params(params), groups(k->ne[2]), n_head(q->ne[2]), tokens(q->ne[1]) {
+        const int free = reserved() - 2 * n_head - groups * (DK + DV), most = std::max(0, free) / (n_head * (2 + DV));
+        at_once = most == 0 ? 0 : parts(tokens, parts(tokens, most));
     }
-    int64_t visible = 0;
-    for (int64_t token = 0; token < q->ne[1]; token++) {
-        const uint16_t * masks = (const uint16_t *) ((const char *) mask->data + token * mask->nb[1]);
-        for (int64_t start = 0; start < k->ne[1]; start += MOST_CELLS) {
-            visible += num_visible(masks + start, (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start));
+
+    // Whether this can compute the node, and is faster than by tiles.
+    bool are_better() {
+        if (tokens == 1 || tokens > FEW || at_once == 0 || q->ne[3] > 1 || !mask || mask->ne[2] > 1 ||
+            k->nb[2] != ggml_row_size(k->type, DK) || v->nb[2] != ggml_row_size(v->type, DV)) {
+            return false;
+        }
+        for (int token = 0; token < tokens; token++) {
+            masks[token] = masks_of(token, 0);
+        }
+        first = 0, end = tokens;
+        int64_t visible = 0, all = 0;
+        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
+            const int pairs = num_pairs();
+            visible += pairs;
+            all += pairs ? tokens * num_cells() : 0;
+        }
+        return visible * (heads == 1 ? APART : APART_SHARED) < all;
+    }
+
+    void compute() {
+        own     = sums_of(params->ith);
+        weights = own.values + at_once * n_head * DV;
+        slope   = weights + n_head;
+        keys    = slope + n_head;
+        values  = keys + groups * DK;
+        for (int head = 0; head < n_head; head++) {
+            slope[head] = slope_of(head);
+        }
+        for (first = 0; first < tokens; first = end) {
+            end = std::min(first + at_once, tokens);
+            add_part();
+            ggml_barrier(params->threadpool);
+            for (int row = params->ith; row < (end - first) * n_head; row += params->nth) {
+                merge(row);
+            }
+            if (end < tokens) {
+                ggml_barrier(params->threadpool);
+            }
         }
     }
-    return visible * 3 < q->ne[1] * k->ne[1];
-}
+
+  private:
+    // A thread's part of what rows sum: the powers of two by which the weights are divided, the weights, the weighted values.
+    struct Sums {
+        int32_t * powers;
+        float * weights, * values;
+    };
+
+    const ggml_compute_params * params;
+    const int groups, n_head, tokens;
+    int at_once, first, end;    // as many tokens as there is memory for, from `first` to before `end`
+    const uint16_t * masks[FEW];
+    int64_t start;              // of the tile
+    Sums own;
+    float * weights, * slope;   // of the present pairs, and of the masks: [n_head]
+    float * keys, * values;     // of a cell: [groups][DK], [groups][DV]
+
+    Sums sums_of(int thread) const {
+        float * from = memory(params, thread);
+        return { (int32_t *) from, from + at_once * n_head, from + 2 * at_once * n_head };
+    }
+
+    int num_cells() const { return (int) std::min((int64_t) MOST_CELLS, k->ne[1] - start); }
+
+    // The pairs of a token and a cell of the tile that it sees.
+    int num_pairs() const {
+        int pairs = 0;
+        for (int token = first; token < end; token++) {
+            pairs += num_visible(masks[token] + start, num_cells());
+        }
+        return pairs;
+    }
+
+    // The tile's work: a pair's is about that of a cell, which is read.
+    int work() const {
+        const int pairs = num_pairs();
+        return pairs + std::min(pairs, num_cells());
+    }
+
+    // Sum up some tiles, so many that each thread has as much work.
+    void add_part() {
+        const int rows = (end - first) * n_head;
+        std::fill_n(own.powers, rows, LEAST_POWER);
+        std::fill_n(own.weights, rows, 0.0f);
+        std::fill_n(own.values, rows * DV, 0.0f);
+        int64_t all = 0, before = 0;
+        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
+            all += work();
+        }
+        for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
+            const int more = work();
+            if (more && before * params->nth / all == params->ith) {
+                add_tile();
+            }
+            before += more;
+        }
+    }
+
+    void add_tile() {
+        for (int64_t cell = start; cell < start + num_cells(); cell++) {
+            bool is_read = false;
+            for (int token = first; token < end; token++) {
+                if (masks[token][cell] == HIDDEN) {
+                    continue;
+                }
+                if (!is_read) {
+                    to_floats(k, key(cell, 0), keys, groups * DK);
+                    to_floats(v, value(cell, 0), values, groups * DV);
+                    is_read = true;
+                }
+                add_pairs(token, cell);
+            }
+        }
+    }
+
+    // Add a cell to each head of a token.
+    void add_pairs(int token, int64_t cell) {
+        const int64_t soon = std::min(cell + SOON, k->ne[1] - 1);
+        for (int head = 0; head < n_head; head++) {
+            const int group = head / heads;
+            prefetch(key(soon, group), k->nb[2]);
+            ggml_vec_dot_f32(DK, weights + head, 0, query(token, head), 0, keys + group * DK, 0, 1);
+        }
+        ggml_vec_scale_f32(n_head, weights, scale);
+        if (softcap != 0.0f) {
+            ggml_vec_tanh_f32(n_head, weights, weights);
+            ggml_vec_scale_f32(n_head, weights, softcap);
+        }
+        const int row = (token - first) * n_head;
+        const float bias = GGML_CPU_FP16_TO_FP32(masks[token][cell]);
+        int32_t * powers = own.powers + row;
+        float * total = own.weights + row, * sums = own.values + row * DV;
+        bool is_higher = false;
+        for (int head = 0; head < n_head; head++) {
+            weights[head] = add_product(weights[head], slope[head], bias);
+            is_higher |= power_of(weights[head]) > powers[head];
+        }
+        for (int head = 0; is_higher && head < n_head; head++) {
+            raise(powers[head], total[head], sums + head * DV, weights[head]);
+        }
+        for (int head = 0; head < n_head; head++) {
+            weights[head] = weight_of(weights[head], powers[head]);
+            total[head] += weights[head];
+        }
+        for (int head = 0; head < n_head; head++) {
+            const int group = head / heads;
+            prefetch(value(soon, group), v->nb[2]);
+            ggml_vec_mad_f32(DV, sums + head * DV, values + group * DV, weights[head]);
+        }
+    }
+
+    // Add up the threads' parts of a row, and write the result.
+    void merge(int row) const {
+        int32_t power = LEAST_POWER;
+        for (int thread = 0; thread < params->nth; thread++) {
+            power = std::max(power, sums_of(thread).powers[row]);
+        }
+        float total = 0.0f, * sums = sums_of(0).values + row * DV;
+        for (int thread = 0; thread < params->nth; thread++) {
+            const Sums part = sums_of(thread);
+            const float factor = power_of_two(part.powers[row] - power);
+            total += part.weights[row] * factor;
+            if (thread == 0) {
+                ggml_vec_scale_f32(DV, sums, factor);
+            } else {
+                ggml_vec_mad_f32(DV, sums, part.values + row * DV, factor);
+            }
+        }
+        finish(first + row / n_head, row % n_head, power, total, sums);
+    }
+};
 
 // Compute a node GGML_OP_FLASH_ATTN_EXT; return false where ggml shall do it its own way.
 static bool flash_attention(const ggml_compute_params * params, ggml_tensor * dst) {
@@ -486,8 +698,15 @@ static bool flash_attention(const ggml_compute_params * params, ggml_tensor * ds
         (mask && mask->type != GGML_TYPE_F16)) {
         return false;
     }
-    if (k->ne[1] >= LONG && (q->ne[1] == 1 || rows < FEWEST || is_apart(q, k, mask))) {
-        return false;
+    if (k->ne[1] >= LONG) {
+        Cells cells(params, dst);
+        if (cells.are_better()) {
+            cells.compute();
+            return true;
+        }
+        if (q->ne[1] == 1 || rows < FEWEST) {
+            return false;
+        }
     }
     // Pieces of as many rows each, four for a thread if they are not small.
     int pieces = params->nth == 1 ? 1 : std::min((4 * params->nth + groups - 1) / groups, std::max(1, rows / 16));

@@ -32,8 +32,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def fragile(make_server: MakeServer, tmp_path: Path) -> Server:
+def fragile(make_server: MakeServer, tmp_path: Path, troubles: Troubles) -> Server:
     """A server of the test's own, which it may kill."""
+    troubles.allow("status of 503")  # it listens again before its engine is ready
     return make_server(model="fake:25", stories=tmp_path / "stories.sqlite3").start()
 
 

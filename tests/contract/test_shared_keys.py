@@ -222,10 +222,10 @@ class Graph:
             self._call(new, ctypes.c_void_p, self._pointer(self._context), ctypes.c_int(kind), *sizes)
         )
         data = self._pointer(self._call("ggml_get_data", ctypes.c_void_p, tensor))
+        source = np.ascontiguousarray(array)
         if array.dtype == np.float16 or kind == F32:
-            ctypes.memmove(data, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+            ctypes.memmove(data, source.ctypes.data, source.nbytes)
             return tensor
-        source = np.ascontiguousarray(array, dtype=np.float32)
         numbers = ctypes.c_int64(0), ctypes.c_int64(source.size // array.shape[-1]), ctypes.c_int64(array.shape[-1])
         given = self._pointer(source.ctypes.data), data, *numbers, self._pointer(None)
         self._call("ggml_quantize_chunk", ctypes.c_size_t, ctypes.c_int(kind), *given)

@@ -191,7 +191,7 @@ static inline int num_visible(const uint16_t * masks, int cells) {
     return visible;
 }
 
-// A node of the graph, attention, of which a part is computed: where the numbers of its tokens, heads and cells lie.
+// A node of the graph: where the numbers of its tokens, heads and cells lie, of the batch's part `i3`.
 class Attention {
   public:
     Attention(ggml_tensor * dst, int i3)
@@ -213,7 +213,7 @@ class Attention {
     const ggml_tensor * q, * k, * v, * mask, * sinks;
     const int DK, DV;
     const int heads;  // that share keys
-    const int i3;     // the batch's part
+    const int i3;
     const char * q_data, * k_data, * v_data;
     float scale, max_bias, softcap;
 
@@ -521,6 +521,7 @@ class Cells : Attention {
     // Whether this can compute the node, and is faster than by tiles.
     bool are_better() {
         if (tokens == 1 || tokens > FEW || at_once == 0 || q->ne[3] > 1 || !mask || mask->ne[2] > 1 ||
+            k->ne[1] < MOST_CELLS * params->nth ||
             k->nb[2] != ggml_row_size(k->type, DK) || v->nb[2] != ggml_row_size(v->type, DV)) {
             return false;
         }
@@ -538,8 +539,8 @@ class Cells : Attention {
     }
 
     void compute() {
-        own     = sums_of(params->ith);
-        weights = own.values + at_once * n_head * DV;
+        own     = part_of(params->ith);
+        weights = own.sums + at_once * n_head * DV;
         slope   = weights + n_head;
         keys    = slope + n_head;
         values  = keys + groups * DK;
@@ -560,10 +561,10 @@ class Cells : Attention {
     }
 
   private:
-    // A thread's part of what rows sum: the powers of two by which the weights are divided, the weights, the weighted values.
-    struct Sums {
+    // A thread's part of each row: the power of two by which its weights are divided, their sum, and the weighted values'.
+    struct Part {
         int32_t * powers;
-        float * weights, * values;
+        float * total, * sums;
     };
 
     const ggml_compute_params * params;
@@ -571,11 +572,11 @@ class Cells : Attention {
     int at_once, first, end;    // as many tokens as there is memory for, from `first` to before `end`
     const uint16_t * masks[FEW];
     int64_t start;              // of the tile
-    Sums own;
-    float * weights, * slope;   // of the present pairs, and of the masks: [n_head]
+    Part own;
+    float * weights, * slope;   // of a pair's heads, and the masks' factors: [n_head]
     float * keys, * values;     // of a cell: [groups][DK], [groups][DV]
 
-    Sums sums_of(int thread) const {
+    Part part_of(int thread) const {
         float * from = memory(params, thread);
         return { (int32_t *) from, from + at_once * n_head, from + 2 * at_once * n_head };
     }
@@ -591,7 +592,7 @@ class Cells : Attention {
         return pairs;
     }
 
-    // The tile's work: a pair's is about that of a cell, which is read.
+    // The tile's work: to read a cell takes about as long as a pair.
     int work() const {
         const int pairs = num_pairs();
         return pairs + std::min(pairs, num_cells());
@@ -601,8 +602,8 @@ class Cells : Attention {
     void add_part() {
         const int rows = (end - first) * n_head;
         std::fill_n(own.powers, rows, LEAST_POWER);
-        std::fill_n(own.weights, rows, 0.0f);
-        std::fill_n(own.values, rows * DV, 0.0f);
+        std::fill_n(own.total, rows, 0.0f);
+        std::fill_n(own.sums, rows * DV, 0.0f);
         int64_t all = 0, before = 0;
         for (start = 0; start < k->ne[1]; start += MOST_CELLS) {
             all += work();
@@ -649,7 +650,7 @@ class Cells : Attention {
         const int row = (token - first) * n_head;
         const float bias = GGML_CPU_FP16_TO_FP32(masks[token][cell]);
         int32_t * powers = own.powers + row;
-        float * total = own.weights + row, * sums = own.values + row * DV;
+        float * total = own.total + row, * sums = own.sums + row * DV;
         bool is_higher = false;
         for (int head = 0; head < n_head; head++) {
             weights[head] = add_product(weights[head], slope[head], bias);
@@ -673,17 +674,17 @@ class Cells : Attention {
     void merge(int row) const {
         int32_t power = LEAST_POWER;
         for (int thread = 0; thread < params->nth; thread++) {
-            power = std::max(power, sums_of(thread).powers[row]);
+            power = std::max(power, part_of(thread).powers[row]);
         }
-        float total = 0.0f, * sums = sums_of(0).values + row * DV;
+        float total = 0.0f, * sums = part_of(0).sums + row * DV;
         for (int thread = 0; thread < params->nth; thread++) {
-            const Sums part = sums_of(thread);
+            const Part part = part_of(thread);
             const float factor = power_of_two(part.powers[row] - power);
-            total += part.weights[row] * factor;
+            total += part.total[row] * factor;
             if (thread == 0) {
                 ggml_vec_scale_f32(DV, sums, factor);
             } else {
-                ggml_vec_mad_f32(DV, sums, part.values + row * DV, factor);
+                ggml_vec_mad_f32(DV, sums, part.sums + row * DV, factor);
             }
         }
         finish(first + row / n_head, row % n_head, power, total, sums);
@@ -709,11 +710,10 @@ static bool flash_attention(const ggml_compute_params * params, ggml_tensor * ds
         }
     }
     // Pieces of as many rows each, four for a thread if they are not small.
-    int pieces = params->nth == 1 ? 1 : std::min((4 * params->nth + groups - 1) / groups, std::max(1, rows / 16));
-    pieces = std::max(pieces, (rows + MOST_ROWS - 1) / MOST_ROWS);
-    int size = (rows + pieces - 1) / pieces;
+    int pieces = params->nth == 1 ? 1 : std::min(parts(4 * params->nth, groups), std::max(1, rows / 16));
+    int size = parts(rows, std::max(pieces, parts(rows, MOST_ROWS)));
     size = size > LANES ? std::min(MOST_ROWS, rounded_up(size, LANES)) : size;
-    pieces = (rows + size - 1) / size;
+    pieces = parts(rows, size);
 
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, params->nth);

@@ -26,7 +26,7 @@ async function read(response) {
 // Read streams without parsing them: Node compiles its own code at the first ones, for longer than some tokens take.
 async function warmUp() {
   for (let i = 0; i < 3; i++) {
-    const response = await post("/completion", { prompt: "Once", n_predict: 8, stream: true });
+    const response = await post("/completion", { prompt: "Once", n_predict: 2, stream: true });
     for await (const chunk of response.body) Buffer.from(chunk).toString("utf8");
   }
 }
@@ -44,7 +44,7 @@ async function dialogue(questions) {
         top_k: 40,
         top_p: 0.9,
         n_keep: tokens.length,
-        n_predict: 24,
+        n_predict: 6,
         cache_prompt: true,
         slot_id: -1,
         stop: ["\n### Human:"],

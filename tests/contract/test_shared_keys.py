@@ -185,17 +185,14 @@ class Graph:
     ) -> tuple[Array, Array, Array]:
         """Return what ggml computes, shape (tokens, heads, size_v), and the keys and values as they are stored."""
         context, none = self._pointer(self._context), self._pointer(None)
-        keys, values = (  # a cell's heads lie side by side, as in the KV store
-            self._tensor(np.swapaxes(array, 0, 1), kind) for array, kind in ((k, case.type_k), (v, case.type_v))
+        arrays = (np.swapaxes(k, 0, 1), case.type_k), (np.swapaxes(v, 0, 1), case.type_v)  # as they lie in the KV store
+        tensors = [self._tensor(array, kind) for array, kind in arrays]
+        axes = [ctypes.c_int(axis) for axis in (0, 2, 1, 3)]
+        keys, values = (
+            self._pointer(self._call("ggml_permute", ctypes.c_void_p, context, tensor, *axes)) for tensor in tensors
         )
-        of_groups = [
-            self._pointer(
-                self._call("ggml_permute", ctypes.c_void_p, context, tensor, *map(ctypes.c_int, (0, 2, 1, 3)))
-            )
-            for tensor in (keys, values)
-        ]
         node = self._call(
-            "ggml_flash_attn_ext", ctypes.c_void_p, context, self._tensor(q, F32), *of_groups,
+            "ggml_flash_attn_ext", ctypes.c_void_p, context, self._tensor(q, F32), keys, values,
             none if mask is None else self._tensor(mask, F16), ctypes.c_float(case.size_k**-0.5),
             ctypes.c_float(case.max_bias), ctypes.c_float(case.softcap),
         )  # fmt: skip
@@ -208,11 +205,8 @@ class Graph:
         shape = (case.tokens, case.groups * case.heads, case.size_v)
         data = self._call("ggml_get_data", ctypes.c_void_p, self._pointer(node))
         found = np.ctypeslib.as_array((ctypes.c_float * int(np.prod(shape))).from_address(data)).reshape(shape).copy()
-        stored = [
-            np.swapaxes(self._stored(tensor, (array.shape[1], array.shape[0], array.shape[2]), kind), 0, 1)
-            for tensor, array, kind in ((keys, k, case.type_k), (values, v, case.type_v))
-        ]
-        return found, *stored
+        stored = (self._stored(tensor, *array) for tensor, array in zip(tensors, arrays, strict=True))
+        return found, *(np.swapaxes(array, 0, 1) for array in stored)
 
     def _tensor(self, array: Array, kind: int) -> ctypes.c_void_p:
         """Return a tensor with the values of an array, whose last dimension is the tensor's first."""
@@ -231,8 +225,9 @@ class Graph:
         self._call("ggml_quantize_chunk", ctypes.c_size_t, ctypes.c_int(kind), *given)
         return tensor
 
-    def _stored(self, tensor: ctypes.c_void_p, shape: tuple[int, ...], kind: int) -> Array:
-        """Return a tensor's values with 32 bits."""
+    def _stored(self, tensor: ctypes.c_void_p, like: Array, kind: int) -> Array:
+        """Return a tensor's values with 32 bits, in the shape of the array that was stored."""
+        shape = like.shape
         data, out = self._call("ggml_get_data", ctypes.c_void_p, tensor), np.zeros(shape, np.float32)
         size = out.size
         if kind == F32:

@@ -17,7 +17,7 @@ from werkzeug.utils import redirect
 
 from srb.errors import Forbidden, NotFound, SRBError, Unauthorized
 from srb.settings import Settings, split_commas
-from srb.web.hosts import is_loopback, name_of
+from srb.web.hosts import is_local_bind, is_loopback, name_of
 from srb.web.limits import CLIENT, KEY, RateLimit
 from srb.web.replies import error_reply
 from srb.web.static_files import StaticFiles
@@ -48,7 +48,7 @@ class Access:
         self._credentials = settings.cors_credentials
         self._rate_limit = RateLimit(settings.rate_limit, folder) if settings.rate_limit else None
         self._hosts = set(split_commas(settings.allowed_hosts.lower()))
-        local = not self._keys and all(is_loopback(host) for host in settings.hosts)
+        local = not self._keys and all(map(is_local_bind, settings.hosts))
         self._checks_host = "*" not in self._hosts and (local or bool(self._hosts))
 
     def __call__(

@@ -31,12 +31,13 @@ class Web:
     system_prompt: SystemPromptStore = field(init=False)
     streams: KeptStreams = field(init=False)
     stories: Desk = field(init=False)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics = field(init=False)
     _scaled: dict[int, Settings] = field(default_factory=dict)  # by the number of replicas
 
     def __post_init__(self) -> None:
         shared = os.environ.get(SHARED_FOLDER)
         self.folder = Path(shared) if shared else None
+        self.metrics = Metrics(self.folder)
         self.calls = Calls(lambda: self.client, self.server, self.metrics.open_calls, self.folder)
         self.system_prompt = SystemPromptStore(self.server, self.folder)
         self.streams = KeptStreams(self.folder)

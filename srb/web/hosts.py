@@ -12,10 +12,15 @@ def name_of(host: str) -> str | None:
     return match and match[1]
 
 
+def is_local_bind(host: str) -> bool:
+    """Whether what listens on `host`, a name, an address or the path of a socket, is reached from this machine only."""
+    return host.endswith(".sock") or is_loopback(host)
+
+
 def is_loopback(host: str) -> bool:
-    """Whether `host` is reachable from this machine only: a name, an address (IPv6 also in brackets) or a socket's path."""
+    """Whether a client's name or address (IPv6 also in brackets) of this server means the client's own machine."""
     name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith((".localhost", ".sock")):
+    if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
         return ip_address(name).is_loopback

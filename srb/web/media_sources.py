@@ -166,6 +166,10 @@ def _fetched(parts: SplitResult, settings: Settings) -> bytes:
 
 def _get(parts: SplitResult, host: str) -> bytes:
     port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        host = host.encode("idna").decode()  # here, since the thread that asks for addresses would log the error
+    except UnicodeError as error:
+        raise ValueError(f"{host[:_MAX_SHOWN]!r} is no name of a host: {error}") from None
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     address = str(found[0][4][0])
     if not all(is_public(str(entry[4][0])) for entry in found):
@@ -187,19 +191,30 @@ def _get(parts: SplitResult, host: str) -> bytes:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet."""
+    """Whether an IP address belongs to the public internet.
+
+    Python's own `is_global` differs from version to version, so the blocks that some versions take for public are here.
+    """
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (_ipv4_in(ip) if ip in _NAT64 or ip in _COMPATIBLE else None)
         if inner is not None:
             return is_public(str(inner))
-        if ip.is_site_local:
+        if ip not in _UNICAST:
             return False
-    return ip.is_global and not ip.is_multicast
+    return ip.is_global and not ip.is_multicast and not any(ip in block for block in _NOT_PUBLIC)
 
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
 _COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291, 2.5.5.1
+# All that is assigned to the public internet. Outside are the NAT64 of a site (64:ff9b:1::/48, RFC 8215), translated IPv4
+# (::ffff:0:0:0/96) and segment routing (5f00::/16), which lead into private networks.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NOT_PUBLIC = (
+    ipaddress.IPv6Network("2001::/32"),  # Teredo: a tunnel to an IPv4 address
+    ipaddress.IPv6Network("3fff::/20"),  # documentation, RFC 9637
+    ipaddress.IPv4Network("192.0.0.0/24"),  # of protocols, RFC 6890
+)
 
 
 def _ipv4_in(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address:

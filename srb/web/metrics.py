@@ -6,10 +6,13 @@ share a folder (PROMETHEUS_MULTIPROC_DIR, see gunicorn_conf), and any worker ans
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -18,6 +21,8 @@ from prometheus_client.registry import Collector
 
 from srb.model_control import ModelState
 from srb.protocol import ClusterStats
+
+log = logging.getLogger("srb.web")
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -46,10 +51,20 @@ LLAMACPP = {
 }
 
 
+_LAST_SCRAPE = "last_scrape.json"
+_COUNTED = (  # counters whose growth since the last scrape is shown
+    "prompt_tokens_total",
+    "prompt_seconds_total",
+    "decode_steps_total",
+    "tokens_predicted_seconds_total",
+)
+
+
 class Metrics:
     """HTTP counters of one worker, and the text of all metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """Share the numbers of the last scrape with all workers that have the same `folder`."""
         self._own = CollectorRegistry()
         self._answered = Counter(
             "srb:http_requests", "HTTP requests answered.", ["method", "route", "status"], registry=self._own
@@ -60,7 +75,7 @@ class Metrics:
             registry=self._own,
             multiprocess_mode="livesum",
         )
-        self._last: Mapping[str, float] = {}
+        self._last = _LastScrape(folder and folder / _LAST_SCRAPE)
 
     def count(self, environ: Mapping[str, Any], status: str) -> None:
         """Count a response; `status` is WSGI's ("200 OK"), the label `route` is the rule that matched, not the path."""
@@ -85,8 +100,7 @@ class Metrics:
         """
         values: dict[str, float] = {}
         if stats:
-            averages, self._last = _averages(stats, self._last), dict(stats)
-            values = {**stats, **averages}
+            values = {**stats, **_averages(stats, self._last.replace(stats))}
         values |= {"engine_restarts_total": restarts}
         replicas = generate_latest(_ReplicaNumbers(cluster)) if cluster is not None else b""
         several = generate_latest(_ModelNumbers(models, knows_models)) if knows_models is not None else b""
@@ -98,6 +112,30 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return registry
+
+
+class _LastScrape:
+    """The counters of the last scrape, whoever asked and whichever worker answered: rates begin there, as llama-server's."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._own: dict[str, float] = {}  # this worker's last scrape
+
+    def replace(self, stats: Mapping[str, float]) -> Mapping[str, float]:
+        """Keep the counters of this scrape; return those of the last one, or {}."""
+        counters = {name: stats[name] for name in _COUNTED if name in stats}
+        last, self._own = self._own, counters
+        if self._path is None:
+            return last
+        try:
+            if self._path.exists():
+                last = cast(dict[str, float], orjson.loads(self._path.read_bytes()))
+            part = self._path.with_suffix(f".{os.getpid()}.partial")
+            part.write_bytes(orjson.dumps(counters))
+            part.replace(self._path)  # at once, so that no worker reads half a file
+        except OSError as error:  # a full disk: rates of this worker's scrapes are better than no metrics
+            log.warning("the rates in /metrics are of this worker's scrapes: %s", error)
+        return last
 
 
 def _averages(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

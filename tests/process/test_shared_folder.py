@@ -56,7 +56,14 @@ def test_a_folder_that_is_only_named_like_ours_is_left_alone(temporary: Path) ->
 
 
 def test_what_a_killed_server_left_is_removed(left: Path) -> None:
-    names = ["calls.sqlite", "rates.sqlite-journal", "system_prompt.json", "counter_123.db", "gauge_livesum_123.db"]
+    names = [
+        "calls.sqlite",
+        "rates.sqlite-journal",
+        "system_prompt.json",
+        "last_scrape.12.partial",
+        "counter_123.db",
+        "gauge_livesum_123.db",
+    ]
     for name in names:
         (left / name).write_bytes(b"x")
     sweep_shared_folders()

@@ -119,6 +119,27 @@ def test_addresses_of_the_public_internet_are_told_from_others() -> None:
     private = ["127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.1.1", "0.0.0.0", "::1", "fe80::1%eth0"]
     assert not any(map(is_public, [*private, "fc00::1", "::ffff:127.0.0.1", "100.64.0.1", "224.0.0.1"]))
     assert not any(map(is_public, ["64:ff9b::7f00:1", "2002:a00:1::", "::7f00:1", "fec0::1", "ff02::1"]))
+    # whatever this Python's own tables say
+    assert not any(map(is_public, ["64:ff9b:1::a00:1", "64:ff9b:1:fffe::1", "64:ff9b:0:1::808:808", "::ffff:0:a00:1"]))
+    assert not any(
+        map(is_public, ["2001:0:808:808::f5ff:fffe", "3fff::1", "5f00::1", "192.0.0.9", "4000::1", "100::1"])
+    )
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "a" * 300 + ".com", "a" * 64 + ".com", "a..com", ".com", "\u00fc" * 80 + ".com", "a\0b.com",
+        ".".join(["a" * 60] * 9), "\u2024\u2024.com", "xn--" + "9" * 300,
+    ],
+)  # fmt: skip
+def test_a_name_that_no_host_can_have_is_refused_and_logs_nothing(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidRequest, match="Field 'messages'"):
+        read(f"http://{host}/a.png", media_hosts="*")
+    gevent.sleep(0)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_chat_loads_no_more_media_than_a_body_may_have() -> None:

@@ -13,7 +13,7 @@ from srb.settings import Settings
 from srb.web.access import Access
 from srb.web.app import create_app
 from srb.web.calls.scripted import ScriptedClient
-from srb.web.hosts import is_loopback
+from srb.web.hosts import is_local_bind, is_loopback
 
 KEY = "a secret that only we know"
 
@@ -186,7 +186,16 @@ def test_a_server_for_the_network_and_one_with_keys_answer_to_any_name() -> None
     ],
 )
 def test_what_is_local(host: str, local: bool) -> None:
-    assert is_loopback(host) is local
+    assert is_local_bind(host) is local
+    assert is_loopback(host) is (local and not host.endswith(".sock"))
+
+
+@pytest.mark.parametrize("host", ["evil.sock", "evil.sock:9090", "EVIL.SOCK.", "/run/srb.sock"])
+def test_a_host_that_is_named_as_a_socket_is_not_ours(host: str) -> None:
+    assert status(client(), "/v1/models", Host=host) == 403
+    assert status(client(host="/run/srb.sock"), "/v1/models", Host=host) == 403
+    assert status(client(host="0.0.0.0"), "/v1/srb/stories", Host=host) == 403
+    assert allowed_origin(client(cors_origins="localhost"), f"http://{host}") is None
 
 
 # Other pages' origins -------------------------------------------------------------------------------------------------

@@ -353,6 +353,30 @@ def test_without_words_the_answer_says_that_the_model_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
+    "never", [0, 0.0, -0.0, "0", "0s", "0m", "-0s", "+0h", "0h0m0s", ".0s", "0.ms", "0.1ns", 1e-12]
+)
+def test_every_form_of_no_time_unloads_as_in_ollama(never: Any) -> None:
+    http, _ = serve()
+    assert whole(generate(http, prompt="", keep_alive=never))["done_reason"] == "unload"
+
+
+@pytest.mark.parametrize("kept", [-1, "-1s", "-1m", "1ns", "10s", 1e-9, "1h0m", "0h1m", 1e300, "1\u00b5s", "00100ms"])
+def test_every_form_of_a_time_keeps_the_model(kept: Any) -> None:
+    http, _ = serve()
+    assert whole(generate(http, prompt="", keep_alive=kept))["done_reason"] == "load"
+
+
+@pytest.mark.parametrize(
+    "bad", [False, True, "", "5", "0x", "-", "s", ".s", "1h 2m", "--0s", "forever", [], {}, "1" * 4_000_000]
+)
+def test_a_keep_alive_that_ollama_refuses_is_400(bad: Any) -> None:
+    http, _ = serve()
+    response = generate(http, prompt="", keep_alive=bad)
+    assert response.status_code == 400
+    assert "Field 'keep_alive'" in response.json["error"]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {"keep_alive": "5m"}, {"keep_alive": -1}, {"keep_alive": 2.5}, {"truncate": False}, {"shift": False},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -228,6 +229,14 @@ def test_a_slots_state_is_saved_restored_and_erased(action: str, answer: dict[st
     assert command.name == ("" if action == "erase" else "a.bin")
 
 
+@pytest.mark.parametrize(("text", "number"), [("5", 5), ("0", 0), ("0000000005", 5), ("000000000000", 0), ("07", 7)])
+def test_a_slots_number_is_read_whole(text: str, number: int) -> None:
+    http, engine = serve(state_dir="/tmp/states")
+    assert http.post(f"/slots/{text}?action=erase").json["id_slot"] == number
+    [command] = [command for command in engine.sent if isinstance(command, StateAction)]
+    assert command.slot == number
+
+
 @pytest.mark.parametrize(
     ("path", "data", "message"),
     [
@@ -235,6 +244,9 @@ def test_a_slots_state_is_saved_restored_and_erased(action: str, answer: dict[st
         ("/slots/-1?action=save", b'{"filename": "a"}', "Invalid slot ID"),
         ("/slots/256?action=save", b'{"filename": "a"}', "Invalid slot ID"),
         ("/slots/99999999999999999999?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/0000000256?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/00000000000000000001x?action=save", b'{"filename": "a"}', "Invalid slot ID"),
+        ("/slots/\u0661?action=save", b'{"filename": "a"}', "Invalid slot ID"),
         ("/slots/0?action=burn", b'{"filename": "a"}', "Invalid action"),
         ("/slots/0", b'{"filename": "a"}', "Invalid action"),
         ("/slots/0?action=save", b'{"filename": "../a"}', "Field 'filename': Invalid filename"),
@@ -348,6 +360,19 @@ def test_rates_are_of_the_time_since_the_last_scrape() -> None:
     assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 0.0
     engine.values |= {"decode_steps_total": 10.0, "tokens_predicted_seconds_total": 1.0}  # a new engine
     assert metrics(http)["llamacpp:predicted_tokens_seconds"] == 10.0
+
+
+def test_rates_are_the_same_whichever_worker_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    (one, engine), (other, other_engine) = serve(), serve()
+    other_engine.values = engine.values
+    engine.values |= {"decode_steps_total": 100.0, "tokens_predicted_seconds_total": 2.0}
+    assert metrics(one)["llamacpp:predicted_tokens_seconds"] == 50.0
+    engine.values |= {"decode_steps_total": 130.0, "tokens_predicted_seconds_total": 3.0}
+    assert metrics(other)["llamacpp:predicted_tokens_seconds"] == 30.0
+    engine.values |= {"decode_steps_total": 150.0, "tokens_predicted_seconds_total": 5.0}
+    assert metrics(one)["llamacpp:predicted_tokens_seconds"] == 10.0
+    assert [path.name for path in tmp_path.glob("last_scrape*")] == ["last_scrape.json"]
 
 
 def test_busy_slots_are_averaged_over_all_decodes_as_in_llama_server() -> None:

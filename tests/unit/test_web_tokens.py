@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,6 +11,9 @@ import pytest
 from srb.protocol import Tokenize
 from srb.settings import Settings
 from srb.web.app import create_app
+from srb.web.calls import scripted
+from srb.web.calls.engine_client import ASK_DEADLINE, TEXT_SECONDS
+from srb.web.calls.mailbox import Mailbox
 from srb.web.calls.scripted import MODEL, ScriptedClient
 from srb.web.dialects.llamacpp.answers import TabbyModel, TokenList
 from tests.shapes import read
@@ -134,3 +138,51 @@ def test_a_bad_value_is_400_that_names_its_field(
     response = post(engine, path, **body)
     assert response.status_code == 400
     assert response.json["error"]["param"] == field
+
+
+TEXT = "once upon a time " * 2**16  # 1.06 MiB
+CHAT = {"messages": [{"role": "user", "content": TEXT}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"content": TEXT}),
+        ("/tokenize", {"content": [TEXT, 7]}),
+        ("/v1/tokenize", {"prompt": TEXT}),
+        ("/v1/internal/encode", {"text": TEXT}),
+        ("/v1/internal/token-count", {"text": TEXT}),
+        ("/v1/token/encode", {"text": TEXT}),
+        ("/api/extra/tokencount", {"prompt": TEXT}),
+        ("/api/v1/generate", {"prompt": TEXT, "max_context_length": 2048}),
+        ("/api/v1/generate", {"memory": TEXT, "prompt": "x", "max_context_length": 2048}),
+        ("/api/generate", {"model": "storyteller", "prompt": TEXT, "stream": False}),
+        ("/infill", {"input_prefix": TEXT, "input_suffix": "x"}),
+        ("/infill", {"input_prefix": "x", "input_suffix": "x", "input_extra": [{"text": TEXT}]}),
+        ("/v1/completions", {"prompt": TEXT, "echo": True, "logprobs": 1}),
+        ("/v1/chat/completions/input_tokens", CHAT),
+        ("/v1/responses/input_tokens", {"input": TEXT}),
+        ("/v1/messages/count_tokens", CHAT),
+    ],
+)
+def test_the_engine_has_more_time_for_a_long_text_on_every_route(
+    path: str, body: dict[str, Any], engine: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    waits = Mailbox.wait_reply
+
+    def wait(mailbox: Mailbox, seconds: float) -> Any:
+        given.append(seconds)
+        return waits(mailbox, seconds)
+
+    monkeypatch.setattr(Mailbox, "wait_reply", wait)
+    monkeypatch.setattr(scripted, "MODEL", replace(MODEL, fim={"pre": 500, "suf": 501, "mid": 502}))
+    post(engine, path, **body)
+    assert max(given) > ASK_DEADLINE + TEXT_SECONDS
+
+
+def test_a_short_text_has_the_time_of_any_question(engine: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(Mailbox, "wait_reply", lambda mailbox, seconds: given.append(seconds) or [])
+    post(engine, "/tokenize", content="once")
+    assert ASK_DEADLINE <= given[0] < ASK_DEADLINE + 0.01

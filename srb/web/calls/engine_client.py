@@ -11,7 +11,7 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -69,7 +69,9 @@ PAUSE = 0.1  # seconds between attempts to connect; an attempt at a missing sock
 LONG_PAUSE = 1.0  # seconds after an engine with another version of the protocol
 FIRST_LOOK = 0.5  # seconds that a request waits for the first connection
 ASK_DEADLINE = 2.0  # seconds, for commands that the engine answers between two steps
+TEXT_SECONDS = 8.0  # for each MiB of text that is sent along: a slow core reads some, and others' texts may come first
 WORK_DEADLINE = 600.0  # seconds, for commands that compute
+_CHARACTERS_OF_AN_ID = 4  # of a text, about, for which a token id stands
 _UNREAD_TOKENS = 16  # tokens of each branch that may always be unread, whatever their weight
 _BEHIND = 65536  # bytes; a reader with more unread when the next frame arrives is behind
 
@@ -261,12 +263,14 @@ class EngineClient:
         self, parts: Iterable[str | int], *, add_special: bool = False, parse_special: bool = True
     ) -> list[int]:
         """Return the tokens of strings and token ids, in order."""
-        tokens: list[int] = self.ask(Tokenize(_new_id(), tuple(parts), add_special, parse_special))
+        command = Tokenize(_new_id(), tuple(parts), add_special, parse_special)
+        tokens: list[int] = self.ask(command, _text_deadline(command.parts))
         return tokens
 
     def count_tokens(self, prompt: Iterable[str | int], media: Iterable[str], media_field: str) -> int:
         """Return the number of tokens of a prompt with media, as base64 (see `Generate`), with the BOS if there is one."""
-        count: int = self.ask(CountTokens(_new_id(), tuple(prompt), tuple(media), media_field))
+        command = CountTokens(_new_id(), tuple(prompt), tuple(media), media_field)
+        count: int = self.ask(command, _text_deadline((*command.prompt, *command.media)))
         return count
 
     def detokenize(self, tokens: Iterable[int], *, special: bool = True) -> list[bytes]:
@@ -277,7 +281,7 @@ class EngineClient:
         self.check_ready()
         tokens, known = tuple(tokens), self._pieces[special]
         if unknown := tuple(dict.fromkeys(token for token in tokens if token not in known)):
-            pieces = self.ask(Detokenize(_new_id(), unknown, special))
+            pieces = self.ask(Detokenize(_new_id(), unknown, special), _text_deadline(unknown))
             known.update(zip(unknown, (piece.encode("latin-1") for piece in pieces), strict=True))
         return [known[token] for token in tokens]
 
@@ -492,6 +496,12 @@ def _hung_error(status: dict[str, Any]) -> EngineHung | None:
     if status["state"] != "hung":
         return None
     return EngineHung(f"The engine is hung: {status['message']}", engine="hung")
+
+
+def _text_deadline(parts: Collection[str | int]) -> float:
+    """Return the seconds in which the engine reads a text: its strings and, at some characters each, its token ids."""
+    size = sum(len(part) for part in parts if isinstance(part, str)) + _CHARACTERS_OF_AN_ID * len(parts)
+    return ASK_DEADLINE + TEXT_SECONDS * size / 2**20
 
 
 def _new_id() -> str:

@@ -178,9 +178,10 @@ def slot_action(slot: str) -> Response:
 
 
 def _slot_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:9]) < _slot_numbers()):
+    digits = text.lstrip("0") or text[-1:]  # llama-server reads 007 as 7
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits) < _slot_numbers()):
         raise InvalidRequest("Invalid slot ID")
-    return int(text[:9])
+    return int(digits)
 
 
 def _slot_numbers() -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema
@@ -12,7 +14,7 @@ from srb.errors import InvalidRequest, NotSupported, bad_field
 from srb.protocol import Generate, ModelInfo
 from srb.settings import Settings
 from srb.web.bodies.completion import CompletionBody, Draft
-from srb.web.bodies.fields import Integer, Prompt, between, schema_text, short_json
+from srb.web.bodies.fields import FLOAT32_MAX, Integer, Prompt, between, schema_text, short_json
 from srb.web.bodies.media import (
     BASE64_SCHEMA,
     IMAGE_MARK,
@@ -31,6 +33,7 @@ from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.openapi import field_names
 
 MAX_TOP = 20  # log-probabilities of likely tokens
+MAX_DURATION = 64  # characters
 EFFORTS = ("low", "medium", "high")
 
 # Fields of `options`: those of a branch, by all their names here, and a few that Ollama alone names so.
@@ -72,7 +75,31 @@ def _check_think(value: Any) -> Any:
 
 Format = Annotated[Any, BeforeValidator(_check_format), WithJsonSchema(FORMAT_SCHEMA)]
 Think = Annotated[Any, BeforeValidator(_check_think), WithJsonSchema(THINK_SCHEMA)]
-KeepAlive = Annotated[str | float, WithJsonSchema({"type": ["string", "number"]})]
+
+
+def _nanoseconds(value: Any) -> int:
+    """Return the time of a `keep_alive`, as Ollama reads it: seconds, or a duration of Go such as "5m" or "1h30m".
+
+    A time below zero is "for ever", and here just not zero. Raise ValueError.
+    """
+    if type(value) in (int, float):
+        return int(min(abs(value), FLOAT32_MAX) * 10**9)
+    if not isinstance(value, str):
+        raise ValueError(f'must be seconds, or a duration such as "5m", but got {short_json(value)}')
+    text = value.removeprefix("-") if value.startswith("-") else value.removeprefix("+")
+    if text == "0":
+        return 0
+    if len(text) > MAX_DURATION or not _DURATION.fullmatch(text):
+        raise ValueError(f'must be a duration such as "5m" or "1h30m", but got {short_json(value)}')
+    return int(sum(Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+
+
+# Go's durations: https://pkg.go.dev/time#ParseDuration
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_UNITS)})")
+_DURATION = re.compile(f"(?:{_PART.pattern})+")
+
+KeepAlive = Annotated[int, BeforeValidator(_nanoseconds), WithJsonSchema({"type": ["string", "number"]})]
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
 
 
 def _asks_to_unload(body: OllamaGenerateBody | OllamaChatBody) -> bool:
-    return body.keep_alive in (0, "0", "0s")
+    return body.keep_alive == 0
 
 
 def _loaded(body: OllamaGenerateBody | OllamaChatBody, form: Form) -> Response:

@@ -27,12 +27,14 @@ from srb.errors import (
     StoriesUnavailable,
 )
 from srb.stories import schema
+from srb.stories.soundness import Soundness
 
 BUSY_SECONDS = 5.0  # that a statement waits for another process's transaction
 _LOG_BYTES = 8 * 1024 * 1024  # of the write-ahead log that are kept after a large transaction
 _NO_ROOM = 1024 * 1024  # bytes: with less on the disk, a failed write means that it is full
 
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+_LACKS = ("no such table", "no such column", "table ")  # begin SQLite's errors about tables that are other ones
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -69,11 +71,19 @@ class Database:
         self._writable = False
         self._is_full = False  # the last write failed for lack of room
         self._refused: tuple[tuple[_Identity | None, int], SRBError] | None = None  # a damaged file, and its time
+        self._soundness = Soundness(path)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        if self._connection is None:
+            return
+        was_sound = self._writable and self._refused is None
+        self._connection.close()
         self._connection = None
+        is_last = (
+            self._on_disk() == self._identity and not self._path_of("-wal").exists()
+        )  # SQLite's last close removes it
+        if was_sound and is_last:
+            self._soundness.note_closed()
 
     @property
     def state(self) -> str:
@@ -106,6 +116,7 @@ class Database:
                 yield connection
                 connection.execute("COMMIT")
                 self._is_full = False
+                self._soundness.note_open()
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -154,6 +165,7 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             if writable:
                 self._prepare(connection)
+                self._soundness.note_open()
             else:
                 schema.stand_in(connection)
         except BaseException:
@@ -170,7 +182,7 @@ class Database:
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             except sqlite3.OperationalError:
                 connection.close()
-                log = self.path.with_name(self.path.name + "-wal")
+                log = self._path_of("-wal")
                 if log.exists() and log.stat().st_size:
                     raise
                 return self._connect_uri(uri + "&immutable=1")
@@ -187,14 +199,14 @@ class Database:
                 (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 version = schema.version(connection)
-            check = "PRAGMA quick_check(1)" if tables and self._checks else "SELECT 'ok'"
-            found = [str(line) for (line,) in connection.execute(check)]
+            is_unknown = tables and writable and not self._soundness.is_known()
+            found = self._quick_check(connection) if is_unknown else "ok"
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
             raise self._damaged(str(error)) from None
-        if found != ["ok"]:
-            raise self._damaged(found[0] if found else "the check says nothing")
+        if found != "ok":
+            raise self._damaged(found)
         if tables and application != schema.APPLICATION:
             raise StoriesDamaged(
                 f"{self.path} is a file of another program, not of SRB's stories; it was not changed. "
@@ -208,18 +220,35 @@ class Database:
             )
         if version < schema.OLDEST_READ and not writable:
             raise StoriesReadOnly(f"{self.path} has stories of an older version, and may not be written")
+        if tables and self._checks and (difference := schema.difference(connection, version)):
+            raise self._damaged(difference)
+
+    def _quick_check(self, connection: Connection) -> str:
+        """Return SQLite's word on all pages. Of several processes that start at once, the first one reads them."""
+        with self._folder_locked():
+            if self._soundness.is_known():
+                return "ok"
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found == "ok":
+                self._soundness.note_open()
+            return str(found)
 
     def _prepare(self, connection: Connection) -> None:
         """Make the tables and switch to the write-ahead log; processes that do so at once would find the file locked."""
+        with self._folder_locked():
+            schema.step_forward(connection)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
+
+    @contextmanager
+    def _folder_locked(self) -> Iterator[None]:
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            schema.step_forward(connection)
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            yield
         finally:
             os.close(folder)
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchone()
 
     def _may_write(self) -> bool:
         return self._checks and os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
@@ -257,10 +286,13 @@ class Database:
 
     def _error(self, error: sqlite3.Error) -> Exception:
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            self.close()
+        # SQLITE_ERROR is any fault of a statement. Ours are fixed, so the file's tables are not those they were written for.
+        lacks = kind == sqlite3.SQLITE_ERROR and str(error).startswith(_LACKS)
+        if lacks or kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             damaged = self._damaged(str(error))
             self._refused = (self._on_disk(), self._time()), damaged
+            self.close()
+            self._soundness.forget()
             return damaged
         if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoriesLocked(f"Another process has been writing into {self.path} for {BUSY_SECONDS:.0f} seconds")
@@ -268,6 +300,8 @@ class Database:
             return self._full()
         if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
             self.close()
+            if kind == sqlite3.SQLITE_IOERR:
+                self._soundness.forget()  # a disk that fails may have lost what it had taken
             if os.access(self.path, os.R_OK) and not os.access(self.path.parent, os.W_OK):
                 return StoriesReadOnly(f"{self.path} may only be read: its folder cannot be written")
             return StoriesUnavailable(f"{self.path} cannot be used: {error}")
@@ -296,6 +330,9 @@ class Database:
         beyond = limit != resource.RLIM_INFINITY and size + _NO_ROOM > limit
         return beyond or disk.f_bavail * disk.f_frsize < _NO_ROOM
 
+    def _path_of(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
     def _size(self, suffix: str) -> int:
-        path = self.path.with_name(self.path.name + suffix)
+        path = self._path_of(suffix)
         return path.stat().st_size if path.exists() else 0

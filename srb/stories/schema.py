@@ -6,7 +6,10 @@ The version is SQLite's `user_version`: the number of steps that the file has be
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 from sqlite3 import Connection
 
 APPLICATION = 0x53524273  # SQLite's `application_id` of a file of stories: "SRBs"
@@ -77,6 +80,45 @@ def step_forward(connection: Connection) -> None:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+
+
+def difference(connection: Connection, at: int) -> str:
+    """Return in what a file's tables are not those of the version that it names; empty if they are the same.
+
+    Its `user_version` says only which steps a file has been through, by whatever program and release.
+    """
+    expected, found = _columns_of(STEPS[:at]), _columns(connection)
+    for table, columns in expected.items():
+        if table not in found:
+            return f"it has no table {table}"
+        for column, declared in columns.items():
+            if column not in found[table]:
+                return f"its table {table} has no column {column}"
+            if found[table][column] != declared:
+                return f"the column {column} of its table {table} is {found[table][column]}, not {declared}"
+        if unknown := min(found[table].keys() - columns.keys(), default=None):
+            return f"its table {table} has an unknown column {unknown}"
+    return ""
+
+
+@cache
+def _columns_of(steps: tuple[Callable[[Connection], None], ...]) -> dict[str, dict[str, str]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        for step in steps:
+            step(made)
+        return _columns(made)
+
+
+def _columns(connection: Connection) -> dict[str, dict[str, str]]:
+    """Return the declared type of each column, by table."""
+    query = """
+        SELECT entry.name, info.name, info.type || iif(info."notnull", ' NOT NULL', '')
+        FROM sqlite_schema AS entry, pragma_table_info(entry.name) AS info WHERE entry.type = 'table'
+    """
+    columns: dict[str, dict[str, str]] = {}
+    for table, column, declared in connection.execute(query):
+        columns.setdefault(table, {})[column] = declared
+    return columns
 
 
 def stand_in(connection: Connection) -> None:

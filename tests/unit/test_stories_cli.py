@@ -190,3 +190,14 @@ def test_without_a_file_there_is_nothing_to_list(srb: Command, tmp_path: Path, m
     with pytest.raises(SystemExit) as ended:
         cli.main(["stories", "list"])
     assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("command", ["check", "list", "backup", "import"])
+def test_a_file_with_other_tables_is_told_in_one_line(srb: Command, tmp_path: Path, command: str) -> None:
+    with closing(sqlite3.connect(srb.path)) as connection:
+        connection.execute("ALTER TABLE story DROP COLUMN has_pairs")
+    more = {"backup": [tmp_path / "copy"], "import": [tmp_path / "tale.json"]}.get(command, [])
+    (tmp_path / "tale.json").write_text('{"format": "srb-story", "version": 1, "id": "x", "nodes": {}}')
+    assert srb(command, *more) == 1
+    assert srb.err.count("\n") == 1
+    assert "no column has_pairs" in srb.err

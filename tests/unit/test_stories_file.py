@@ -23,7 +23,7 @@ from srb.errors import (
     StoriesReadOnly,
     StoriesUnavailable,
 )
-from srb.stories import database, schema
+from srb.stories import database, schema, soundness
 from srb.stories.store import Store
 from tests.stories import ID, Stories, at, model, person
 
@@ -57,8 +57,9 @@ def damage(path: Path, story: str = ID) -> bytes:
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT pageno FROM dbstat WHERE name = 'node' AND pagetype = 'leaf' ORDER BY pageno"
         [first, *_] = [page for (page,) in connection.execute(query)]
-    start = (first - 1) * 4096
-    path.write_bytes(data[:start] + os.urandom(4096) + data[start + 4096 :])
+    start, before = (first - 1) * 4096, path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == before:  # the file system's clock has ticks of some milliseconds
+        path.write_bytes(data[:start] + os.urandom(4096) + data[start + 4096 :])
     return path.read_bytes()
 
 
@@ -233,6 +234,136 @@ def test_row_47_the_stories_on_whole_pages_of_a_damaged_file_can_be_exported(pat
         assert whole == [TALE["a"]] * len(whole)
         with pytest.raises(StoriesReadOnly):
             store.remove(ID)
+
+
+# Files that need not be read through ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files whose pages have all been read by SQLite's check, one entry for each time."""
+    reads: list[Path] = []
+    check = database.Database._quick_check
+
+    def counted(self: database.Database, connection: Connection) -> str:
+        connection.set_trace_callback(lambda sql: reads.append(self.path) if "quick_check" in sql else None)
+        try:
+            return check(self, connection)
+        finally:
+            connection.set_trace_callback(None)
+
+    monkeypatch.setattr(database.Database, "_quick_check", counted)
+    return reads
+
+
+def test_a_file_that_was_closed_is_opened_without_reading_its_pages(path: Path, page_reads: list[Path]) -> None:
+    write_tale(path)
+    for _ in range(3):
+        with closing(Stories(path).store) as store:
+            assert store.ids() == [ID]
+    assert page_reads == []
+
+
+def test_the_workers_after_a_kill_open_the_file_without_reading_its_pages(
+    path: Path, page_reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed worker's commits are in SQLite's log, or were moved into the file, of which the next commit takes note."""
+    write_tale(path)
+    killed = Stories(path)  # never closed
+    for number in range(30):
+        killed.save({"a": person("x" * 300_000)}, f"long-{number}")  # beyond the thousand pages that the log may have
+    others = [Stories(path) for _ in range(3)]
+    assert [len(each.ids()) for each in others] == [31] * 3
+    assert page_reads == []
+    for each in (*others, killed):
+        each.store.close()
+
+
+def test_after_a_loss_of_power_the_first_worker_alone_reads_the_pages(
+    path: Path, page_reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tale(path)
+    lost = Stories(path)
+    lost.save(TALE, "new")
+    monkeypatch.setattr(soundness, "_boot", lambda: "the boot after it")
+    others = [Stories(path) for _ in range(4)]
+    with ThreadPoolExecutor(len(others)) as pool:
+        assert list(pool.map(lambda each: each.ids(), others)) == [["new", ID]] * 4
+    assert page_reads == [path]
+    for each in (*others, lost):
+        each.store.close()
+
+
+def test_a_file_that_something_else_wrote_is_read_through_once(path: Path, page_reads: list[Path]) -> None:
+    write_tale(path)
+    before = path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == before:
+        path.write_bytes(path.read_bytes())
+    for _ in range(3):
+        with closing(Stories(path).store) as store:
+            assert store.ids() == [ID]
+    assert page_reads == [path]
+
+
+# Files with other tables than their version has -----------------------------------------------------------------------
+
+
+def of_the_development_version(connection: Connection) -> None:
+    """Change the file into one of version 1 as it was before its release, without `has_pairs`."""
+    connection.execute("ALTER TABLE story DROP COLUMN has_pairs")
+    connection.execute("DROP TABLE medium")
+    connection.execute("PRAGMA user_version = 1")
+
+
+OTHER_TABLES = {
+    "development": (of_the_development_version, "no column has_pairs"),
+    "no column": ("ALTER TABLE node DROP COLUMN length", "no column length"),
+    "no table": ("DROP TABLE mark", "no table mark"),
+    "no file": ("DROP TABLE file", "no table file"),
+    "renamed": ("ALTER TABLE meta RENAME COLUMN json TO text", "no column json"),
+    "unknown column": ("ALTER TABLE run ADD COLUMN colour TEXT NOT NULL DEFAULT ''", "unknown column colour"),
+    "other type": (
+        "DROP TABLE meta; CREATE TABLE meta (story INTEGER NOT NULL, key TEXT NOT NULL, seq TEXT NOT NULL, json TEXT)",
+        "seq of its table meta is TEXT",
+    ),
+}  # fmt: skip
+
+
+def with_other_tables(path: Path, change: object) -> bytes:
+    """Make a file with other tables; return its bytes."""
+    write_tale(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        if callable(change):
+            change(connection)
+        else:
+            connection.executescript(str(change))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(("change", "words"), OTHER_TABLES.values(), ids=OTHER_TABLES)
+def test_row_47_a_file_with_other_tables_than_its_version_has_is_damaged_and_not_changed(
+    path: Path, change: object, words: str
+) -> None:
+    before = with_other_tables(path, change)
+    stories = Stories(path)
+    for act in (stories.ids, stories.read, lambda: stories.save(TALE), stories.export, stories.store.open):
+        with pytest.raises(StoriesDamaged, match=words):
+            act()
+    assert path.read_bytes() == before
+    stories.store.close()
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE meta", "ALTER TABLE meta DROP COLUMN changed"])
+def test_row_47_tables_that_another_program_changes_in_an_open_file_are_told_as_damage(
+    path: Path, stories: Stories, change: str
+) -> None:
+    stories.save(TALE)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(change)
+    for act in (stories.read, lambda: stories.post(meta={"title": at("T", 1)}), stories.export):
+        with pytest.raises(StoriesDamaged, match=r"no such|no column|no table"):
+            act()
 
 
 # Files that change under a running server -----------------------------------------------------------------------------

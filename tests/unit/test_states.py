@@ -363,10 +363,49 @@ def test_row_44_in_a_folder_that_has_vanished_nothing_is_saved(folder: StateFold
 
 def test_the_rest_of_an_interrupted_write_is_removed_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "states").mkdir()
-    (tmp_path / "states" / "x.partial").write_bytes(b"SRBSTATE")
+    (tmp_path / "states" / "x.0123456789ab.partial").write_bytes(b"SRBSTATE")
     (tmp_path / "states" / "notes.txt").write_text("mine")
     StateFolder(tmp_path / "states", "model-a").close()
     assert names(tmp_path) == {"notes.txt"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my-download.gguf.partial",
+        "x.partial",
+        "x.0123456789AB.partial",
+        "x.0123456789abc.partial",
+        "x.0123456789ab.partial~",
+    ],
+)
+def test_what_another_program_is_writing_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "states").mkdir()
+    (tmp_path / "states" / name).write_text("theirs")
+    StateFolder(tmp_path / "states", "model-a").close()
+    assert names(tmp_path) == {name}
+
+
+def test_a_partial_file_that_cannot_be_removed_keeps_no_engine_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = {f"{name}.0123456789ab.partial" for name in ("folder", "broken", "nowhere")}
+    (tmp_path / "states" / "folder.0123456789ab.partial").mkdir(parents=True)
+    (tmp_path / "states" / "broken.0123456789ab.partial").touch()
+    (tmp_path / "states" / "nowhere.0123456789ab.partial").symlink_to("nothing")
+    (tmp_path / "states" / "x.0123456789ab.partial").touch()
+    opened = Path.open
+
+    def open_some(path: Path, *mode: Any) -> Any:
+        if path.name.startswith("broken"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *mode)
+
+    monkeypatch.setattr(Path, "open", open_some)
+    StateFolder(tmp_path / "states", "model-a").close()
+    assert names(tmp_path) == left
+    [told] = [record.getMessage() for record in caplog.records if "cannot be removed" in record.getMessage()]
+    assert "broken.0123456789ab.partial" in told
 
 
 # ---- the queue
@@ -784,11 +823,11 @@ def test_without_locks_a_save_works_and_only_old_partial_files_are_removed(
 ) -> None:
     monkeypatch.setattr(state_disk.fcntl, "flock", fail_with(errno.ENOLCK))
     (tmp_path / "states").mkdir()
-    old, new = (tmp_path / "states" / f"{name}.partial" for name in ("old", "new"))
+    old, new = (tmp_path / "states" / f"{name}.0123456789ab.partial" for name in ("old", "new"))
     for path in (old, new):
         path.write_bytes(b"")
     os.utime(old, (1, 1))
     folder = StateFolder(tmp_path / "states", "model-a")
     assert save(folder, "x", a_state()) is None
     folder.close()
-    assert names(tmp_path) == {"new.partial", "x.srbstate"}
+    assert names(tmp_path) == {"new.0123456789ab.partial", "x.srbstate"}

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ log = logging.getLogger("srb.states")
 
 SUFFIX = ".srbstate"
 _PARTIAL = ".partial"
+_PARTIAL_NAME = re.compile(r".+\.[0-9a-f]{12}\.partial")  # of `_create_partial`, and of nobody else
 _LOCK = ".lock"
 _DIGITS = 20  # of the number of changes
 _OLD_SECONDS = 3600.0  # a partial file that nobody has written to for so long, where there are no locks
@@ -79,14 +81,24 @@ def scan(folder: Path, known: Mapping[str, StateEntry] | None = None) -> dict[st
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what interrupted writes have left, and nothing that another engine is writing."""
+    """Remove what interrupted writes have left, and nothing that another engine or another program is writing.
+
+    A partial file that cannot be opened stays, and the log says so: the folder can be used all the same.
+    """
     for path in folder.glob(f"*{_PARTIAL}"):
-        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-            is_free = _try_lock(file)
-            if is_free is None:
-                is_free = time.time() - path.stat().st_mtime > _OLD_SECONDS
-            if is_free:
-                remove(path)
+        if not _PARTIAL_NAME.fullmatch(path.name) or not path.is_file():
+            continue
+        try:
+            with path.open("r+b") as file:
+                is_free = _try_lock(file)
+                if is_free is None:
+                    is_free = time.time() - path.stat().st_mtime > _OLD_SECONDS
+                if is_free:
+                    remove(path)
+        except FileNotFoundError:
+            continue  # another engine has removed it
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", path, error)
 
 
 def write(path: Path, header: bytes, state: SavedState, saved: int) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,8 @@ from srb.settings import ENV_PREFIX, HEADINGS, Settings, explain, split_commas
 LATEST = ":latest"  # Ollama's tag of a name without one
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")  # of the stem of a split model's file
 _FIRST_PART = "00001"
+_JSON = re.compile(r"\s*(?:\[\s*[\"{]|\{\s*[\"}])")  # a list of texts or tables, or an object: no path begins so
+_MOST_SHOWN = 80  # characters of a path that is wrong
 # A model may have its own settings under these headings, but for those that concern the server or the list itself.
 _OWN_HEADINGS = {
     *("Defaults of requests", "Chat", "Sampling defaults of requests", "Model and context", "Prefix tree"),
@@ -87,14 +91,14 @@ def list_models(settings: Settings) -> dict[str, ListedModel]:
     """
     items = items_of(settings.models)
     texts = [item for item in items if isinstance(item, str)]
-    folder = Path(texts[0]).expanduser() if len(texts) == 1 else None
-    if folder is not None and not (_is_file_name(texts[0]) or folder.exists()):
+    folder = path_of(texts[0]) if len(texts) == 1 else None
+    if folder is not None and not (_is_file_name(texts[0]) or os.path.exists(folder)):
         raise ConfigError(f"models: there is no folder or file {folder}")
     found: list[ListedModel] = []
     for number, item in enumerate(items, 1):
         if isinstance(item, dict):
             found.append(_from_table(item, number))
-        elif folder is not None and folder.is_dir():
+        elif folder is not None and os.path.isdir(folder):
             found += _in_folder(folder)
         else:
             found.append(_item(item))
@@ -113,6 +117,8 @@ def _with_own(models: list[ListedModel], others: list[ListedModel], settings: Se
         listed[name] = replace(listed[name], own={**listed[name].own, **each.own})
     if not listed:
         raise ConfigError("models: has no model")
+    for each in models:
+        path_of(each.model)
     checked = {name: _checked(each, settings) if each.own else each for name, each in listed.items()}
     _check_names(checked.values())
     return checked
@@ -136,9 +142,27 @@ def items_of(text: str) -> list[str | dict[str, Any]]:
             items = None
         if isinstance(items, list) and all(isinstance(item, str | dict) for item in items):
             return items
-        if text.lstrip()[1:].lstrip().startswith(("{", '"')):
-            raise ConfigError("models: should be a JSON list of paths and of tables such as {'name': …, 'model': …}")
+    if _JSON.match(text):
+        raise ConfigError("models: should be a JSON list of paths and of tables such as {'name': …, 'model': …}")
     return list(split_commas(text))
+
+
+def path_of(item: str, setting: str = "models") -> Path:
+    """Return the path that an item of a setting names. Raise ConfigError where no file can have it."""
+    try:
+        path = Path(item).expanduser()
+        path.lstat()
+    except RuntimeError:
+        reason = "there is no such user"
+    except ValueError as error:  # a null byte
+        reason = str(error)
+    except OSError as error:  # a file that is missing, or cannot be read, is told by who loads it
+        if error.errno != errno.ENAMETOOLONG:
+            return path
+        reason = "the path is too long"
+    else:
+        return path
+    raise ConfigError(f"{setting}: {item[:_MOST_SHOWN]}{'…' * (len(item) > _MOST_SHOWN)}: {reason}")
 
 
 def _from_table(table: Mapping[str, Any], number: int) -> ListedModel:
@@ -194,7 +218,7 @@ def _item(item: str) -> ListedModel:
     name, separator, path = item.partition("=")
     if separator and name and "/" not in name:
         return ListedModel(name.strip(), path.strip())
-    if Path(item).expanduser().is_dir():
+    if os.path.isdir(path_of(item)):
         raise ConfigError(f"models: {item} is a folder; a list has files, and a folder stands alone")
     return ListedModel(_stem(Path(item)), item)
 
@@ -257,7 +281,11 @@ def default_model(settings: Settings, models: dict[str, ListedModel]) -> str:
     if not settings.model:
         return next(iter(models))
     for name, each in models.items():
-        if settings.model in (*each.names, each.model) or _same(settings.model, each.model):
+        if settings.model in (*each.names, each.model):
+            return name
+    path = path_of(settings.model, "model").resolve()
+    for name, each in models.items():
+        if path == path_of(each.model).resolve():
             return name
     raise ConfigError(f"model: {settings.model} is not among models, which has {', '.join(models)}")
 
@@ -268,10 +296,6 @@ def first_model(settings: Settings) -> ListedModel | None:
         return None
     models = list_models(settings)
     return models[default_model(settings, models)]
-
-
-def _same(one: str, other: str) -> bool:
-    return Path(one).expanduser().resolve() == Path(other).expanduser().resolve()
 
 
 def resolve(given: str, names: Iterable[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,53 @@ def test_equal_names_and_empty_folders_are_errors(tmp_path: Path) -> None:
         list_models(load(tmp_path, models=str(tmp_path)))
     with pytest.raises(ConfigError, match="is a folder"):
         list_models(load(tmp_path, models=f"/a/one.gguf,{tmp_path}"))
+
+
+LONG = "x" * 300 + ".gguf"
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        (LONG, "x…: the path is too long"),
+        (f"/m/a.gguf,{LONG}", "x…: the path is too long"),
+        (f"a={LONG}", "x…: the path is too long"),
+        ("x" * 300, "x…: the path is too long"),
+        ("/" + "x/" * 3000 + "a.gguf", "x…: the path is too long"),
+        (f'["/m/a.gguf", "{LONG}"]', "x…: the path is too long"),
+        (f'[{{"name": "a", "model": "{LONG}"}}]', "x…: the path is too long"),
+        ("~nobody-has-this-name/a.gguf", "~nobody-has-this-name/a.gguf: there is no such user"),
+        ('["/m/a.gguf", "~nobody-has-this-name/b"]', "~nobody-has-this-name/b: there is no such user"),
+        ('[{"name": "a", "model": "/m/\\u0000.gguf"}]', "embedded null byte"),
+        ('{"a": {"model": "/m.gguf"}}', "should be a JSON list of paths and of tables"),
+        ('{"name": "a", "model": "/m/a.gguf"}', "should be a JSON list of paths and of tables"),
+        (' { "a"', "should be a JSON list of paths and of tables"),
+        ("{}", "should be a JSON list of paths and of tables"),
+        ('["a"', "should be a JSON list of paths and of tables"),
+    ],
+)
+def test_an_item_that_names_no_path_is_one_line(tmp_path: Path, models: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        list_models(load(tmp_path, models=models))
+    assert caught.value.message.startswith("models: ")
+    assert message in caught.value.message
+    assert len(caught.value.message) < 200
+
+
+def test_a_file_that_is_not_there_yet_or_cannot_be_read_is_told_when_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    assert list(list_models(load(tmp_path, models="/m/{a}.gguf,b=/m/b.gguf"))) == ["{a}", "b"]
+
+
+def test_the_default_cannot_be_a_path_that_no_file_has(tmp_path: Path) -> None:
+    settings = load(tmp_path, models="/m/one.gguf", model="~nobody-has-this-name/one.gguf")
+    with pytest.raises(ConfigError, match=r"model: ~nobody-has-this-name/one\.gguf: there is no such user"):
+        default_model(settings, list_models(settings))
 
 
 def test_the_default_is_the_first_or_the_one_that_model_names(tmp_path: Path) -> None:

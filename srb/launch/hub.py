@@ -6,18 +6,15 @@ import importlib.util
 import os
 import re
 import sys
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from srb.errors import ConfigError
+from srb.launch.download import FAILURES, RemoteFile, bring, one_line, without_login
 
 DEFAULT_QUANT = "Q4_K_M"  # as llama-server
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
-_CHUNK = 1 << 20
-_MAX_REASON = 300  # characters of another library's error message
 
 
 def fetch_from_hub(repo: str, file: str = "", token: str = "", offline: bool = False) -> Path:
@@ -65,7 +62,7 @@ def _fetch(repo: str, token: str, offline: bool, files: Callable[[Any], list[str
     except ConfigError as error:
         raise ConfigError(f"--hf-repo {repo}: {error.message}") from None
     except Exception as error:  # from huggingface_hub, its HTTP library or the system: all mean a failed download
-        raise ConfigError(f"--hf-repo {repo}: {_one_line(error)}") from None
+        raise ConfigError(f"--hf-repo {repo}: {one_line(error)}") from None
     return Path(paths[0]) if paths else None
 
 
@@ -115,45 +112,18 @@ def choose(files: Sequence[str], quant: str = "") -> list[str]:
 
 
 def fetch_from_url(url: str, offline: bool = False, option: str = "--model-url") -> Path:
-    """Return the path of the file at `url` in SRB's cache; download it if it is missing.
+    """Return the path of the file at `url` in SRB's cache; download it if it is missing or has changed.
 
-    Raise ConfigError for a URL that is not http or https, or a failed download.
+    Raise ConfigError, in one line, for a URL that is not http or https, or a failed download.
     """
-    parts = urlsplit(url)
-    name = Path(unquote(parts.path)).name
-    if parts.scheme not in ("http", "https") or not name:
-        raise ConfigError(f"{option} {url}: should be the http or https URL of a file")
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models", parts.netloc)
-    target = folder / unquote(parts.path).strip("/").replace("/", "--")
-    if target.exists():
-        return target
-    if offline:
-        raise ConfigError(f"{option} {url}: not in {folder}, and --offline forbids the download")
-    partial = target.with_name(target.name + ".part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _download(url, partial)
-        partial.replace(target)
-    except OSError as error:
-        raise ConfigError(f"{option} {url}: {_one_line(error)}") from None
+        remote = RemoteFile(url)
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "srb", "models")
+        target = caches / remote.folder_name / remote.name
+        if not offline:
+            bring(remote, target)
+        elif not target.is_file():
+            raise ValueError(f"not in {target.parent}, and --offline forbids the download")
+    except (*FAILURES, RuntimeError) as error:  # the last: the user has no home, where the cache would be
+        raise ConfigError(f"{option} {without_login(url)}: {one_line(error)}") from None
     return target
-
-
-def _download(url: str, path: Path) -> None:
-    with urllib.request.urlopen(url, timeout=60) as answer, path.open("wb") as file:
-        size, done, shown = int(answer.headers.get("Content-Length") or 0), 0, -1
-        while chunk := answer.read(_CHUNK):
-            done += file.write(chunk)
-            percent = 100 * done // size if size else 0
-            if percent != shown:
-                shown = percent
-                progress = f"{percent:3d} %" if size else f"{done >> 20} MiB"
-                print(f"\rsrb: downloading {path.stem}: {progress}", end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
-        if size and done != size:
-            raise OSError(f"the connection was closed after {done} of {size} bytes")
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + "…"

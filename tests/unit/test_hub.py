@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+import base64
+import contextlib
+import errno
+import http.client
+import os
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +19,8 @@ from typing import Any
 import pytest
 
 from srb.errors import ConfigError
-from srb.launch import hub
+from srb.launch import download, hub
+from tests.processes import wait_for
 
 FILES = [
     "README.md", "mmproj-model-f16.gguf", "model.imatrix.gguf", "model-IQ4_XS.gguf", "model-Q3_K_M.gguf",
@@ -103,42 +109,245 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
         hub.fetch_from_hub("us/er")
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        pass
+MODEL = b"GGUF" * 1000
+
+
+class Site:
+    """A site in memory: the file of each path and query with its ETag, what was asked, and how it misbehaves."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[bytes, str]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []  # paths, and headers by their names in lower case
+        self.breaks_after = 0  # bytes; 0: never
+        self.has_ranges = True
+        self.gate: threading.Event | None = None  # answers wait for it, half-way
+        self.address = ""
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        self.asked.append((handler.path, {name.lower(): value for name, value in handler.headers.items()}))
+        if handler.path not in self.files:
+            return handler.send_error(404)
+        data, mark = self.files[handler.path]
+        begin = handler.headers.get("Range", "")
+        start = (
+            int(begin[len("bytes=") : -1]) if begin and self.has_ranges and handler.headers["If-Range"] == mark else 0
+        )
+        handler.send_response(206 if start else 200)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        if mark:
+            handler.send_header("ETag", mark)
+        handler.send_header("Content-Length", str(len(data) - start))
+        handler.end_headers()
+        half = start + (self.breaks_after or (len(data) - start) // 2)
+        handler.wfile.write(data[start:half])
+        if self.gate:
+            assert self.gate.wait(30)
+        if not self.breaks_after:
+            handler.wfile.write(data[half:])
+        return None
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "site" / "a").mkdir(parents=True)
-    (tmp_path / "site" / "a" / "model.gguf").write_bytes(b"GGUF" * 1000)
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path / "site"))) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with contextlib.suppress(ConnectionError):  # of who needs no more than the headers
+                site.answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        site.address = f"http://127.0.0.1:{server.server_port}"
+        site.files["/a/model.gguf"] = (MODEL, '"1"')
+        yield site
         server.shutdown()
+        thread.join()
 
 
-def test_a_model_is_fetched_from_an_address_once(site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = hub.fetch_from_url(f"{site}/a/model.gguf?download=true")
-    assert path.read_bytes() == b"GGUF" * 1000
+def cached(tmp_path: Path) -> set[str]:
+    """Return the names of the files in the cache, without what stands beside a model."""
+    folder = tmp_path / "cache/srb/models"
+    names = {str(path.relative_to(folder)) for path in folder.glob("*/*")}
+    return {name for name in names if not name.endswith((".version", ".lock"))}
+
+
+def test_a_model_is_fetched_from_an_address_once(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = hub.fetch_from_url(f"{site.address}/a/model.gguf")
+    assert path.read_bytes() == MODEL
+    assert path.name == "model.gguf"  # whose stem is the model's name
     assert path.is_relative_to(tmp_path / "cache")
     assert "100 %" in capsys.readouterr().err
-    (tmp_path / "site" / "a" / "model.gguf").unlink()
-    assert hub.fetch_from_url(f"{site}/a/model.gguf", offline=True) == path
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    first = path.stat()
+    assert hub.fetch_from_url(f"{site.address}/a/model.gguf#part") == path
+    assert "downloading" not in capsys.readouterr().err
+    site.files.clear()
+    assert hub.fetch_from_url(f"{site.address}/a/model.gguf", offline=True) == path
+    assert path.stat() == first
+    assert cached(tmp_path) == {f"{path.parent.name}/model.gguf"}
 
 
-def test_a_wrong_address_is_one_line_and_leaves_no_model(site: str, tmp_path: Path) -> None:
-    for url, offline, message in (
-        (f"{site}/b.gguf", False, "HTTP Error 404"),
-        (f"{site}/b.gguf", True, "and --offline forbids the download"),
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/download?id=1", "/download?id=2"),
+        ("/a/model.gguf", "/a/model.gguf?raw=true"),
+        ("/a/b.gguf", "/a--b.gguf"),
+        ("/a/b.gguf", "/A/b.gguf"),
+    ],
+)
+def test_two_addresses_are_two_models(site: Site, one: str, other: str) -> None:
+    site.files = {one: (b"one", '"1"'), other: (b"other", '"1"')}
+    paths = [hub.fetch_from_url(site.address + path) for path in (one, other)]
+    assert [path.read_bytes() for path in paths] == [b"one", b"other"]
+    assert [hub.fetch_from_url(site.address + path, offline=True) for path in (one, other)] == paths
+
+
+def test_a_login_is_sent_and_is_in_no_name_and_no_message(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = site.address.replace("//", "//me:s%40cret@")
+    path = hub.fetch_from_url(f"{url}/a/model.gguf")
+    assert site.asked[-1][1]["authorization"] == "Basic " + base64.b64encode(b"me:s@cret").decode()
+    assert path == hub.fetch_from_url(f"{site.address}/a/model.gguf", offline=True)
+    with pytest.raises(ConfigError) as caught:
+        hub.fetch_from_url(f"{url}/b.gguf")
+    site.files.clear()
+    hub.fetch_from_url(f"{url}/a/model.gguf")
+    told = caught.value.message + capsys.readouterr().err + "".join(map(str, tmp_path.rglob("*")))
+    assert "404" in told
+    assert "cret" not in told
+
+
+def test_a_file_that_has_changed_is_fetched_again(site: Site) -> None:
+    url = f"{site.address}/a/model.gguf"
+    path = hub.fetch_from_url(url)
+    for change in ((b"another", '"2"'), (MODEL, '"3"'), (b"no mark", ""), (b"no mark, longer", "")):
+        site.files["/a/model.gguf"] = change
+        assert hub.fetch_from_url(url) == path
+        assert path.read_bytes() == change[0]
+        site.asked.clear()
+        before = path.stat()
+        hub.fetch_from_url(url)
+        assert path.stat() == before
+        assert len(site.asked) == 1
+
+
+def test_a_model_that_is_there_is_used_when_its_address_cannot_be_asked(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"{site.address}/a/model.gguf"
+    path = hub.fetch_from_url(url)
+    site.files.clear()
+    assert hub.fetch_from_url(url) == path
+    assert f"srb: {path} is used, which was downloaded before: HTTP Error 404" in capsys.readouterr().err
+    site.files["/a/model.gguf"] = (b"a longer one" * 1000, '"2"')
+    site.breaks_after = 100
+    assert hub.fetch_from_url(url) == path
+    assert path.read_bytes() == MODEL
+    assert "the connection was closed after 100 of 12000 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_an_interrupted_download_is_gone_on_with(site: Site, tmp_path: Path, has_ranges: bool) -> None:
+    url, site.breaks_after, site.has_ranges = f"{site.address}/a/model.gguf", 1000, has_ranges
+    with pytest.raises(ConfigError, match="the connection was closed after 1000 of 4000 bytes"):
+        hub.fetch_from_url(url)
+    site.breaks_after = 0
+    assert hub.fetch_from_url(url).read_bytes() == MODEL
+    assert [headers.get("range") for _, headers in site.asked] == [None, None, "bytes=1000-"]
+    assert [name for name in cached(tmp_path) if "partial" in name] == []
+
+
+def test_what_has_come_of_another_version_is_not_gone_on_with(site: Site, tmp_path: Path) -> None:
+    url, site.breaks_after = f"{site.address}/a/model.gguf", 1000
+    with pytest.raises(ConfigError):
+        hub.fetch_from_url(url)
+    site.breaks_after, site.files["/a/model.gguf"] = 0, (b"FFUG" * 1000, '"2"')
+    assert hub.fetch_from_url(url).read_bytes() == b"FFUG" * 1000
+    assert [name for name in cached(tmp_path) if "partial" in name] == []
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_two_starts_at_once_never_have_a_file_with_holes(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+) -> None:
+    if not has_locks:
+
+        def refuse(*_: Any) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(download.fcntl, "flock", refuse)
+    site.gate = threading.Event()
+    written: list[int] = []  # how many bytes each name has when a file gets it
+    replace = os.replace
+
+    def count(source: Path, target: Path) -> None:
+        written.append(source.stat().st_size)
+        replace(source, target)
+
+    monkeypatch.setattr(download.os, "replace", count)
+    waits = threading.Event()
+    monkeypatch.setattr(download, "_say", lambda text: waits.set() if "waits for it" in text else None)
+    with ThreadPoolExecutor(2) as pool:
+        starts = [pool.submit(hub.fetch_from_url, f"{site.address}/a/model.gguf") for _ in range(2)]
+        if has_locks:
+            assert waits.wait(30)
+        else:
+            wait_for(lambda: len(site.asked) == 2, "both starts have asked")
+        site.gate.set()
+        [path, other] = [start.result(30) for start in starts]
+    assert path == other
+    assert path.read_bytes() == MODEL
+    assert written == [len(MODEL)] * (1 if has_locks else 2)
+    assert cached(tmp_path) == {f"{path.parent.name}/model.gguf"}
+
+
+@pytest.mark.parametrize(
+    ("url", "offline", "message"),
+    [
+        ("SITE/b.gguf", False, "HTTP Error 404"),
+        ("SITE/b.gguf", True, "and --offline forbids the download"),
         ("file:///etc/passwd", False, "should be the http or https URL of a file"),
-        (f"{site}/", False, "should be the http or https URL of a file"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            hub.fetch_from_url(url, offline)
+        ("SITE/", False, "should be the http or https URL of a file"),
+        ("SITE/a/..", False, "should be the http or https URL of a file"),
+        ("SITE/a/%2e%2e", False, "should be the http or https URL of a file"),
+        ("http:///m.gguf", False, "should be the http or https URL of a file"),
+        ("http://me@/m.gguf", False, "should be the http or https URL of a file"),
+        ("SITE/my model.gguf", False, "URL can't contain control characters"),
+        ("SITE/mod\u00e8le.gguf", False, "'ascii' codec can't encode"),
+        ("http://127.0.0.1:abc/m.gguf", False, "nonnumeric port: 'abc'"),
+        ("http://[bad/m.gguf", False, "Invalid IPv6 URL"),
+        ("SITE/%00.gguf", False, "embedded null byte"),
+        ("SITE/" + "x" * 300, False, "File name too long"),
+    ],
+)
+def test_a_wrong_address_is_one_line_and_leaves_no_model(
+    site: Site, tmp_path: Path, url: str, offline: bool, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hub.fetch_from_url(url.replace("SITE", site.address), offline, "--mmproj-url")
+    assert message in caught.value.message
+    assert caught.value.message.startswith(f"--mmproj-url {url.replace('SITE', site.address).replace('me@', '')}: ")
+    assert "\n" not in caught.value.message
     assert not list((tmp_path / "cache").rglob("*.gguf"))
+
+
+def test_an_answer_that_breaks_its_own_rules_is_one_line(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(*_: Any, **__: Any) -> None:
+        raise http.client.IncompleteRead(b"GG")
+
+    monkeypatch.setattr(download, "_write", break_off)
+    with pytest.raises(ConfigError, match="IncompleteRead"):
+        hub.fetch_from_url(f"{site.address}/a/model.gguf")
 
 
 def test_the_projector_is_the_one_of_that_quantization_or_the_smallest_usual() -> None:

@@ -631,7 +631,11 @@ class Settings(_SamplingSettings):
     )
 
     # Engine
-    max_queue: int = Field(256, ge=1, description="requests that may wait in the queue; further ones are answered 429")
+    max_queue: int = Field(
+        256,
+        ge=1,
+        description="requests that may wait in the queue, besides those that have room; further ones are answered 429",
+    )
     parallel: Annotated[int, AfterValidator(_not_zero)] = Field(
         -1,
         ge=-1,

@@ -314,6 +314,7 @@ class Branches:
         """Let a branch go on that has ended by its limit."""
         branch.move(BranchState.WAITING)
         branch.ended = None
+        branch.began_at = None  # else its rest would count as generating
 
     def _prob(self, branch: Branch, row: int | None, token: int) -> Prob:
         """Return the probability of the token that was just sampled, and the likeliest others; add it to the sum."""

@@ -52,6 +52,11 @@ class EmbeddingQueue:
         return request_id in self._jobs
 
     @property
+    def num_waiting(self) -> int:
+        """Number of jobs of which the next step computes nothing."""
+        return len(self._jobs) - len({job.request_id for job, _ in self._take()}) if self._jobs else 0
+
+    @property
     def next_tokens(self) -> int:
         """Most tokens that the next step computes."""
         return self._model.n_embed_tokens if self._jobs else 0

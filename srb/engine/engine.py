@@ -326,7 +326,11 @@ class Engine:
 
     @property
     def _is_queue_full(self) -> bool:
-        return self._registry.num_queued + len(self._embeddings) >= self._max_queue
+        if self._registry.num_queued + len(self._embeddings) < self._max_queue:
+            return False  # nearly always, and cheap
+        # Those that came since the last step and have room wait for nobody: a burst finds an idle engine idle.
+        waiting = self._registry.num_queued - self._scheduler.num_starting(self._in_turn())
+        return waiting + self._embeddings.num_waiting >= self._max_queue
 
     def _check_resume(self, request: Request) -> None:
         """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
@@ -427,6 +431,7 @@ class Engine:
             "kv_cells": self.model.n_ctx,
             "sequences": self.model.n_seq_max,
             "threads": self.model.threads,
+            "slot_text_tokens": self._state_actions.slot_tokens,
             "embedding_tokens_total": self._embeddings.tokens_total,
             **asdict(self._branches.counters),
             **self._speculation.stats(),
@@ -727,17 +732,17 @@ def _added(branch: Branch) -> BranchAdded:
 
 def _done(request: Request) -> Done:
     """Return the end of a request whose branches have all ended."""
-    now = request.rests_since
-    assert now is not None
-    started = now if request.started_at is None else request.started_at
-    prefix_done = now if request.prefix_done_at is None else request.prefix_done_at
+    ceased = request.ceased_at
+    assert ceased is not None
+    started = ceased if request.started_at is None else request.started_at
+    prefix_done = ceased if request.prefix_done_at is None else request.prefix_done_at
     return Done(
         request.request_id,
         prompt_tokens=request.prompt_tokens,
         cached_tokens=request.cached_tokens,
         completion_tokens=sum(branch.num_sampled for branch in request.branches),
         prompt_ms=(prefix_done - started) * 1000,
-        predicted_ms=(now - prefix_done) * 1000,
+        predicted_ms=(ceased - prefix_done) * 1000,
         restored_tokens=request.prefix.num_restored,
         image_tokens=request.prefix.num_image_tokens,
         audio_tokens=request.prefix.num_audio_tokens,

@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Preparer:
         self._texts = KnownTexts(model)
         self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
-        self._schema_rules: dict[str, str] = {}
+        self._rules_of = lru_cache(MAX_KEPT_SCHEMAS)(self._make_rules)  # every turn of a chat has the same tools
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
     def tokenize(
@@ -416,16 +417,10 @@ class Preparer:
                 return ""
         return grammar
 
-    def _rules_of(self, schema: str) -> str:
-        """Return the grammar of a JSON schema; the latest ones are kept, since every turn of a chat has the same tools."""
-        grammar = self._schema_rules.pop(schema, None)
-        if grammar is None:
-            check_schema(schema)
-            grammar = self._model.grammar_of(schema)
-        while len(self._schema_rules) >= MAX_KEPT_SCHEMAS:
-            self._schema_rules.pop(next(iter(self._schema_rules)), None)
-        self._schema_rules[schema] = grammar
-        return grammar
+    def _make_rules(self, schema: str) -> str:
+        """Return the grammar of a JSON schema. Raise InvalidRequest."""
+        check_schema(schema)
+        return self._model.grammar_of(schema)
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""

@@ -44,9 +44,7 @@ class Prompts:
 
         `match` is the part of it that the tree holds; None if the request does not use the tree.
         """
-        request.has_turn = True
-        if request.started_at is None:
-            request.started_at = self._clock()
+        request.begin(self._clock())
         prefix = request.prefix
         if request.saved is not None:
             self._states.insert(request.saved)

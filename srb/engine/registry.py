@@ -73,7 +73,8 @@ class Registry:
     def rest(self, request: Request, now: float) -> None:
         """Let an active request rest if it lingers, else remove it; its branches have all ended."""
         self.remove(request)
-        request.rests_since, request.has_turn = now, False
+        request.rests_since = now
+        request.cease(now)
         if request.linger:
             self.resting[request.request_id] = request
 

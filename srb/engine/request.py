@@ -280,6 +280,7 @@ class Request:
         "branches",
         "cache_prompt",
         "can_grow",
+        "ceased_at",
         "exploration",
         "has_turn",
         "id_slot",
@@ -353,8 +354,27 @@ class Request:
         self.resumed_at = 0.0  # time of the arrival, or of the end of the latest rest
         self.arrived_at = 0.0  # seconds on the engine's clock
         self.has_turn = False  # whether the request has begun, and has not rested since
+        # Times of the work, as if no rest had been: `begin` moves the first two on by the time from `ceased_at` to now.
         self.started_at: float | None = None  # time at which it first began
         self.prefix_done_at: float | None = None
+        self.ceased_at: float | None = None  # time at which the work ended or the rest began; None while it goes on
+
+    def begin(self, now: float) -> None:
+        """Note that the work begins, goes on after a rest, or goes on after the prompt was dropped under pressure."""
+        self.has_turn = True
+        if self.started_at is None:
+            self.started_at = now
+        elif self.ceased_at is not None:  # neither the rest nor the queue after it counts as work
+            idle = now - self.ceased_at
+            self.started_at += idle
+            self.prefix_done_at = None if self.prefix_done_at is None else self.prefix_done_at + idle
+        self.ceased_at = None
+
+    def cease(self, now: float) -> None:
+        """Note that all branches have ended."""
+        if self.ceased_at is None:  # else it had to wait after a rest, and has ended before its turn came
+            self.ceased_at = now
+        self.has_turn = False
 
     def explore(self, exploration: Exploration, asked: Explore) -> None:
         """Let the request explore; it has not begun."""

@@ -198,6 +198,21 @@ class Scheduler:
             promised_cells += request.prefix.pending
             promised_ids += 1
 
+    def num_starting(self, requests: Sequence[Request]) -> int:
+        """Return how many requests wait for nothing but the next step, as if none found its prompt in the tree."""
+        begun = [request for request in requests if request.prefix.node is not None]
+        running = sum(1 for _ in _running(begun))
+        ids = self._residency.available_ids - sum(not request.in_state(BranchState.RUNNING) for request in begun)
+        cells = self._residency.available_cells - sum(request.prefix.pending for request in begun) - HEADROOM * running
+        count = 0
+        for request in requests:
+            if request.prefix.node is None:
+                ids, cells = ids - 2, cells - len(request.prefix.tokens)
+                if ids < 0 or cells < 0:
+                    break  # no request overtakes
+                count += 1
+        return count
+
     def room(self, requests: Sequence[Request]) -> int:
         """Return the number of branches that a new request with a short prompt could start now; 0: it would wait."""
         if self._max_running and len(requests) >= self._max_running:

@@ -15,6 +15,7 @@ from srb.errors import InvalidRequest, SRBError, bad_field
 from srb.protocol import Event, Rejected, Reply
 
 ACTIONS = ("save", "restore", "erase", "forget")
+MAX_SLOT_TOKENS = 2**24  # tokens of the texts of all slots, of 4 bytes each: no other budget counts them
 
 
 @dataclass(slots=True)
@@ -44,6 +45,43 @@ class _Text:
     @property
     def tokens(self) -> Tokens:
         return self.prompt + self.added
+
+
+class SlotTexts:
+    """The latest text of each slot. The oldest are forgotten while all together have more than MAX_SLOT_TOKENS.
+
+    The branches of a request share one prompt, whose tokens count once. Lengths are noted when a text is put: the arrays
+    of a branch that goes on grow.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[_Text, int]] = {}  # by slot, the oldest first, with the length of what was added
+        self._prompts: dict[int, tuple[int, int]] = {}  # by the array's id: how many texts have it, and its length
+        self.num_tokens = 0
+
+    def get(self, slot: int) -> _Text | None:
+        text, _ = self._texts.get(slot, (None, 0))
+        return text
+
+    def put(self, slot: int, text: _Text) -> None:
+        """Replace the text of a slot."""
+        self.pop(slot)
+        self._texts[slot] = text, len(text.added)
+        sharers, length = self._prompts.get(id(text.prompt), (0, len(text.prompt)))
+        self._prompts[id(text.prompt)] = sharers + 1, length
+        self.num_tokens += len(text.added) + (0 if sharers else length)
+        while self.num_tokens > MAX_SLOT_TOKENS and len(self._texts) > 1:
+            self.pop(next(iter(self._texts)))
+
+    def pop(self, slot: int) -> _Text | None:
+        """Remove and return the text of a slot; None if it has none."""
+        text, added = self._texts.pop(slot, (None, 0))
+        if text is not None:
+            sharers, length = self._prompts.pop(id(text.prompt))
+            if sharers > 1:
+                self._prompts[id(text.prompt)] = sharers - 1, length
+            self.num_tokens -= added + (0 if sharers > 1 else length)
+        return text
 
 
 _NOTHING = _Text(tokens_of(()), tokens_of(()), ())
@@ -76,17 +114,22 @@ class StateActions:
         self._clock = clock
         self._wall_clock = wall_clock
         self._on_save_end = on_save_end
-        self._texts: dict[int, _Text] = {}  # by slot
+        self._texts = SlotTexts()
         self._saving: dict[str, _Saving] = {}  # by request_id
 
     def note_end(self, branch: Branch) -> None:
         """Remember the text of an ended branch; without KV in the tree, its slot has none."""
         if branch.request.is_queued:  # it has no slot yet
             return
-        self._texts.pop(branch.slot, None)
+        self._texts.pop(branch.slot)
         if branch.request.cache_prompt:
             prompt, lora = branch.request.prefix.tokens, branch.request.lora
-            self._texts[branch.slot] = _Text(prompt, branch.tokens, lora, self._wall_clock())
+            self._texts.put(branch.slot, _Text(prompt, branch.tokens, lora, self._wall_clock()))
+
+    @property
+    def slot_tokens(self) -> int:
+        """Number of tokens in the texts of all slots."""
+        return self._texts.num_tokens
 
     def since(self, slot: int) -> float | None:
         """Return the UNIX time from which a slot has its text; None if it has none."""
@@ -106,7 +149,7 @@ class StateActions:
                     tokens, size = self._restore(job)
                 case _:
                     self._slots.unpin(job.slot)
-                    text = self._texts.pop(job.slot, _NOTHING)
+                    text = self._texts.pop(job.slot) or _NOTHING
                     tokens = self._states.evict(text.tokens, text.lora) if job.action == "erase" else 0
                     size = 0
         except SRBError as refusal:
@@ -125,7 +168,7 @@ class StateActions:
         return Reply(request_id, {"tokens": tokens, "bytes": size, "ms": (self._clock() - began) * 1000})
 
     def _save(self, job: StateJob, began: float) -> tuple[int, int]:
-        text = self._texts.get(job.slot, _NOTHING)
+        text = self._texts.get(job.slot) or _NOTHING
         on_saved = partial(self._on_save_end, job.request_id)
         state = self._states.save(job.name, text.tokens, text.lora, on_saved)
         if state is None:
@@ -143,7 +186,7 @@ class StateActions:
         if found is None or not cached:
             raise InvalidRequest("Unable to restore slot, no available space in KV cache or invalid slot save file")
         tokens, lora = found
-        self._texts[job.slot] = _Text(tokens, tokens_of(()), lora, self._wall_clock())
+        self._texts.put(job.slot, _Text(tokens, tokens_of(()), lora, self._wall_clock()))
         self._slots.pin(job.slot)
         return cached, len(job.saved.blob) if job.saved else 0
 

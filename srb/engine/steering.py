@@ -176,8 +176,8 @@ class Steering:
             raise Conflict(f"branch {branch.index} {problem}", state=state_of(branch))
         spec = _changed(branch.spec, command.changes, ())
         if command.more:
-            limit = spec.max_tokens if spec.max_tokens >= 0 and branch.state is not BranchState.ENDED else branch.length
-            spec = replace(spec, max_tokens=limit + command.more)
+            limit = branch.length if branch.state is BranchState.ENDED else spec.max_tokens
+            spec = replace(spec, max_tokens=limit + command.more if limit >= 0 else -1)  # more than no limit is none
         check_branches([spec])
         if branch.state is BranchState.ENDED:
             _check_running(branch.request, command.max_running, 1, "max_tokens")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
+import llama_cpp as lib
 import numpy as np
 import orjson
 import pytest
@@ -637,3 +639,40 @@ def test_a_second_call_follows_where_calls_may_be_parallel(llama: LlamaModel, na
     written = write(llama, sampler, said)
     _, _, calls = parse_reply(ReplyParser({"weather": empty, "time": empty}, family=family), written)
     assert [call.name for call in calls] == (["weather", "time"] if parallel else ["weather"]), written
+
+
+@pytest.mark.parametrize("fails", ["llama_sampler_accept", "llama_sampler_apply"])
+def test_a_trial_of_the_grammar_is_freed_whatever_fails_in_it(
+    llama: LlamaModel, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    sampler = llama.new_sampler(SamplingParams(grammar='root ::= "ab"'), 1, [])
+    watch = SimpleNamespace(begun_by=lambda token: b"x", begun=(b"a", b"b"))
+    monkeypatch.setattr(sampler, "_watch", watch)
+    monkeypatch.setattr(sampler, "_begin_tokens", lambda text: [_token(llama, ord("a"))] if text == b"a" else None)
+    open_trials: list[Any] = []
+
+    class Lib:
+        """llama_cpp, one function of which fails."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lib, name)
+
+        def llama_sampler_clone(self, native: Any) -> Any:
+            open_trials.append(lib.llama_sampler_clone(native))
+            return open_trials[-1]
+
+        def llama_sampler_free(self, native: Any) -> None:
+            open_trials.remove(native)
+            lib.llama_sampler_free(native)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    failing = Lib()
+    setattr(failing, fails, fail)
+    monkeypatch.setattr(sampler_module, "lib", failing)
+    with pytest.raises(RuntimeError):
+        sampler._undecided(_token(llama, ord("c")), np.zeros(llama.n_vocab, np.float32))
+    assert open_trials == []
+    monkeypatch.undo()
+    sampler.close()

@@ -101,6 +101,15 @@ def test_an_end_is_sent_at_once_with_what_has_gathered(worker: Worker) -> None:
     assert worker.read(3) == [*deltas(2), done()]
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_end_is_sent_at_once_wherever_it_stands_among_events(worker: Worker, place: int) -> None:
+    worker.connection.send(deltas(1))
+    events = deltas(2)
+    events.insert(place, done())
+    worker.connection.send(events)  # there is no writer: only what is urgent is sent now
+    assert worker.read(4) == [*deltas(1), *events]
+
+
 def test_a_worker_that_does_not_read_holds_up_no_sender_and_loses_nothing() -> None:
     worker = Worker(buffer=4096)
     worker.connection.start()

@@ -265,11 +265,36 @@ def test_a_request_is_cancelled_while_it_waits_and_during_prefill() -> None:
 
 
 def test_row_03_a_full_queue_rejects_and_holds_nothing() -> None:
-    driver = Driver(max_queue=2)
+    driver = Driver(FakeModel(n_seq_max=2, n_ctx=10_000), max_queue=2)  # room for one request at a time
+    driver.submit(PROMPT, max_tokens=40, ignore_eos=True)
+    driver.step()
     ids = [driver.submit(PROMPT) for _ in range(3)]
+    assert [bool(driver.result(request_id).terminal) for request_id in ids] == [False, False, True]
     rejected = driver.result(ids[2]).terminal[0]
     assert isinstance(rejected, Rejected)
     assert rejected.error.http_status == 429
+    driver.run()
+
+
+@pytest.mark.parametrize(
+    ("options", "room"),
+    [({"n_seq_max": 16}, 8), ({"n_seq_max": 5}, 2), ({"n_ctx": 4 * 20}, 4)],
+    ids=["sequences", "few sequences", "cells"],
+)
+def test_a_burst_on_an_idle_engine_waits_only_beyond_its_room(options: dict[str, int], room: int) -> None:
+    driver = Driver(FakeModel(**{"n_ctx": 10_000, **options}), max_queue=2)
+    ids = [driver.submit([place] + [9] * 19, max_tokens=2) for place in range(room + 4)]
+    refused = [request_id for request_id in ids if driver.result(request_id).terminal]
+    assert refused == ids[-2:]
+    driver.step()
+    assert not any(driver.result(request_id).terminal for request_id in ids[:-2])
+    driver.run()
+
+
+def test_with_a_limit_of_requests_a_burst_waits_beyond_it() -> None:
+    driver = Driver(max_queue=2, max_running=1)
+    ids = [driver.submit(PROMPT) for _ in range(4)]
+    assert [bool(driver.result(request_id).terminal) for request_id in ids] == [False, False, False, True]
     driver.run()
 
 
@@ -678,11 +703,12 @@ def test_a_command_for_embeddings_can_be_cancelled_or_fail_alone() -> None:
 
 def test_fail_all_ends_waiting_embeddings_too() -> None:
     driver = Driver(max_queue=2)
-    for name in ("a", "b", "c"):
+    driver.model.n_embed_inputs = 1
+    for name in ("a", "b", "c", "d"):  # the next step has room for the first
         driver.take(driver.engine.submit(driver.engine.prepare(Embed(name, (("the fox",),)))))
-    assert driver.result("c").terminal[0].code == "queue_full"
+    assert driver.result("d").terminal[0].code == "queue_full"
     driver.take(driver.engine.fail_all(ShuttingDown("bye")))
-    assert [driver.result(name).terminal[0].code for name in ("a", "b")] == ["shutting_down"] * 2
+    assert [driver.result(name).terminal[0].code for name in ("a", "b", "c")] == ["shutting_down"] * 3
     assert not driver.engine.has_work
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,3 +210,41 @@ def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> No
         Preparer(model, None).request(ask(5, replace(params, samplers=("dry", "dry"))))
     Preparer(model, None).request(ask(9, replace(params, dry_multiplier=0.0))).close()
     assert model.open_samplers == 0
+
+
+def test_lanes_share_the_grammars_of_schemas_and_none_of_them_fails(
+    model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "MAX_KEPT_SCHEMAS", 1)
+    monkeypatch.setattr(preparing, "check_schema", lambda schema: None)  # all the time goes into what is shared
+    monkeypatch.setattr(model, "grammar_of", lambda schema: f"root ::= {schema}")
+    preparer = Preparer(model, None)
+    failures: list[Exception] = []
+
+    def lane(name: int) -> None:
+        try:
+            for turn in range(20_000):
+                assert preparer._rules_of(f"{name}-{turn % 3}") == f"root ::= {name}-{turn % 3}"
+        except Exception as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        lanes = [threading.Thread(target=lane, args=(name,)) for name in range(4)]
+        for each in lanes:
+            each.start()
+        for each in lanes:
+            each.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
+
+
+def test_the_grammar_of_a_schema_is_made_once(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(model, "grammar_of", lambda schema: made.append(schema) or "root ::= [a]")
+    preparer = Preparer(model, None)
+    for schema in ("{}", '{"type":"object"}', "{}"):
+        preparer._rules_of(schema)
+    assert made == ["{}", '{"type":"object"}']

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine import state_actions
 from srb.engine.engine import Engine
 from srb.engine.fake import FakeModel
 from srb.engine.model import StateStore
@@ -241,3 +242,38 @@ def test_a_save_is_refused_if_too_much_waits_to_be_written(
 def test_bad_actions_are_refused(folder: StateFolder, action: str, name: str, slot: int, field: str) -> None:
     with pytest.raises(Exception, match=field):
         Session(folder).act(action, name, slot)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_texts_of_slots_are_counted_and_the_oldest_forgotten_beyond_their_budget(
+    monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    session = Session(None)
+    for slot in range(3):
+        session.generate((PROMPT + str(slot),), n=n, id_slot=slot * n)
+    counted = session.engine.stats()["slot_text_tokens"]
+    texts = [session.engine._state_actions._texts.get(slot) for slot in range(3 * n)]
+    prompts = {id(text.prompt): len(text.prompt) for text in texts if text is not None}
+    assert counted == sum(prompts.values()) + sum(len(text.added) for text in texts if text is not None)
+    monkeypatch.setattr(state_actions, "MAX_SLOT_TOKENS", counted - 1)
+    session.generate(("a",), id_slot=3 * n)
+    assert session.engine.stats()["slot_text_tokens"] <= counted - 1
+    assert "has no text" in session.act("save", "oldest", slot=0)
+    assert session.act("save", "newest", slot=3 * n)["tokens"]
+
+
+def test_a_text_longer_than_the_budget_is_kept_while_it_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_actions, "MAX_SLOT_TOKENS", 1)
+    session = Session(None)
+    session.generate((PROMPT,), id_slot=0)
+    session.generate((PROMPT,), id_slot=1)
+    assert "has no text" in session.act("save", "older", slot=0)
+    assert session.act("save", "newer", slot=1)["tokens"]
+
+
+def test_an_erased_slot_leaves_no_token_counted() -> None:
+    session = Session(None)
+    session.generate((PROMPT,), n=3)
+    for slot in range(16):
+        session.act("erase", slot=slot)
+    assert session.engine.stats()["slot_text_tokens"] == 0

@@ -40,6 +40,7 @@ from srb.protocol import (
 from tests.engine_helpers import Driver, plain, solo
 
 BYTES = 42  # tokens before those of single bytes; see _byte
+[_NEWLINE] = FakeModel().tokenize("\n", False, False)
 
 
 def _byte(model: FakeModel, value: int) -> int:
@@ -740,3 +741,77 @@ def test_the_description_has_the_text_of_every_branch_so_far() -> None:
     assert said["branches"][1]["ended"]["reason"] == FinishReason.CANCELLED
     driver.attach(request_id)  # which compares the texts with all events
     finish(driver)
+
+
+# Limits and times of what goes on ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [0, 1, 6], ids=["before it begins", "at its first token", "while it runs"])
+def test_more_tokens_leave_a_running_branch_without_a_limit_without_one(steps: int) -> None:
+    driver, request_id = running(max_tokens=-1, steps=steps, model=FakeModel(n_ctx=64))
+    assert driver.change(request_id, 0, 5)["max_tokens"] == -1
+    driver.run()
+    assert driver.result(request_id).ends[0].truncated  # only the context ended it
+
+
+def test_more_tokens_limit_a_branch_that_ended_without_a_limit_of_its_own() -> None:
+    driver, request_id = running(max_tokens=-1, linger=500, t_max_predict_ms=1, logit_bias=((_NEWLINE, 6.0),))
+    driver.run()
+    length = driver.result(request_id).ends[0].length
+    assert driver.change(request_id, 0, 5)["max_tokens"] == length + 5
+
+
+@pytest.mark.parametrize("first", ["limit", "time"])
+def test_a_rest_is_no_time_of_generating(first: str) -> None:
+    bias = ((_NEWLINE, 6.0),)
+    limits: dict[str, Any] = {"max_tokens": 8} if first == "limit" else {"max_tokens": 60}
+    driver, request_id = running(linger=500, t_max_predict_ms=20, logit_bias=bias, seed=3, **limits)
+    driver.run()
+    for _ in range(2):
+        driver.advance(5.0)
+        length = driver.result(request_id).ends[0].length
+        driver.change(request_id, 0, 3)
+        driver.run()
+        assert driver.result(request_id).ends[0].length == length + 3
+
+
+def times(driver: Driver, request_id: str) -> tuple[float, float]:
+    """Return prompt_ms and predicted_ms as the latest rest said."""
+    resting = [event for event in driver.result(request_id).events if isinstance(event, Resting)]
+    return resting[-1].prompt_ms, resting[-1].predicted_ms
+
+
+@pytest.mark.parametrize("control", ["add", "change"])
+def test_neither_a_rest_nor_the_queue_after_it_counts_as_work(control: str) -> None:
+    driver = Driver(max_running=1)
+    options: dict[str, Any] = {"linger": 500, "can_grow": True, "ignore_eos": True}
+    request_id = driver.submit("the old king", max_tokens=8, **options)
+    driver.run()
+    prompt_ms, predicted_ms = times(driver, request_id)
+    driver.advance(5.0)
+    other = driver.submit("a", max_tokens=300, ignore_eos=True)
+    driver.step()
+    go_on(driver, request_id, control)
+    driver.advance(5.0)  # in the queue
+    driver.cancel(other)
+    driver.run()
+    assert times(driver, request_id)[0] == pytest.approx(prompt_ms)
+    assert predicted_ms < times(driver, request_id)[1] < predicted_ms + 1000
+    before = times(driver, request_id)
+    driver.stop(request_id)
+    [done] = driver.result(request_id).terminal
+    assert (done.prompt_ms, done.predicted_ms) == before
+
+
+def test_a_rest_before_the_prompt_was_computed_counts_as_no_work() -> None:
+    driver = Driver(FakeModel(n_batch=16, n_ubatch=16), request_timeout=0.05)
+    request_id = driver.submit("the old king said to the girl " * 5, max_tokens=5, linger=500, ignore_eos=True)
+    driver.step()
+    driver.advance(0.1)
+    assert driver.result(request_id).rests
+    driver.advance(5.0)
+    driver.change(request_id, 0, 2)
+    driver.run()
+    prompt_ms, predicted_ms = times(driver, request_id)
+    assert 0 < prompt_ms < 1000
+    assert 0 < predicted_ms < 1000

@@ -283,10 +283,12 @@ class LlamaSampler:
             self._model.candidates.forbid_all()
         else:
             trial = self._cloned_grammar()
-            for each in tokens:
-                lib.llama_sampler_accept(trial, each)
-            lib.llama_sampler_apply(trial, array)
-            lib.llama_sampler_free(trial)
+            try:
+                for each in tokens:
+                    lib.llama_sampler_accept(trial, each)
+                lib.llama_sampler_apply(trial, array)
+            finally:
+                lib.llama_sampler_free(trial)
         self._model.candidates.allow(opening, float(logits[opening]))
         if self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")

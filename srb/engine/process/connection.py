@@ -87,7 +87,7 @@ class Connection:
             for event in events:
                 self._outbox.append(event)
                 self._num_logprobs += num_logprobs(event)
-            self._urgent = self._urgent or isinstance(self._outbox[-1], TERMINAL)
+                self._urgent = self._urgent or isinstance(event, TERMINAL)
             stuck = len(self._outbox) > _MAX_QUEUED or self._num_logprobs > _MAX_LOGPROBS
             is_due = self._is_due
             few = self._take() if is_due and self._is_light else []

@@ -70,7 +70,7 @@ def make_handler(settings: Settings) -> logging.Handler:
     handler: logging.Handler
     if settings.log_file:
         try:
-            handler = logging.handlers.WatchedFileHandler(Path(settings.log_file).expanduser(), encoding="utf-8")
+            handler = logging.handlers.WatchedFileHandler(settings.log_file, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"log_file: cannot write {settings.log_file}: {error.strerror}") from None
     else:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from srb.errors import ConfigError
-from srb.settings import ENV_PREFIX, HEADINGS, Settings, explain, split_commas
+from srb.settings import ENV_PREFIX, HEADINGS, Settings, expanded, explain, split_commas
 
 LATEST = ":latest"  # Ollama's tag of a name without one
 _PART = re.compile(r"-(\d{5})-of-\d{5}$")  # of the stem of a split model's file
@@ -117,8 +117,6 @@ def _with_own(models: list[ListedModel], others: list[ListedModel], settings: Se
         listed[name] = replace(listed[name], own={**listed[name].own, **each.own})
     if not listed:
         raise ConfigError("models: has no model")
-    for each in models:
-        path_of(each.model)
     checked = {name: _checked(each, settings) if each.own else each for name, each in listed.items()}
     _check_names(checked.values())
     return checked
@@ -150,11 +148,9 @@ def items_of(text: str) -> list[str | dict[str, Any]]:
 def path_of(item: str, setting: str = "models") -> Path:
     """Return the path that an item of a setting names. Raise ConfigError where no file can have it."""
     try:
-        path = Path(item).expanduser()
+        path = Path(expanded(item))
         path.lstat()
-    except RuntimeError:
-        reason = "there is no such user"
-    except ValueError as error:  # a null byte
+    except ValueError as error:  # no home folder, or a null byte
         reason = str(error)
     except OSError as error:  # a file that is missing, or cannot be read, is told by who loads it
         if error.errno != errno.ENAMETOOLONG:
@@ -185,7 +181,7 @@ def _from_table(table: Mapping[str, Any], number: int) -> ListedModel:
             raise ConfigError(
                 f"models: {name}: unknown setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
             )
-    return ListedModel(name, model, own)
+    return ListedModel(name, _expanded(model), own)
 
 
 def _checked(listed: ListedModel, settings: Settings) -> ListedModel:
@@ -217,10 +213,16 @@ def _is_file_name(item: str) -> bool:
 def _item(item: str) -> ListedModel:
     name, separator, path = item.partition("=")
     if separator and name and "/" not in name:
-        return ListedModel(name.strip(), path.strip())
-    if os.path.isdir(path_of(item)):
+        return ListedModel(name.strip(), _expanded(path.strip()))
+    if os.path.isdir(path := _expanded(item)):
         raise ConfigError(f"models: {item} is a folder; a list has files, and a folder stands alone")
-    return ListedModel(_stem(Path(item)), item)
+    return ListedModel(_stem(Path(path)), path)
+
+
+def _expanded(path: str) -> str:
+    """Return a path with its home folder. Raise ConfigError where no file can have it."""
+    path_of(path)
+    return os.path.expanduser(path)
 
 
 def _in_folder(folder: Path) -> list[ListedModel]:

@@ -66,6 +66,10 @@ def _on_or_off(value: object) -> object:
 SwitchOrAuto = Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)]
 
 
+def _hosts(text: str) -> str:
+    return ",".join(map(expanded, split_commas(text)))
+
+
 def _proportions(text: str) -> str:
     try:
         shares = [float(part) for part in text.split(",") if part.strip()]
@@ -119,6 +123,17 @@ def strings_of(text: str) -> list[str]:
 
 Strings = Annotated[str, AfterValidator(_check_strings)]
 
+
+def expanded(path: str) -> str:
+    """Return a path with the home folder that a ~ at its beginning stands for. Raise ValueError if there is none."""
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        raise ValueError(f"there is no home folder {found.partition('/')[0]}")
+    return found
+
+
+FilePath = Annotated[str, AfterValidator(expanded)]
+
 _BODY, _BODY_WITH_MEDIA = 4 * 1024 * 1024, 32 * 1024 * 1024  # bytes: the default of max_body_bytes
 OF_ONE_MODEL = ("mmproj", "spec_draft_model", "lora")  # files that fit one model, and not all of a list
 
@@ -155,8 +170,9 @@ def _nodes(text: str) -> str:
 
 
 def _adapters(text: str) -> str:
-    for part in filter(None, map(str.strip, text.split(","))):
-        _, separator, scale = part.rpartition("=")
+    for part in split_commas(text):
+        path, separator, scale = part.rpartition("=")
+        expanded(path or part)
         try:
             finite = not separator or abs(float(scale)) < 1e6
         except ValueError:
@@ -189,7 +205,7 @@ class _RequestSettings(BaseModel):
     )
 
     # Web server
-    host: str = Field(
+    host: Annotated[str, AfterValidator(_hosts)] = Field(
         "127.0.0.1",
         description="address to listen on, or the path of a Unix socket (ends in .sock); several separated by commas; "
         "0.0.0.0: every interface",
@@ -223,9 +239,9 @@ class _RequestSettings(BaseModel):
     api_prefix: str = Field(
         "", pattern=r"^(/[\w.~-]+)*$", description="path before all routes, such as /llm; no slash at the end"
     )
-    static_path: str = Field("", description="folder of files that are served at /; empty: none")
+    static_path: FilePath = Field("", description="folder of files that are served at /; empty: none")
     ui: bool = Field(True, description="serve the page for writing at /, and /completion.js")
-    stories: str = Field(
+    stories: FilePath = Field(
         "auto",
         description="SQLite file in which the page keeps stories; auto: srb/stories.sqlite3 in XDG_DATA_HOME, or else in "
         "~/.local/share; empty: the server keeps none",
@@ -235,7 +251,7 @@ class _RequestSettings(BaseModel):
     props: bool = Field(False, description="accept POST /props, which changes nothing")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     log_format: Literal["text", "json"] = Field("text", description="format of log lines; each request has one line")
-    log_file: str = Field("", description="log file, reopened after it was moved or removed; empty: standard error")
+    log_file: FilePath = Field("", description="log file, reopened after it was moved or removed; empty: standard error")
     log_prompts: bool = Field(False, description="also log the prompts of requests")
 
     # Access
@@ -244,7 +260,7 @@ class _RequestSettings(BaseModel):
         repr=False,
         description="API keys, separated by commas; each request must carry one; empty: no key is needed",
     )
-    api_key_file: str = Field("", description="file of API keys, one per line; lines that begin with # are skipped")
+    api_key_file: FilePath = Field("", description="file of API keys, one per line; lines that begin with # are skipped")
     allowed_hosts: str = Field(
         "",
         description="host names that requests may be addressed to, separated by commas; needed behind a proxy that "
@@ -262,8 +278,8 @@ class _RequestSettings(BaseModel):
         "*", description="request headers that pages of other origins may send; *: all that a page asks for"
     )
     cors_credentials: bool = Field(True, description="allow pages of other origins to send credentials")
-    ssl_key_file: str = Field("", description="private key in a PEM file, for HTTPS")
-    ssl_cert_file: str = Field("", description="certificate in a PEM file, for HTTPS")
+    ssl_key_file: FilePath = Field("", description="private key in a PEM file, for HTTPS")
+    ssl_cert_file: FilePath = Field("", description="certificate in a PEM file, for HTTPS")
 
     # Limits per client
     max_request_tokens: int = Field(
@@ -306,7 +322,7 @@ class _RequestSettings(BaseModel):
     completions_format: Literal["auto", "srb", "openai", "openai-stream"] = Field(
         "auto", description="dialect of POST /v1/completions; auto: chosen by the body, see docs/api.md"
     )
-    system_prompt_file: str = Field(
+    system_prompt_file: FilePath = Field(
         "",
         description="file of a text that precedes every prompt of POST /completion: plain text, or a JSON object with "
         "prompt, anti_prompt and assistant_name",
@@ -327,7 +343,7 @@ class _RequestSettings(BaseModel):
         description="chat template: Jinja text, or a name that llama.cpp knows, such as llama3; empty: the model's own "
         "template, else ChatML",
     )
-    chat_template_file: str = Field("", description="file of the chat template; has precedence over chat_template")
+    chat_template_file: FilePath = Field("", description="file of the chat template; has precedence over chat_template")
     chat_template_kwargs: Annotated[str, AfterValidator(_object)] = Field(
         "", description='variables of the chat template, as a JSON object such as {"enable_thinking": false}'
     )
@@ -399,7 +415,7 @@ class Settings(_SamplingSettings):
     """The frozen settings of one server, built with `Settings.load()`."""
 
     # Model and context
-    model: str = Field("", description="path of the GGUF file; empty: the bundled storyteller")
+    model: FilePath = Field("", description="path of the GGUF file; empty: the bundled storyteller")
     alias: str = Field(
         "", description="name of the model in answers; further names follow after commas; empty: the file's name"
     )
@@ -544,7 +560,7 @@ class Settings(_SamplingSettings):
         "", description="LoRA adapters, separated by commas: the path of a GGUF file, or path=scale; empty: none"
     )
 
-    mmproj: str = Field(
+    mmproj: FilePath = Field(
         "",
         description="path of the model's multimodal projector, a GGUF file: prompts may have pictures and sounds; "
         "empty: text only",
@@ -559,7 +575,7 @@ class Settings(_SamplingSettings):
         -1, ge=-1, description="most tokens of a picture, for projectors that choose by its size. -1: as the file says"
     )
 
-    media_path: str = Field(
+    media_path: FilePath = Field(
         "", description="folder whose files chats may name as file:// URLs, as pictures and sounds; empty: none"
     )
     media_hosts: str = Field(
@@ -589,7 +605,7 @@ class Settings(_SamplingSettings):
         "states; 0: only at the ends of prompts and branches",
     )
 
-    state_dir: str = Field(
+    state_dir: FilePath = Field(
         "", description="folder that stores named states across restarts; empty: named states are kept in memory only"
     )
 
@@ -608,7 +624,7 @@ class Settings(_SamplingSettings):
         "auto: draft with spec_draft_model, else none. Only while it pays, by measured step times; so a text may differ by "
         "rounding from run to run",
     )
-    spec_draft_model: str = Field(
+    spec_draft_model: FilePath = Field(
         "",
         description="path of the draft model, a GGUF file: a small model with the model's vocabulary (spec_type); "
         "empty: none",
@@ -660,7 +676,7 @@ class Settings(_SamplingSettings):
     engine_managed: bool = Field(
         True, description="start the engine with the web server; false: another service starts it, such as systemd"
     )
-    runtime_dir: str = Field(
+    runtime_dir: FilePath = Field(
         "",
         description="folder of the engine's socket and lock, mode 0700; empty: chosen by user and listening address",
     )
@@ -760,7 +776,7 @@ class Settings(_SamplingSettings):
         found: list[str] = []
         if self.api_key_file:
             try:
-                lines = Path(self.api_key_file).expanduser().read_text("utf-8").splitlines()
+                lines = Path(self.api_key_file).read_text("utf-8").splitlines()
                 found = [key for line in lines if not line.startswith("#") and (key := line.strip())]
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not text"
@@ -785,17 +801,17 @@ class Settings(_SamplingSettings):
         """The file of the stories, or None if there is none, or no home folder for it."""
         if not self.stories:
             return None
+        if self.stories != "auto":
+            return Path(self.stories)
         try:
-            if self.stories == "auto":
-                data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-                return Path(data, "srb", "stories.sqlite3")
-            return Path(self.stories).expanduser()
+            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         except RuntimeError:  # this user has no home folder
             return None
+        return Path(data, "srb", "stories.sqlite3")
 
     @property
     def model_path(self) -> Path:
-        return Path(self.model).expanduser() if self.model else BUNDLED_MODEL
+        return Path(self.model) if self.model else BUNDLED_MODEL
 
     @property
     def model_alias(self) -> str:
@@ -814,9 +830,9 @@ class Settings(_SamplingSettings):
     def adapters(self) -> list[tuple[Path, float]]:
         """The file and the scale of each LoRA adapter."""
         found = []
-        for part in filter(None, map(str.strip, self.lora.split(","))):
+        for part in split_commas(self.lora):
             path, separator, scale = part.rpartition("=")
-            found.append((Path(path).expanduser(), float(scale)) if separator else (Path(part).expanduser(), 1.0))
+            found.append((Path(expanded(path)), float(scale)) if separator else (Path(expanded(part)), 1.0))
         return found
 
     @property
@@ -829,11 +845,11 @@ class Settings(_SamplingSettings):
 
     @property
     def mmproj_path(self) -> Path:
-        return Path(self.mmproj).expanduser()
+        return Path(self.mmproj)
 
     @property
     def draft_model_path(self) -> Path:
-        return Path(self.spec_draft_model).expanduser()
+        return Path(self.spec_draft_model)
 
     @property
     def has_draft_model(self) -> bool:
@@ -903,11 +919,13 @@ def _from_file(path: str) -> list[tuple[str, dict[str, Any]]]:
     if not path:
         return []
     try:
-        return [(path, tomllib.loads(Path(path).read_text("utf-8")))]
+        return [(path, tomllib.loads(Path(expanded(path)).read_text("utf-8")))]
     except OSError as error:
         raise ConfigError(f"{CONFIG_VARIABLE}: cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{CONFIG_VARIABLE}: {path}: {error}") from None
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:

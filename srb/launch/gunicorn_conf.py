@@ -108,7 +108,7 @@ def _run_check() -> subprocess.CompletedProcess[str]:
 def _check_access(settings: Settings) -> None:
     """Raise ConfigError for keys, a static folder or certificates that are missing or unusable."""
     settings.load_api_keys()
-    if settings.static_path and not Path(settings.static_path).expanduser().is_dir():
+    if settings.static_path and not Path(settings.static_path).is_dir():
         raise ConfigError(f"static_path: {settings.static_path} is not a folder")
     if settings.ssl_cert_file:
         try:
@@ -238,7 +238,7 @@ def _engine_environ() -> dict[str, str]:
 
     The first screen needs to know only whether there is a key, and this process notifies systemd for the whole server.
     """
-    keys = {"SRB_API_KEY": "…"} if "SRB_API_KEY" in os.environ else {}
+    keys = {"SRB_API_KEY": "…"} if os.environ.get("SRB_API_KEY") else {}  # an empty value is no key, see first_screen
     return without_variables(os.environ) | keys
 
 

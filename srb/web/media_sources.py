@@ -136,7 +136,7 @@ def _attempt_to_read(media_path: str, name: str) -> tuple[bytes, None] | tuple[N
 
 def _file(media_path: str, name: str) -> bytes:
     """Return the bytes of the file with this name below a folder. Raise ValueError."""
-    folder = Path(media_path).expanduser().resolve()
+    folder = Path(media_path).resolve()
     path = (folder / (name if Path(name).is_relative_to(folder) else name.lstrip("/"))).resolve()
     if not path.is_relative_to(folder):
         raise ValueError("the file is not below media_path")

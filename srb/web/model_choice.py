@@ -211,4 +211,4 @@ def word(state: ModelState) -> str:
 
 def model_path(state: ModelState) -> Path:
     """Return the file of a model."""
-    return Path(state.model).expanduser()
+    return Path(state.model)

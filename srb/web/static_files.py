@@ -21,7 +21,7 @@ class StaticFiles:
 
     def __init__(self, folder: str) -> None:
         """Raise ConfigError if `folder` is not a folder."""
-        self._folder = Path(folder).expanduser().resolve()
+        self._folder = Path(folder).resolve()
         if not self._folder.is_dir():
             raise ConfigError(f"static_path: {folder} is not a folder")
 

@@ -46,7 +46,7 @@ def _from_file(name: str) -> SystemPrompt:
     if not name:
         return SystemPrompt()
     try:
-        text = Path(name).expanduser().read_text("utf-8")
+        text = Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"system_prompt_file: cannot read {name}: {reason}") from None

@@ -74,8 +74,8 @@ LONG = "x" * 300 + ".gguf"
         ("/" + "x/" * 3000 + "a.gguf", "x…: the path is too long"),
         (f'["/m/a.gguf", "{LONG}"]', "x…: the path is too long"),
         (f'[{{"name": "a", "model": "{LONG}"}}]', "x…: the path is too long"),
-        ("~nobody-has-this-name/a.gguf", "~nobody-has-this-name/a.gguf: there is no such user"),
-        ('["/m/a.gguf", "~nobody-has-this-name/b"]', "~nobody-has-this-name/b: there is no such user"),
+        ("~nobody-has-this-name/a.gguf", "~nobody-has-this-name/a.gguf: there is no home folder ~nobody-has-this-name"),
+        ('["/m/a.gguf", "~nobody-has-this-name/b"]', "~nobody-has-this-name/b: there is no home folder ~nobody-has-this-name"),
         ('[{"name": "a", "model": "/m/\\u0000.gguf"}]', "embedded null byte"),
         ('{"a": {"model": "/m.gguf"}}', "should be a JSON list of paths and of tables"),
         ('{"name": "a", "model": "/m/a.gguf"}', "should be a JSON list of paths and of tables"),
@@ -103,8 +103,8 @@ def test_a_file_that_is_not_there_yet_or_cannot_be_read_is_told_when_it_is_loade
 
 
 def test_the_default_cannot_be_a_path_that_no_file_has(tmp_path: Path) -> None:
-    settings = load(tmp_path, models="/m/one.gguf", model="~nobody-has-this-name/one.gguf")
-    with pytest.raises(ConfigError, match=r"model: ~nobody-has-this-name/one\.gguf: there is no such user"):
+    settings = load(tmp_path, models="/m/one.gguf", model=f"/{'x' * 5000}")
+    with pytest.raises(ConfigError, match=r"model: /x+…: the path is too long"):
         default_model(settings, list_models(settings))
 
 

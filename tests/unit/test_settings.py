@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from srb.errors import ConfigError
 from srb.gguf import check_adapter_files
+from srb.model_list import list_models
 from srb.settings import BUNDLED_MODEL, Settings
 
 
@@ -140,3 +142,52 @@ def test_each_port_has_a_runtime_folder_of_its_own(monkeypatch: pytest.MonkeyPat
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1
+
+
+# The settings that are paths or have some, each with a text that has one.
+PATHS = {
+    **dict.fromkeys(("model", "static_path", "stories", "log_file", "api_key_file", "system_prompt_file"), "~/x"),
+    **dict.fromkeys(("chat_template_file", "mmproj", "media_path", "state_dir", "spec_draft_model"), "~/x"),
+    **dict.fromkeys(("runtime_dir", "ssl_key_file", "ssl_cert_file"), "~/x"),
+    "host": "127.0.0.1, ~/x",
+    "lora": "~/x=0.5, ~/x",
+    "models": "~/x, b=~/x",
+}
+NO_PATHS = {"alias", "api_prefix", "check_tensors", "image_min_tokens", "image_max_tokens", "mmap", "state_dir_mib"}
+
+
+def test_each_setting_that_speaks_of_a_file_or_a_folder_is_known_as_a_path_or_as_none() -> None:
+    speaks = re.compile(r"\b(files?|folders?|paths?)\b", re.IGNORECASE)
+    found = {name for name, field in Settings.model_fields.items() if speaks.search(field.description or "")}
+    assert found - NO_PATHS <= PATHS.keys(), "a setting that is a path has to stand in PATHS"
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_home_folder_may_begin_each_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    others = {"ssl_key_file": "ssl_cert_file", "ssl_cert_file": "ssl_key_file"}
+    settings = Settings(**{name: PATHS[name], **({others[name]: "/x"} if name in others else {})})
+    match name:
+        case "lora":
+            found: object = [str(path) for path, _ in settings.adapters]
+        case "models":
+            found = [each.model for each in list_models(settings).values()]
+        case "host":
+            found = [*settings.hosts[1:]] * 2
+        case _:
+            found = [getattr(settings, name)] * 2
+    assert found == [str(tmp_path / "x")] * 2
+
+
+def test_the_config_files_path_may_begin_with_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "srb.toml", "n = 3")
+    assert Settings.load({}, {"SRB_CONFIG": "~/srb.toml"}).n == 3
+
+
+@pytest.mark.parametrize(
+    "given", [{"SRB_RUNTIME_DIR": "~nobody-of-this-name/x"}, {"SRB_LORA": "/a,~nobody-of-this-name/x=2"}]
+)
+def test_a_home_folder_that_does_not_exist_is_named(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="there is no home folder ~nobody-of-this-name"):
+        Settings.load({}, given)

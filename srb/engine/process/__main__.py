@@ -193,7 +193,7 @@ def _open_states(settings: Settings, memory: str, model: Model) -> StateFolder |
         weights = model_fingerprint(settings.model_path, *cells) if has_weights else ""
         fingerprint = weights or FAKE_MODEL + settings.alias  # each fake of a list is a model of its own
         sharing = StateSharing(settings.runtime_path / STATES_SOCKET)
-        folder, limit = Path(settings.state_dir).expanduser(), settings.state_dir_mib * 1024 * 1024
+        folder, limit = Path(settings.state_dir), settings.state_dir_mib * 1024 * 1024
         return StateFolder(folder, fingerprint, limit, sharing)
     except OSError as error:
         raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}") from None

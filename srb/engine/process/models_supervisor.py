@@ -428,7 +428,7 @@ class ModelsSupervisor:
         listed = self._listed[name]
         states = []
         others = [listed.own[key] for key in ("mmproj", "spec_draft_model") if listed.own.get(key)]
-        for path in [*model_files(Path(listed.model).expanduser()), *(Path(each).expanduser() for each in others)]:
+        for path in [*model_files(Path(listed.model)), *map(Path, others)]:
             with contextlib.suppress(OSError):
                 found = path.stat()
                 states.append((str(path), found.st_size, found.st_mtime_ns))

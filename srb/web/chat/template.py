@@ -465,7 +465,7 @@ def _compiled(source: str, bos_token: str, eos_token: str) -> ChatTemplate:
 @lru_cache(maxsize=8)
 def _file_text(path: str) -> str:
     try:
-        return Path(path).expanduser().read_text("utf-8")
+        return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"chat_template_file: cannot read {path}: {reason}") from None

@@ -259,6 +259,12 @@ class ConfigError(SRBError):
     code = "config_error"
 
 
+class MachineError(ConfigError):
+    """The machine lacks what a setting asks for, such as room on a disk; a later start may find it."""
+
+    code = "machine_error"
+
+
 def _tree(cls: type[SRBError]) -> dict[str, type[SRBError]]:
     found = {cls.code: cls}
     for sub in cls.__subclasses__():

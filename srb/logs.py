@@ -6,14 +6,15 @@ The log file is reopened after it was moved or removed, so logrotate needs no si
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ from srb.settings import REPLICA_VARIABLE, Settings
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 FIELDS = "fields"  # attribute of a LogRecord: further fields of its JSON line (see `with_fields`)
+_COMPLAINT_SECONDS = 60.0  # between two lines on standard error about a log file that cannot be written
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -60,6 +62,39 @@ class JSONFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+class LogFile(logging.handlers.WatchedFileHandler):
+    """The log file. While it cannot be written, as on a full disk, standard error says so once a minute.
+
+    logging would write a traceback there for each line, or raise the error where the line was logged.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, encoding="utf-8")
+        self._lost = 0  # lines since the last complaint
+        self._next_complaint = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # the file was moved away, and another cannot be opened
+            self.handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # lines in its buffer, which are lost
+            super().close()
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if (now := time.monotonic()) >= self._next_complaint:
+            lines = "a line is" if self._lost == 1 else f"{self._lost} lines are"
+            print(f"srb: log_file: cannot write {self.baseFilename}: {error.strerror}; {lines} lost", file=sys.stderr)
+            self._lost, self._next_complaint = 0, now + _COMPLAINT_SECONDS
+
+
 def with_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `extra` argument of `log.info` that adds these fields to the JSON line."""
     return {FIELDS: dict(fields)}
@@ -70,7 +105,7 @@ def make_handler(settings: Settings) -> logging.Handler:
     handler: logging.Handler
     if settings.log_file:
         try:
-            handler = logging.handlers.WatchedFileHandler(settings.log_file, encoding="utf-8")
+            handler = LogFile(settings.log_file)
         except OSError as error:
             raise ConfigError(f"log_file: cannot write {settings.log_file}: {error.strerror}") from None
     else:

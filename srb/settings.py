@@ -251,7 +251,9 @@ class _RequestSettings(BaseModel):
     props: bool = Field(False, description="accept POST /props, which changes nothing")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
     log_format: Literal["text", "json"] = Field("text", description="format of log lines; each request has one line")
-    log_file: FilePath = Field("", description="log file, reopened after it was moved or removed; empty: standard error")
+    log_file: FilePath = Field(
+        "", description="log file, reopened after it was moved or removed; empty: standard error"
+    )
     log_prompts: bool = Field(False, description="also log the prompts of requests")
 
     # Access
@@ -260,7 +262,9 @@ class _RequestSettings(BaseModel):
         repr=False,
         description="API keys, separated by commas; each request must carry one; empty: no key is needed",
     )
-    api_key_file: FilePath = Field("", description="file of API keys, one per line; lines that begin with # are skipped")
+    api_key_file: FilePath = Field(
+        "", description="file of API keys, one per line; lines that begin with # are skipped"
+    )
     allowed_hosts: str = Field(
         "",
         description="host names that requests may be addressed to, separated by commas; needed behind a proxy that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from pathlib import Path
@@ -14,6 +15,9 @@ BEAT_SECONDS = 0.5  # between two heartbeats
 STALE_SECONDS = 3.0  # seconds without a heartbeat before /health reports the engine as hung
 LOADING = "the model is being loaded"  # the message while nothing but that is waited for
 _NAME = "status.json"
+_unwritten: set[Path] = set()  # runtime folders whose status could not be written last
+
+log = logging.getLogger("srb.status")
 
 
 def write_status(
@@ -29,6 +33,8 @@ def write_status(
 
     `percent` is the part of the model that is loaded, while it starts. `is_touched` promises `touch_status` every
     BEAT_SECONDS. Set by an engine without a supervisor: if its file gets old, the engine has stopped.
+
+    Without room on the disk there is none until the next one, since an old state would be believed; the log says so once.
     """
     path = runtime_path / _NAME
     scratch = path.with_suffix(f".{os.getpid()}")
@@ -39,8 +45,17 @@ def write_status(
         "percent": percent,
         "is_touched": is_touched,
     }
-    scratch.write_bytes(orjson.dumps(status))
-    scratch.replace(path)
+    try:
+        scratch.write_bytes(orjson.dumps(status))
+        scratch.replace(path)
+        _unwritten.discard(runtime_path)
+    except OSError as error:
+        for file in (scratch, path):
+            with contextlib.suppress(OSError):
+                file.unlink()
+        if runtime_path not in _unwritten:
+            log.warning("cannot write the state of the engine, %s: %s: %s", state, path, error.strerror)
+        _unwritten.add(runtime_path)
 
 
 def touch_status(runtime_path: Path) -> None:

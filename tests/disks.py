@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -28,6 +29,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     need(not mounted.returncode, f"a disk: {mounted.stderr.decode()}")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Fill the disk of a folder to the last byte; return the file, whose removal makes room again."""
+    full = folder / "full"
+    with full.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return full
 
 
 def remount(folder: Path, option: str) -> None:

@@ -25,7 +25,7 @@ from gunicorn.glogging import Logger as GunicornLogger
 
 from srb import logs
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.gguf import check_adapter_files, check_model_file
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
@@ -303,6 +303,8 @@ def on_exit(server: Any) -> None:
         remove_shared_folder(_shared_folder)
     if _supervisor is None:
         return
+    if _supervisor_died and _supervisor.returncode in (EXIT_CONFIG, EXIT_MACHINE):
+        sys.exit(_supervisor.returncode)  # it has said why
     if _supervisor_died:
         _fail(1, "the engine's supervisor died; the server was stopped")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -15,8 +15,9 @@ import orjson
 import pytest
 import requests
 
+from tests.disks import fill
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
-from tests.processes import DEADLINE, PYTHON, is_alive, wait_for
+from tests.processes import DEADLINE, PYTHON, ROOT, is_alive, wait_for
 from tests.servers import GUNICORN, MakeServer, Server, everything_ends, free_port
 
 pytestmark = pytest.mark.e2e
@@ -70,8 +71,31 @@ def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> Non
 
 
 @pytest.mark.parametrize(
+    ("settings", "is_protected"),
+    [
+        ({"api_key": ""}, False),
+        ({"api_key_file": ""}, False),
+        ({"api_key": "", "config": "keys.toml"}, False),  # the variable has precedence over the file's key
+        ({"config": "keys.toml"}, True),
+        ({"api_key": "k"}, True),
+    ],
+)
+def test_the_first_screen_shows_a_key_only_where_one_is_wanted(
+    make_server: MakeServer, tmp_path: Path, settings: dict[str, object], is_protected: bool
+) -> None:
+    (tmp_path / "keys.toml").write_text('api_key = "k"')
+    if "config" in settings:
+        settings = settings | {"config": tmp_path / "keys.toml"}
+    server = make_server(**settings).start()
+    wait_for(lambda: f"curl -N {server.url}/v1/completions" in server.logs, "the first screen is shown")
+    assert ("X-Api-Key" in server.logs) == is_protected
+    assert server.get("/v1/models").status_code == (401 if is_protected else 200)
+
+
+@pytest.mark.parametrize(
     ("settings", "exit_status", "message"),
     [
+        ({"api_key": "  "}, 2, "srb: api_key or api_key_file is set, but has no key"),
         ({"port": 70_000}, 2, "srb: port (from SRB_PORT): "),
         ({"n_cxt": 1}, 2, "srb: unknown setting 'n_cxt' (from SRB_N_CXT)"),
         ({"config": "/nowhere.toml"}, 2, "srb: SRB_CONFIG: cannot read /nowhere.toml"),
@@ -115,6 +139,37 @@ def test_a_port_in_use_is_said_at_once(make_server: MakeServer) -> None:
         assert server.wait() == 1
     assert server.logs.startswith(f"srb: port {port} is already in use")
     assert server.logs.count("\n") == 1
+
+
+def test_a_runtime_folder_on_a_full_disk_is_one_line_and_a_status_that_systemd_restarts(
+    make_server: MakeServer, small_disk: Path
+) -> None:
+    fill(small_disk)
+    server = make_server(runtime_dir=small_disk / "run").start(wait=False)
+    assert server.wait() not in statuses_without_restart("srb.service")
+    assert server.logs == f"srb: runtime_dir: cannot write in {small_disk / 'run'}: No space left on device\n"
+
+
+def test_a_disk_of_runtime_folder_and_log_that_gets_full_ends_nothing(
+    make_server: MakeServer, small_disk: Path
+) -> None:
+    server = make_server(runtime_dir=small_disk / "run", log_file=small_disk / "log").start()
+    full = fill(small_disk)
+    assert len(texts(server)) == 2
+    os.kill(server.engine, signal.SIGKILL)
+    wait_for(lambda: server.health() == 503, "the engine is gone")
+    full.unlink()
+    server.wait_ready()
+    assert len(texts(server)) == 2
+    assert "Logging error" not in server.logs
+    assert "Traceback" not in server.logs
+
+
+def statuses_without_restart(unit: str) -> set[int]:
+    """Return the exit statuses after which systemd leaves a unit of config/systemd down."""
+    lines = (ROOT / "config" / "systemd" / unit).read_text().splitlines()
+    [words] = [line.partition("=")[2] for line in lines if line.startswith("RestartPreventExitStatus=")]
+    return {0, *map(int, words.split())}
 
 
 def test_with_port_0_the_system_chooses_and_servers_do_not_wait_for_each_other(make_server: MakeServer) -> None:

@@ -74,6 +74,39 @@ def test_a_file_that_was_moved_away_is_opened_anew(logger: logging.Logger, tmp_p
     assert [line["message"] for line in written(tmp_path / "log.1")] == ["before"]
 
 
+def test_a_log_file_on_a_full_disk_is_one_line_a_minute_on_standard_error(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("srb.logs.time.monotonic", lambda: now)
+    logs.configure(Settings(log_file="/dev/full"))
+    for _ in range(200):
+        logger.info("a line " * 20)
+    assert capsys.readouterr().err == "srb: log_file: cannot write /dev/full: No space left on device; a line is lost\n"
+    now += 60
+    logger.info("one more")
+    assert capsys.readouterr().err.endswith("No space left on device; 200 lines are lost\n")
+
+
+@pytest.mark.parametrize("kind", ["gone", "in the place of a file"])
+def test_a_log_file_that_cannot_be_opened_anew_is_told_and_raises_nothing(
+    logger: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    logs.configure(Settings(log_file=str(folder / "log")))
+    folder.rename(tmp_path / "moved")
+    if kind != "gone":
+        folder.write_text("no folder")
+    for _ in range(3):
+        logger.info("nowhere")
+    assert capsys.readouterr().err.count("srb: log_file: cannot write ") == 1
+    folder.unlink(missing_ok=True)
+    folder.mkdir()
+    logger.info("it goes on")
+    assert "it goes on" in (folder / "log").read_text()
+
+
 def test_configuring_again_changes_the_form_and_doubles_no_line(logger: logging.Logger, tmp_path: Path) -> None:
     log_file = tmp_path / "log"
     logs.configure(Settings(log_file=str(log_file)))

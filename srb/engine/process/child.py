@@ -11,8 +11,8 @@ from typing import NoReturn
 from srb import logs
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
-from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG
+from srb.errors import ConfigError, MachineError
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE
 from srb.settings import Settings
 
 
@@ -37,7 +37,7 @@ def run(supervisor: ToSupervisor | None, work: Callable[[Settings, Reporter], in
         if supervisor is not None:
             supervisor.report_state("failed", error.message)
         print(f"srb: {error.message}", file=sys.stderr, flush=True)
-        return EXIT_CONFIG
+        return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG
 
 
 def exit_now(status: int) -> NoReturn:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 from pathlib import Path
 
-from srb.errors import ConfigError
+from srb.errors import ConfigError, MachineError
 from srb.settings import SOCKET_NAME
 
 LOCK_NAME = "engine.lock"
 _MAX_SOCKET_PATH = 107  # bytes: sun_path of AF_UNIX without its closing zero
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}  # errors of a disk, which may end
 
 
 def make_runtime_dir(path: Path) -> None:
     """Create `path` with mode 0700, or check an existing folder.
 
-    Raise ConfigError if another user could replace the socket in it (the default folder is in /tmp).
+    Raise ConfigError if another user could replace the socket in it (the default folder is in /tmp), and if nothing can be
+    written in it: MachineError if its disk is full.
     """
     if len(os.fsencode(path / SOCKET_NAME)) > _MAX_SOCKET_PATH:
         raise ConfigError(f"runtime_dir: {path} is too long; the path of its socket may have {_MAX_SOCKET_PATH} bytes")
@@ -26,11 +29,29 @@ def make_runtime_dir(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        raise ConfigError(f"runtime_dir: cannot create {path}: {error.strerror}") from None
+        raise _unusable(f"create {path}", error) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise ConfigError(f"runtime_dir: {path} is not a folder owned by this user")
     if found.st_mode & 0o022:
         raise ConfigError(f"runtime_dir: {path} is writable by other users; its mode should be 0700")
+    _check_room(path)
+
+
+def _check_room(path: Path) -> None:
+    probe = path / f"probe.{os.getpid()}"
+    try:
+        probe.write_bytes(b"room")
+    except FileNotFoundError:
+        pass  # the folder's last engine removes it just now
+    except OSError as error:
+        raise _unusable(f"write in {path}", error) from None
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _unusable(what: str, error: OSError) -> ConfigError:
+    kind = MachineError if error.errno in _FULL else ConfigError
+    return kind(f"runtime_dir: cannot {what}: {error.strerror}")
 
 
 class EngineLock:

@@ -20,8 +20,8 @@ from srb import logs
 from srb.engine.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
-from srb.errors import ConfigError
-from srb.exit_codes import EXIT_CONFIG, EXIT_MODEL
+from srb.errors import ConfigError, MachineError
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.settings import Settings
 from srb.status import remove_status, write_status
 from srb.welcome import first_screen
@@ -166,7 +166,7 @@ def main(argv: list[str] | None = None) -> int:
         return supervisor.run()
     except ConfigError as error:
         print(f"srb: {error.message}", file=sys.stderr, flush=True)
-        return EXIT_CONFIG
+        return EXIT_MACHINE if isinstance(error, MachineError) else EXIT_CONFIG
 
 
 if __name__ == "__main__":

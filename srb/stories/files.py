@@ -18,7 +18,7 @@ from srb.stories.json_body import read_object, shown
 from srb.stories.limits import MAX_KEY, MAX_NODES, MAX_NUMBER
 from srb.stories.media import Medium, media_of
 from srb.stories.merge import Entry
-from srb.stories.nodes import canonical
+from srb.stories.nodes import stored_json
 from srb.stories.parts import Part, check_marks, check_meta, nodes_of, runs_of, validated, value_text
 from srb.stories.shapes import NOT_MARK, NOT_META, FileShape
 
@@ -149,7 +149,7 @@ def _with_settings_apart(meta: Mapping[str, Entry]) -> dict[str, Entry]:
     whole = apart.pop("settings", None)
     values = orjson.loads(whole.json) if whole is not None else None
     for name, value in (values or {}).items():
-        entry = Entry(canonical(value), whole.changed if whole is not None else 0)
+        entry = Entry(stored_json(value), whole.changed if whole is not None else 0)
         if entry.replaces(apart.get(SETTING + name)):
             apart[SETTING + name] = entry
     return dict(sorted(apart.items()))

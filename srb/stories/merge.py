@@ -2,7 +2,8 @@
 
 A model's text only grows: the longer version stays, also where two pages followed one branch and one of them saw less of it.
 A person's node is rewritten while it is open, and the version with the greater `changed` stays; closed, it never changes.
-Values (of the story, of marks, runs) have a time each, and the last one stays. The page decides alike, in story/merge.js.
+Values (of the story, of marks, runs) have a time each, and the last one stays. Of versions that nothing else tells apart the
+one with the greater canonical text stays. The page decides alike, in story/merge.js.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+import orjson
+
+from srb.stories.canonical import canonical, in_utf16
 from srb.stories.nodes import Node, common_units
 from srb.stories.places import Place, Refusal, Shelf, fit
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value with the time at which a client set it, in milliseconds; `json` is its canonical text."""
+    """A value with the time at which a client set it, in milliseconds; `json` is its stored text."""
 
     json: str
     changed: int
 
     def replaces(self, other: Entry | None) -> bool:
-        """Whether this entry stays and the other goes; at equal times the greater text stays."""
-        return other is None or (self.changed, self.json) > (other.changed, other.json)
+        """Whether this entry stays and the other goes."""
+        if other is None or self.changed != other.changed:
+            return other is None or self.changed > other.changed
+        return self.json != other.json and _rank(self.json) > _rank(other.json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +117,15 @@ def _order_of_drafts(old: Node, new: Node) -> _Order:
 
 
 def _order_of_texts(old: Node, new: Node) -> _Order:
-    """Compare two versions that nothing else tells apart by their JSON texts."""
+    """Compare two versions that nothing else tells apart by their texts."""
     if old.json == new.json:
         return _Order.SAME
-    return _Order.NEWER if old.json < new.json else _Order.OLDER
+    return _Order.NEWER if _rank(old.json) < _rank(new.json) else _Order.OLDER
+
+
+def _rank(text: str) -> tuple[bytes, str]:
+    """Return a stored text's place among versions of equal times; 1 and 1.0, one value for a page, differ in the last."""
+    return in_utf16(canonical(orjson.loads(text))), text
 
 
 def _is_before(early: Node, late: Node) -> bool:

@@ -15,8 +15,8 @@ CORE = ("text", "by", "parent", "keep", "tail")  # the keys that a closed node n
 _KNOWN = (*CORE, "open", "run", "index", "made", "end", "logprob", "changed")  # null in one of these counts as absent
 
 
-def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: keys in order, no spaces."""
+def stored_json(value: Any) -> str:
+    """Return the JSON text of a value as it is stored: keys in order, no spaces."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -42,7 +42,7 @@ def common_units(one: str, other: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it was posted or stored; `json` is its canonical text, `changed` the time of this version of it."""
+    """A node as it was posted or stored; `json` is its stored text, `changed` the time of this version of it."""
 
     text: str
     by: str
@@ -67,7 +67,7 @@ class Node:
             tail=kept.get("tail"),
             open=kept.get("open", False),
             changed=kept.get("changed"),
-            json=canonical(kept),
+            json=stored_json(kept),
         )
 
     @property

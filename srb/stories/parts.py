@@ -13,7 +13,7 @@ from srb.stories.json_body import shown
 from srb.stories.limits import MAX_TEXT, MAX_TITLE, MAX_VALUE
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
-from srb.stories.nodes import Node, canonical, units
+from srb.stories.nodes import Node, stored_json, units
 from srb.stories.shapes import NOT_MARK, NOT_META, KnownMeta
 
 Shaped = TypeVar("Shaped", bound=BaseModel)
@@ -49,8 +49,8 @@ def validated(shape: type[Shaped], given: Any, before: str = "") -> Shaped:
 
 
 def value_text(name: str, value: Any) -> str:
-    """Return the canonical text of a value; raise InvalidRequest for one that is too large."""
-    text = canonical(value)
+    """Return the stored text of a value; raise InvalidRequest for one that is too large."""
+    text = stored_json(value)
     if len(text) > MAX_VALUE:
         raise bad_field(shown(name), f"takes {len(text)} bytes; one value may take {MAX_VALUE}")
     return text
@@ -84,7 +84,7 @@ def nodes_of(given: Mapping[str, Any]) -> dict[str, Node]:
         if (size := units(raw["text"])) > MAX_TEXT:
             raise bad_field(f"nodes.{name}.text", f"has {size} UTF-16 units; one node may have {MAX_TEXT}")
         node = Node.of(raw)
-        if len(node.json) - len(canonical(node.text)) > MAX_VALUE:
+        if len(node.json) - len(stored_json(node.text)) > MAX_VALUE:
             raise bad_field(f"nodes.{name}", f"may take {MAX_VALUE} bytes beside its text")
         nodes[name] = node
     return _in_order(nodes)

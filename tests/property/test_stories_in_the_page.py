@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from srb.stories.canonical import canonical
 from tests.needs import need
 from tests.processes import DEADLINE, ROOT
 from tests.property.test_story_merging import Tale
@@ -17,6 +19,7 @@ from tests.stories import ID, Stories, at
 PAGE = (ROOT / "srb" / "web" / "page").as_uri()
 READ = 'import { readFileSync } from "node:fs"; const given = JSON.parse(readFileSync(0, "utf8"));'
 MERGE = f'import {{ unionOf }} from "{PAGE}/story/merge.js"; {READ} show(given.map(([a, b]) => unionOf(a, b)));'
+CANONICAL = f'import {{ canonical }} from "{PAGE}/story/merge.js"; {READ} show(given.map(canonical));'
 FILES = f'import {{ storyOf }} from "{PAGE}/story/read.js"; {READ} show(given.map((file) => storyOf(file).toJSON()));'
 
 
@@ -67,6 +70,28 @@ def test_page_and_server_settle_on_the_same_version_in_any_order(tmp_path: Path)
             assert parts is not None
             assert {name: parts[name] for name in union} == union, pair
     stories.store.close()
+
+
+def random_value(random: Random, depth: int = 0) -> Any:
+    """Return a JSON value with what the two languages write and order differently."""
+    kind = random.choice("nnsskwll" if depth < 3 else "nsw")
+    if kind == "n":
+        return random.choice(
+            [random.uniform(-1, 1) * 10.0 ** random.randint(-30, 30), random.randint(-(2**63), 2**64 - 1)]
+        )
+    if kind == "s":
+        return "".join(random.choices('a"\\\n\x01\x7f\u2028\uff5e\U0001f600', k=random.randint(0, 4)))
+    if kind == "w":
+        return random.choice([None, True, False, 0, 1.0, -0.0, 1e21])
+    if kind == "l":
+        return [random_value(random, depth + 1) for _ in range(random.randint(0, 3))]
+    names = random.sample(["9", "10", "01", "a", "", "\uff5e", "\U0001f600", "Z"], k=random.randint(0, 5))
+    return {name: random_value(random, depth + 1) for name in names}
+
+
+def test_page_and_server_have_one_canonical_form_of_any_value() -> None:
+    values = [random_value(Random(seed)) for seed in range(2000)]
+    assert in_the_page(CANONICAL, values) == [canonical(value) for value in values]
 
 
 def test_the_page_reads_the_servers_files_and_the_server_the_pages(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import { ApiError } from "../../../srb/web/page/api.js";
 import { compareNodes } from "../../../srb/web/page/story/merge.js";
 
 const ROOT = "v1/srb/stories";
+const MOST_BYTES = 1024 * 1024; // of one post
 const copy = (value) => JSON.parse(JSON.stringify(value));
 
 export class FakeServer {
@@ -36,6 +37,12 @@ export class FakeServer {
     const [id, act] = route.slice(ROOT.length + 1).split("/");
     if (id === "" || id === undefined)
       return method === "GET" ? this.#list(query.includes("deleted")) : this.#file(body);
+    if (method === "POST" && act === undefined && Buffer.byteLength(JSON.stringify(body)) > MOST_BYTES)
+      throw new ApiError(
+        "The body is larger than 1048576 bytes, the limit of one post of a story",
+        413,
+        "body_too_large",
+      );
     if (method === "GET") return this.#read(id, new URLSearchParams(query));
     if (method === "DELETE") return this.#setDeleted(id, 1);
     if (act === "restore") return this.#setDeleted(id, null);

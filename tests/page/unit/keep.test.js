@@ -500,6 +500,38 @@ test("a story is posted in parts of at most a megabyte, parents first, and a lar
   }
 });
 
+test("marks that are large together reach the server, and none is said to be saved before", async () => {
+  const server = new FakeServer();
+  const keeper = newKeeper(server);
+  keeper.open(Story.create());
+  const { node } = write(keeper, "Once");
+  for (let n = 0; n < 6; n += 1) keeper.story.setMark(node, `note${n}`, "é".repeat(120_000));
+  keeper.changed();
+  await pass(2);
+  assert.equal(keeper.state, "saved");
+  const stored = server.wire(keeper.story.id).marks[node];
+  assert.deepEqual(Object.keys(stored).sort(), ["note0", "note1", "note2", "note3", "note4", "note5"]);
+});
+
+for (const [what, set] of [
+  ["a memory", (story) => story.setMeta("memory", "x".repeat(1_100_000))],
+  ["a mark", (story) => story.setMark(story.head.node, "note", "x".repeat(1_100_000))],
+  ["a run", (story) => story.addRun({ node: story.head.node, at: 1, made: 1, note: "x".repeat(1_100_000) })],
+]) {
+  test(`${what} that is too large for the server is never said to be saved`, async () => {
+    const server = new FakeServer();
+    const keeper = newKeeper(server);
+    keeper.open(Story.create());
+    write(keeper, "Once");
+    set(keeper.story);
+    keeper.changed();
+    await pass(2);
+    assert.equal(keeper.state, "failed");
+    assert.match(keeper.message, /larger than 1048576 bytes/);
+    assert.notEqual(await keeper.outbox.read(keeper.story.id), null);
+  });
+}
+
 test("posts leave nothing out", () => {
   for (let seed = 1; seed <= 10; seed += 1) {
     const walk = new Walk(new Random(seed));

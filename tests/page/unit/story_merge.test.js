@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { unionOf } from "../../../srb/web/page/story/merge.js";
+import { canonical, unionOf } from "../../../srb/web/page/story/merge.js";
 import { storyOf } from "../../../srb/web/page/story/read.js";
 import { Story } from "../../../srb/web/page/story.js";
 import { Random } from "./random.js";
 import { Walk } from "./story_walk.js";
 
+const CASES = JSON.parse(readFileSync(new URL("canonical.json", import.meta.url), "utf8"));
 const EMPTY = { node: "", at: 0 };
 const plain = (value) => JSON.parse(JSON.stringify(value));
 
@@ -238,4 +240,14 @@ test("versions that contradict each other leave a tree in which every node stand
   assert.equal(story.text("b"), "long text!");
   story.merge({ nodes: { a: { parent: "b", keep: 0, text: "z".repeat(30), by, made: 1 } } });
   assert.equal(story.nodes.size, 0);
+});
+
+for (const { name, json, canonical: expected } of CASES) {
+  test(`the page writes the server's canonical form: ${name}`, () =>
+    assert.equal(canonical(JSON.parse(json)), expected));
+}
+
+test("a value that is not there has no canonical form, and none in an object", () => {
+  assert.equal(canonical(undefined), "");
+  assert.equal(canonical({ a: undefined, b: [undefined] }), '{"b":[null]}');
 });

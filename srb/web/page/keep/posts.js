@@ -1,9 +1,9 @@
 /**
  * Posts of a story: a part of it, in bodies that the server takes.
  *
- * @import {Wire} from "../story/types.js"
+ * @import {BareNode, Wire} from "../story/types.js"
  */
-import { own } from "../story/merge.js";
+import { absorb, emptyWire } from "../story/merge.js";
 
 /** Bytes of one body; the server takes 1 MB, with some keys of its own around it. */
 export const MOST_BYTES = 1_000_000;
@@ -19,7 +19,8 @@ export function isEmpty(wire) {
 }
 
 /**
- * Cut a wire into posts of at most `most` bytes each: nodes first, parents before their children. One item may be larger.
+ * Cut a wire into posts of at most `most` bytes each: nodes first, parents before their children. A node, run, value or mark
+ * that is larger has a post of its own.
  * @param {Wire} wire
  * @param {number} [most]
  * @returns {Required<Wire>[]}
@@ -29,24 +30,26 @@ export function postsOf(wire, most = MOST_BYTES) {
   const posts = [];
   let left = 0;
   /**
-   * @param {"meta" | "nodes" | "runs" | "marks"} section
+   * @param {Wire} item  a wire with one part
    * @param {string} key
-   * @param {any} value
+   * @param {unknown} value
    */
-  const add = (section, key, value) => {
+  const add = (item, key, value) => {
     const bytes = bytesOf(value) + encoder.encode(key).length + 8;
     if (posts.length === 0 || bytes > left) {
-      posts.push({ meta: own(), nodes: own(), runs: own(), marks: own() });
+      posts.push(emptyWire());
       left = most;
     }
-    const post = /** @type {Required<Wire>} */ (posts.at(-1));
-    post[section][key] = value;
+    absorb(/** @type {Required<Wire>} */ (posts.at(-1)), item);
     left -= bytes;
   };
-  for (const id of parentsFirst(wire.nodes ?? {})) add("nodes", id, wire.nodes?.[id]);
-  for (const section of /** @type {const} */ (["runs", "marks", "meta"])) {
-    for (const [key, value] of Object.entries(wire[section] ?? {})) add(section, key, value);
+  const { meta = {}, nodes = {}, runs = {}, marks = {} } = wire;
+  for (const id of parentsFirst(nodes)) add({ nodes: { [id]: /** @type {BareNode} */ (nodes[id]) } }, id, nodes[id]);
+  for (const [id, run] of Object.entries(runs)) add({ runs: { [id]: run } }, id, run);
+  for (const [id, values] of Object.entries(marks)) {
+    for (const [key, value] of Object.entries(values)) add({ marks: { [id]: { [key]: value } } }, id + key, value);
   }
+  for (const [key, value] of Object.entries(meta)) add({ meta: { [key]: value } }, key, value);
   return posts;
 }
 

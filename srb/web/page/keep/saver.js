@@ -179,7 +179,9 @@ export class Saver {
     const [post] = /** @type {[Required<Wire>]} */ (this.#sending);
     /** @type {Refused[]} */
     let refused = [];
-    if (bytesOf(post) > MOST_BYTES * 1.02) await this.server.postFile(this.id, post);
+    const isFile = bytesOf(post) > MOST_BYTES * 1.02 && !isEmpty({ nodes: post.nodes });
+    if (isFile)
+      await this.server.postFile(this.id, post.nodes); // a large node has a post of its own: see `postsOf`
     else {
       const { known } = this;
       const answer = await this.server.post(this.id, post, known);

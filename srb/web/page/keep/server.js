@@ -122,10 +122,10 @@ export class StoryServer {
   /**
    * Save nodes that are too large for a post. Files may be larger.
    * @param {string} id
-   * @param {Wire} wire
+   * @param {Required<Wire>["nodes"]} nodes
    */
-  postFile(id, { nodes = {}, runs = {} }) {
-    return this.#note(this.api.post(ROOT, { format: "srb-story", version: 1, id, nodes, runs }, patiently(10)));
+  postFile(id, nodes) {
+    return this.#note(this.api.post(ROOT, { format: "srb-story", version: 1, id, nodes }, patiently(10)));
   }
 
   /** @param {string} id */

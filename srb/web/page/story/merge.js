@@ -6,18 +6,17 @@
  */
 
 /**
- * Return a text of a value that is the same for equal values, whatever the order of their keys.
+ * Return the canonical form of RFC 8785 (JSON Canonicalization Scheme), as the server's srb/stories/canonical.py does: keys in
+ * the order of their UTF-16 units. An object would put keys that look like integers first, so none is built.
  * @param {unknown} value
- * @returns {string}
+ * @returns {string} "" for undefined
  */
 export function canonical(value) {
-  return (
-    JSON.stringify(value, (_key, part) =>
-      part !== null && typeof part === "object" && !Array.isArray(part)
-        ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
-        : part,
-    ) ?? ""
-  );
+  if (Array.isArray(value)) return `[${value.map((part) => canonical(part) || "null").join(",")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "";
+  const entries = Object.entries(value).filter(([, part]) => part !== undefined);
+  entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, part]) => `${JSON.stringify(key)}:${canonical(part)}`).join(",")}}`;
 }
 
 /**

@@ -1,5 +1,5 @@
-# make serve                      start the server with the bundled model
-# make serve MODEL=path PORT=8080 … with another model, on another port
+# make serve                      start the server with SmolLM2, a small model that is fetched once
+# make serve MODEL=path PORT=8080 … with another model, on another port; MODEL=storyteller is bundled
 # make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
@@ -65,7 +65,7 @@ build/chat-templates/.fetched: setup.cfg tools/chat_templates.py | .venv/.instal
 	@$(BIN)/python -m tools.chat_templates && touch $@ || test -z "$$CI"
 
 serve: install
-	@exec env $(if $(MODEL),SRB_MODEL='$(MODEL)') $(if $(PORT),SRB_PORT='$(PORT)') $(BIN)/gunicorn -c gunicorn.conf.py wsgi:app
+	@exec $(BIN)/srb serve $(if $(MODEL),--model '$(MODEL)') $(if $(PORT),--port '$(PORT)')
 
 # Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
 # has their order.

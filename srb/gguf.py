@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from srb.errors import ConfigError, ModelLoadFailed
+from srb.named_models import named_model_at
 from srb.settings import Settings
 
 FAKE_MODEL = "fake:"  # the `model` setting that serves FakeModel, for tests; "fake:25" decodes 25 times a second
@@ -28,6 +29,10 @@ def check_model_file(settings: Settings) -> None:
     try:
         is_gguf = _is_gguf(path)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and (named := named_model_at(path)):
+            raise ModelLoadFailed(
+                f"the model {named.name} is not on this machine; `srb models fetch {named.name}` fetches it"
+            ) from None
         raise ModelLoadFailed(f"cannot read the model {path}: {error.strerror}") from None
     if not is_gguf:
         raise ModelLoadFailed(f"the model {path} is not a GGUF file")

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from srb.errors import ConfigError
+from srb.named_models import NAMED_MODELS
 from srb.settings import ENV_PREFIX, HEADINGS, Settings, expanded, explain, split_commas
 
 LATEST = ":latest"  # Ollama's tag of a name without one
@@ -181,7 +182,7 @@ def _from_table(table: Mapping[str, Any], number: int) -> ListedModel:
             raise ConfigError(
                 f"models: {name}: unknown setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
             )
-    return ListedModel(name, _expanded(model), own)
+    return ListedModel(name, _file(model), own)
 
 
 def _checked(listed: ListedModel, settings: Settings) -> ListedModel:
@@ -207,16 +208,21 @@ def _by_name(found: Iterable[ListedModel]) -> dict[str, ListedModel]:
 
 def _is_file_name(item: str) -> bool:
     """Whether an item cannot mean a folder, though there is nothing at its path."""
-    return "=" in item or ":" in item or item.lower().endswith(".gguf")
+    return item in NAMED_MODELS or "=" in item or ":" in item or item.lower().endswith(".gguf")
 
 
 def _item(item: str) -> ListedModel:
     name, separator, path = item.partition("=")
     if separator and name and "/" not in name:
-        return ListedModel(name.strip(), _expanded(path.strip()))
-    if os.path.isdir(path := _expanded(item)):
+        return ListedModel(name.strip(), _file(path.strip()))
+    if os.path.isdir(path := _file(item)):
         raise ConfigError(f"models: {item} is a folder; a list has files, and a folder stands alone")
-    return ListedModel(_stem(Path(path)), path)
+    return ListedModel(_stem(Path(_expanded(item))), path)
+
+
+def _file(model: str) -> str:
+    """Return the path that a model's name stands for, or the path that is given."""
+    return str(NAMED_MODELS[model].path) if model in NAMED_MODELS else _expanded(model)
 
 
 def _expanded(path: str) -> str:

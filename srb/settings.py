@@ -26,11 +26,11 @@ from pydantic import (
 )
 
 from srb.errors import ConfigError
+from srb.named_models import NAMED_MODELS, model_file
 from srb.profiles import PROFILES, ProfileName
 from srb.rpc_nodes import Node, nodes_of
 from srb.sampling_params import MAX_GRAMMAR, PARAMETERS, Parameter
 
-BUNDLED_MODEL = Path(__file__).parent / "models" / "storyteller.gguf"
 ENV_PREFIX = "SRB_"
 _SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
@@ -419,9 +419,15 @@ class Settings(_SamplingSettings):
     """The frozen settings of one server, built with `Settings.load()`."""
 
     # Model and context
-    model: FilePath = Field("", description="path of the GGUF file; empty: the bundled storyteller")
+    model: FilePath = Field(
+        "",
+        description="path of the GGUF file, a name that srb models lists (smollm2, storyteller), or hf:USER/MODEL of "
+        "Hugging Face. Empty: smollm2, which make serve and srb serve fetch; where it is missing, the bundled storyteller",
+    )
     alias: str = Field(
-        "", description="name of the model in answers; further names follow after commas; empty: the file's name"
+        "",
+        description="name of the model in answers; further names follow after commas; empty: the name that `model` is, or "
+        "the file's",
     )
     tags: str = Field("", description="tags of the model in GET /v1/models, separated by commas")
     models: Annotated[str, BeforeValidator(_listed)] = Field(
@@ -815,7 +821,7 @@ class Settings(_SamplingSettings):
 
     @property
     def model_path(self) -> Path:
-        return Path(self.model) if self.model else BUNDLED_MODEL
+        return model_file(self.model)
 
     @property
     def model_alias(self) -> str:
@@ -824,7 +830,7 @@ class Settings(_SamplingSettings):
     @property
     def model_aliases(self) -> list[str]:
         """The model's names, at least one; answers carry the first."""
-        return split_commas(self.alias) or [self.model_path.stem]
+        return split_commas(self.alias) or [self.model if self.model in NAMED_MODELS else self.model_path.stem]
 
     @property
     def model_tags(self) -> list[str]:

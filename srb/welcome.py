@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from srb.named_models import BUNDLED_MODEL, DEFAULT_MODEL
 from srb.settings import Settings, setting_text
 
 _SCREEN = """
-  SRB is ready: model {model}, {n} per prompt by default.{profile}
+  SRB is ready: model {model}, {n} per prompt by default.{profile}{hint}
 
     page    {url}/
     try it  curl -N {target}/v1/completions -H 'Content-type: application/json'{key} -d '{{"prompt": "Once upon a time,"}}'
 {stop}"""
 _STOP = "    stop    Ctrl-C\n"
+_HINT = """
+  It knows only the stories that it was trained on: `--model {name}`, or make serve MODEL={name}, serves a small model that
+  people use ({size:.0f} MB, {licence}); `srb models` lists what there is."""
 
 
 def first_screen(url: str, settings: Settings) -> str:
@@ -25,7 +29,13 @@ def first_screen(url: str, settings: Settings) -> str:
     n = "1 branch" if settings.n == 1 else f"{settings.n} branches"
     profile = _profile(settings)
     model = f"of the cluster at {settings.cluster}" if settings.cluster else settings.model_alias
-    return _SCREEN.format(model=model, n=n, profile=profile, url=page, target=target, key=key, stop=stop)
+    hint = "" if settings.cluster or settings.models or settings.model_path != BUNDLED_MODEL else _hint()
+    return _SCREEN.format(model=model, n=n, profile=profile, hint=hint, url=page, target=target, key=key, stop=stop)
+
+
+def _hint() -> str:
+    """Return the line beside the bundled model that says how to get another."""
+    return _HINT.format(name=DEFAULT_MODEL.name, size=DEFAULT_MODEL.size / 1e6, licence=DEFAULT_MODEL.licence)
 
 
 def _profile(settings: Settings) -> str:

@@ -215,7 +215,9 @@ def storyteller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
     One thread, since two threads that wait for each other are slow on busy cores.
     """
-    with Server(tmp_path_factory.mktemp("storyteller"), model="", n_ctx=Settings().n_ctx, threads=1) as shared:
+    with Server(
+        tmp_path_factory.mktemp("storyteller"), model="storyteller", n_ctx=Settings().n_ctx, threads=1
+    ) as shared:
         yield shared.start()
 
 

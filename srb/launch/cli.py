@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 import srb
 from srb.errors import ConfigError
 from srb.exit_codes import EXIT_CONFIG
-from srb.launch import bench, cluster, doctor, hub, stories
+from srb.launch import bench, cluster, doctor, hub, models, stories
+from srb.launch.chosen_model import choose
 from srb.launch.flags import FLAGS
 from srb.launch.options import HELP, Options, read_options, read_variables, table
 from srb.launch.presets import read_presets
@@ -68,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _serve(arguments[1:])
     if arguments[:1] == ["stories"]:
         stories.main(arguments[1:])
+    if arguments[:1] == ["models"]:
+        models.main(arguments[1:])
     if arguments[:1] == ["rpc-node"]:  # a process of its own, since only there llama.cpp is loaded
         os.execv(sys.executable, [sys.executable, "-m", "srb.engine.llama.rpc_node", *arguments[1:]])
     for name, command in _WITH_SETTINGS.items():
@@ -77,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--version", action="version", version=f"srb {srb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     commands.add_parser("serve", help="start the server", add_help=False)
+    commands.add_parser("models", help="list the models of this machine and those that can be fetched", add_help=False)
     commands.add_parser("stories", help="list, export, import, check and back up stories", add_help=False)
     commands.add_parser(
         "doctor", help="show what the machine has, what the model needs and what is slow", add_help=False
@@ -88,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _serve(arguments: Sequence[str]) -> NoReturn:
-    _, environ = _read(arguments)
+    _, environ = _read(arguments, may_fetch=True)
     # `python -m gunicorn` instead of the script: the script may belong to another interpreter.
     command = [sys.executable, "-m", "gunicorn", "-c", "python:srb.launch.gunicorn_conf", "srb.web.app:create_app()"]
     sys.stdout.flush()
@@ -107,7 +111,7 @@ def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoR
     )
     command.add_options(parser)
     asked, others = parser.parse_known_args(arguments)
-    settings, environ = _read(others)
+    settings, environ = _read(others, may_fetch=False)
     try:
         command.run(asked, settings, environ)
     except ConfigError as error:
@@ -115,10 +119,11 @@ def _run_with_settings(name: str, command: Any, arguments: Sequence[str]) -> NoR
     raise AssertionError(f"srb {name} has not ended")
 
 
-def _read(arguments: Sequence[str]) -> tuple[Settings, dict[str, str]]:
+def _read(arguments: Sequence[str], *, may_fetch: bool) -> tuple[Settings, dict[str, str]]:
     """Return the settings of `srb serve` with these options, and the environment that hands them on.
 
-    Wrong ones end this process with one line, --help with the help.
+    Wrong ones end this process with one line, --help with the help. With `may_fetch` the model that the setting `model`
+    names is fetched if it is missing; files that options such as --model-url name always are.
     """
     flags, variables = Options(), Options()
     environ = dict(os.environ)
@@ -135,6 +140,14 @@ def _read(arguments: Sequence[str]) -> tuple[Settings, dict[str, str]]:
         if flags.values.get("api_key") == "":  # an unset variable in a shell script must not open the server
             raise ConfigError("--api-key is empty; give a key, or leave the option out")
         given = _settings(flags, variables, environ)
+        settings = Settings.load(flags=given, environ=environ)
+        values = variables.values | flags.values
+        given |= choose(
+            settings,
+            may_fetch=may_fetch and values.get("offline") != "true",
+            token=values.get("hf_token", ""),
+            projector=values.get("mmproj_auto") != "false",
+        )
         settings = Settings.load(flags=given, environ=environ)
         settings.load_api_keys()
     except ConfigError as error:

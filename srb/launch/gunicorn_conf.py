@@ -27,10 +27,11 @@ from srb import logs
 from srb.errors import ConfigError, ModelLoadFailed
 from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
 from srb.gguf import check_adapter_files, check_model_file
+from srb.launch.chosen_model import choose
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
 from srb.model_list import default_model, list_models
-from srb.settings import SERVER_ID_VARIABLE, Settings
+from srb.settings import ENV_PREFIX, SERVER_ID_VARIABLE, Settings
 from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
 
@@ -65,7 +66,7 @@ def _load() -> Settings:
     """Return the settings, after checks of whatever would fail later and less clearly."""
     own_templates = False
     try:
-        settings = Settings.load()
+        settings = _with_model(Settings.load())
         logs.make_handler(settings).close()
         _check_access(settings)
         if settings.cluster:
@@ -84,6 +85,18 @@ def _load() -> Settings:
     except ModelLoadFailed as error:
         _fail(EXIT_MODEL, error.message)
     return settings
+
+
+def _with_model(settings: Settings) -> Settings:
+    """Return the settings with a model that is on this machine, which all processes of this server get in their environment.
+
+    Nothing is downloaded here: a service would do so at each start, and systemd would end it while it does.
+    """
+    chosen = choose(settings, may_fetch=False)
+    if not chosen:
+        return settings
+    os.environ |= {ENV_PREFIX + name.upper(): value for name, value in chosen.items()}
+    return Settings.load()
 
 
 def _check_ray() -> None:

@@ -252,7 +252,7 @@ def test_a_socket_and_several_addresses_are_listened_to(make_server: MakeServer,
 
 
 def test_a_socket_alone_is_enough_and_its_first_screen_works(make_server: MakeServer, tmp_path: Path) -> None:
-    server = make_server(host=tmp_path / "srb.sock", model="", threads=1).start(wait=False)
+    server = make_server(host=tmp_path / "srb.sock", model="storyteller", threads=1).start(wait=False)
     [command] = wait_for(lambda: re.findall(r"try it +(curl .*)", server.logs), "the first screen is shown")
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert done.stdout.count('"event":"stop"') == 8

@@ -29,7 +29,7 @@ SHORT = {"max_tokens": 3, "n_predict": 3, "n": 2, "n_cmpl": 2, "best_of": None, 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A storyteller of this module's own: some bodies change a server, as `system_prompt` does."""
-    with Server(tmp_path_factory.mktemp("any-body"), model="", n_ctx=Settings().n_ctx, threads=1) as server:
+    with Server(tmp_path_factory.mktemp("any-body"), model="storyteller", n_ctx=Settings().n_ctx, threads=1) as server:
         yield server.start()
 
 

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from srb.engine.fake import BOS, FATAL, INVALID, NO_ROOM
-from srb.settings import BUNDLED_MODEL
+from srb.named_models import BUNDLED_MODEL
 from tests.e2e.streams import BRIEF, ENDLESS, Stream, texts
 from tests.processes import PYTHON, Process, children, is_alive, wait_for
 from tests.servers import GUNICORN, MakeServer, Server
@@ -158,13 +158,13 @@ def test_row_24_a_truncated_model_is_said_once_and_not_tried_again(
 
 def test_row_25_a_context_beyond_the_memory_is_reported_with_its_size(make_server: MakeServer) -> None:
     little = ("bash", "-c", 'ulimit -v 8000000; exec "$@"', "bash", *GUNICORN)
-    server = make_server(model="", n_ctx=2**24, command=little).start(wait=False)
+    server = make_server(model="storyteller", n_ctx=2**24, command=little).start(wait=False)
     check_failed(server, "no context of 16777216 cells")
     assert re.search(r"failed to allocate buffer of size \d+", server.logs)
 
 
 def test_row_25_an_engine_that_gets_no_more_memory_while_it_computes_is_replaced(make_server: MakeServer) -> None:
-    server = make_server(model="", n_ctx=4096, threads=1).start()
+    server = make_server(model="storyteller", n_ctx=4096, threads=1).start()
     engine, stream = server.engine, Stream(server, ENDLESS)
     stream.until("stream")
     resource.prlimit(engine, resource.RLIMIT_AS, (1, 1))  # what it has it keeps

@@ -62,7 +62,7 @@ def test_a_workers_garbage_collections_visit_only_what_its_calls_have_made(
 
 def test_srb_serve_is_the_same_server_with_flags(make_server: MakeServer) -> None:
     command = (PYTHON, "-m", "srb.launch.cli", "serve", "-m", "fake:", "--n", "3", "-c", "9000", "--alias", "mine")
-    server = make_server(command=command, model="").start()
+    server = make_server(command=command, model="storyteller").start()
     events = Stream(server, {"prompt": "Once", "max_tokens": 2}).rest()
     assert events[0]["count"] == 3
     assert server.get("/v1/models").json()["data"][0]["id"] == "mine"

@@ -82,7 +82,9 @@ def events(text: str) -> list[Any]:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the bundled model that also makes embeddings."""
     folder = tmp_path_factory.mktemp("seeds")
-    with Server(folder, model="", embedding=True, pooling="mean", threads=1, n_predict=200, state_dir=folder) as shared:
+    with Server(
+        folder, model="storyteller", embedding=True, pooling="mean", threads=1, n_predict=200, state_dir=folder
+    ) as shared:
         yield shared.start()
 
 
@@ -117,7 +119,7 @@ def test_a_cached_prompt_is_not_read_again_after_a_restart(make_server: MakeServ
     body = {"prompt": "Once upon a time there was a fox. " * 8, "num_predict": 4, "cache": 42, "temp": 0}
     texts = []
     for cached in (False, True):
-        server = make_server(model="", threads=1, state_dir=tmp_path / "states").start()
+        server = make_server(model="storyteller", threads=1, state_dir=tmp_path / "states").start()
         response = server.post("/stream", body)
         assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
         texts.append(response.text)
@@ -130,7 +132,7 @@ def test_a_cached_prompt_is_not_read_again_after_a_restart(make_server: MakeServ
 
 
 def test_crias_script_runs_to_its_end(make_server: MakeServer) -> None:
-    server = make_server(model="", threads=1, n_predict=40, profile="cria").start()
+    server = make_server(model="storyteller", threads=1, n_predict=40, profile="cria").start()
     command = [PYTHON, "-W", "ignore::ResourceWarning", FOLDER / "cria.py", server.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr

@@ -18,13 +18,13 @@ REQUESTS = int(os.environ.get("SRB_TEST_FUZZ", "1200"))
 
 
 def test_row_37_no_request_is_an_internal_error_or_ends_the_engine(make_server: MakeServer, tmp_path: Path) -> None:
-    server = make_server(**SETTINGS, model="", workers=2, state_dir=tmp_path).start()
+    server = make_server(**SETTINGS, model="storyteller", workers=2, state_dir=tmp_path).start()
     report = fuzz(server, REQUESTS, clients=8, seed=1)
     assert not report.problems, report.text()
 
 
 def test_row_38_under_load_with_kills_nothing_leaks_and_every_request_ends_once(make_server: MakeServer) -> None:
-    server = make_server(**SETTINGS, model="", workers=2).start()
+    server = make_server(**SETTINGS, model="storyteller", workers=2).start()
     report = soak(server, SECONDS, kill_every=SECONDS / 4, clients=12, seed=1)
     print(report.text())
     assert not report.problems, report.text()

@@ -39,6 +39,7 @@ def no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Executed(command, environ)
 
     monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setattr(cli, "choose", lambda settings, **how: {})  # tests/unit/test_named_models.py
     for name in filter(is_ours, list(os.environ)):
         monkeypatch.delenv(name)
 

@@ -193,7 +193,7 @@ def test_the_settings_of_the_usage_page_have_the_defaults_they_say() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")]
     assert rows
     said_otherwise = {
-        "model": "the storyteller",
+        "model": "smollm2",
         "threads": "one per core",
         "cache_cells": "by machine",
         "checkpoint_every": "by size",

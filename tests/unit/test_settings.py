@@ -10,7 +10,8 @@ import pytest
 from srb.errors import ConfigError
 from srb.gguf import check_adapter_files
 from srb.model_list import list_models
-from srb.settings import BUNDLED_MODEL, Settings
+from srb.named_models import BUNDLED_MODEL
+from srb.settings import Settings
 
 
 def write(path: Path, text: str) -> dict[str, str]:

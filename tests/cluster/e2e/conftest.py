@@ -113,4 +113,4 @@ def tiny(machines: Machines, model: Path) -> Server:
 
 @pytest.fixture
 def storyteller(machines: Machines) -> Server:
-    return machines.share("storyteller", model="", n_ctx=Settings().n_ctx, threads=1)
+    return machines.share("storyteller", model="storyteller", n_ctx=Settings().n_ctx, threads=1)

@@ -213,7 +213,12 @@ class _RequestSettings(BaseModel):
     port: int = Field(9090, ge=0, le=65535, description="TCP port; 0 lets the system choose")
     reuse_port: bool = Field(False, description="allow several servers to listen on the same port (SO_REUSEPORT)")
     workers: int = Field(1, ge=1, le=64, description="web worker processes")
-    worker_connections: int = Field(2000, ge=1, description="connections that one worker serves at once")
+    worker_connections: int = Field(
+        2000,
+        ge=1,
+        description="connections that one worker serves at once, at most 200 fewer than its limit of descriptors; beyond "
+        "them the one that has been idle for longest gives way",
+    )
     max_linger: int = Field(
         600, ge=0, description="most seconds that a request may linger after its last branch or reader; 0: none may"
     )

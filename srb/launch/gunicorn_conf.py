@@ -11,6 +11,7 @@ import errno
 import importlib.util
 import os
 import re
+import resource
 import signal
 import socket
 import sqlite3
@@ -38,6 +39,7 @@ from srb.welcome import first_screen
 _EXIT_PORT = 1
 _SUPERVISOR_SECONDS = 8.0  # from SIGTERM to SIGKILL; the supervisor gives the engine less
 _GRACE_SECONDS = 3  # gunicorn's workers check only once a second whether they should end, and whether they can
+_RESERVED_DESCRIPTORS = 200  # of a worker, beside its connections: the engine's socket, files, media that it fetches
 _SHOWN_MODELS = 8  # names in the line that systemd shows
 
 
@@ -131,6 +133,26 @@ def _check_access(settings: Settings) -> None:
             raise ConfigError(f"ssl_cert_file and ssl_key_file: {error.strerror or error}") from None
 
 
+def _raise_descriptor_limit() -> int:
+    """Let this process and those that it starts have as many descriptors as they may; return that number.
+
+    The soft limit is 1024 by default, so that programs with select() fail early; nothing here waits for many by select().
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # macOS says "unlimited" and means less
+        return soft
+    return hard
+
+
+def connections_within(descriptors: int, wanted: int) -> int:
+    """Return how many of the wanted connections a worker serves that may have so many descriptors; at least half of them."""
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, max(descriptors - _RESERVED_DESCRIPTORS, descriptors // 2)))
+
+
 _model_names: list[str] = []  # of several models
 _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
@@ -154,7 +176,7 @@ umask = os.umask(0o077)  # this process's umask, for a socket's file; gunicorn's
 os.umask(umask)
 workers = _settings.workers
 worker_class = "srb.launch.gunicorn_worker.Worker"
-worker_connections = _settings.worker_connections
+worker_connections = connections_within(_raise_descriptor_limit(), _settings.worker_connections)
 timeout = 60  # seconds after which a worker that never yields is replaced; long streams do yield
 graceful_timeout = _settings.graceful_timeout + _GRACE_SECONDS
 keepalive = _settings.keepalive
@@ -209,6 +231,11 @@ def when_ready(server: Any) -> None:
     sweep_shared_folders()
     _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = make_shared_folder()
     server.handle_hup = partial(_reload, server)
+    if worker_connections < _settings.worker_connections:
+        server.log.warning(
+            "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
+            worker_connections, _settings.worker_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        )  # fmt: skip
     addresses = _addresses(server)
     url = _public_url(addresses[0])
     notify(f"STATUS={_status(url)}")

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any
 
 import gevent
-from gevent.server import StreamServer
+from gevent.pool import Pool
 from gunicorn.arbiter import Arbiter
-from gunicorn.http import wsgi
+from gunicorn.http import parser, wsgi
 from gunicorn.workers.ggevent import GeventWorker
 
 from srb.errors import ConfigError
+from srb.launch.connections import Connections, Server, Unreader
 
 
 class Response(wsgi.Response):  # type: ignore[misc]
@@ -30,6 +31,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
     """
 
     write_timeout: float | None = None
+    connections = Connections()  # of this process, a worker
     headers_sent: bool
     _head = b""  # headers that go with the first piece
 
@@ -47,6 +49,8 @@ class Response(wsgi.Response):  # type: ignore[misc]
             self._send(b"")
 
     def _hold_headers(self) -> None:
+        if self.connections.is_short:
+            self.force_close()
         lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
         self._head, self.headers_sent = "".join(lines).encode("latin-1"), True
 
@@ -78,6 +82,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
 
 
 wsgi.Response = Response  # gunicorn's class of responses
+parser.SocketUnreader = Unreader  # gunicorn's reader of connections
 wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn drops the application's own
 
 
@@ -100,12 +105,15 @@ class Worker(GeventWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.wsgi: Any = None
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
-        self._servers: list[Any] = []
+        self._connections = Response.connections = Unreader.connections = Connections()
+        self._servers: list[Server] = []
         self.server_class = self._server  # gunicorn calls it for each listening socket
 
-    def _server(self, listener: Any, *, spawn: Any, **options: Any) -> Any:
+    def _server(self, listener: Any, *, spawn: Pool, **options: Any) -> Server:
         ssl_options = {name: value for name, value in options.items() if name == "ssl_context"}
-        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn, **ssl_options)
+        pool = self._servers[0].pool if self._servers else spawn
+        handle = partial(self.handle, listener)
+        server = Server(listener, handle, pool, self._connections, self.cfg.keepalive, **ssl_options)
         if self.cfg.workers > 1:
             server.max_accept = 1
         self._servers.append(server)
@@ -144,6 +152,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         self._kept_alive.discard(sock)
+        self._connections.progress(sock)
         try:
             super().handle_request(listener_name, req, sock, addr)
         except OSError as error:
@@ -153,6 +162,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
             raise StopIteration from None  # as gunicorn ends a connection that is not kept
         if not self._has_read_all(req):
             raise StopIteration  # closes the connection: the start of the next request is unknown
+        self._connections.progress(sock)
         self._kept_alive.add(sock)
         if not self.alive:
             self._close_idle()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -103,3 +106,18 @@ def test_stories_are_open_to_the_page_behind_nginx_and_to_no_other(url: str) -> 
     assert post(f"https://{host}") == 200
     for origin in (f"http://{host}", "https://srb.example.org", "https://evil.example", "null"):
         assert post(origin) == 403, origin
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_one_address_has_a_bounded_number_of_requests_at_once(url: str) -> None:
+    found = re.search(r"limit_conn srb (\d+);", (ROOT / "config" / "nginx" / "srb.conf").read_text())
+    assert found is not None
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    half = b"POST /v1/completions HTTP/1.1\r\nHost: srb.example.org\r\nContent-Length: 9\r\n\r\n{"
+    with ExitStack() as stack:
+        for _ in range(int(found[1])):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))))
+            stack.enter_context(trusting.wrap_socket(sock)).sendall(half)
+        wait_for(lambda: get(f"{url}/livez").status_code == 429, "there is no room for another")
+    wait_for(lambda: get(f"{url}/livez").status_code == 200, "there is room again")

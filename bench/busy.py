@@ -1,7 +1,8 @@
 """`make bench-busy`: speed with adapted threads and with fixed ones, on a quiet machine and beside busy programs.
 
 All servers run from the start and are measured in turns, so that other load affects them alike. A server that waits uses no
-core. Read the ratios: the adapted server over each other one, medians of the turns.
+core. Read the ratios: the adapted server over each other one, medians of the turns. `--spins` adds servers whose
+threads look for work that many times before they sleep (GOMP_SPINCOUNT), one for each number of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PROMPT = list(range(1, 33))
 _FEW = 4  # tokens of the request that tells how many take the wanted time
 _MOST = 512
 _BUSY = "while True: pass"
-HEAD = f"{'threads':<10} {'quiet':>9} {'ratio':>6} {'busy':>9} {'ratio':>6}   (tokens per second)"
+HEAD = f"{'threads':<20} {'quiet':>9} {'ratio':>6} {'busy':>9} {'ratio':>6}   (tokens per second)"
 
 
 def rate(target: Target, n: int, seconds: float) -> float:
@@ -66,7 +67,16 @@ def line(name: str, rates: list[list[float]], adapted: list[list[float]]) -> str
     for own, ours in zip(rates, adapted, strict=True):
         ratio = statistics.median(a / b for a, b in zip(ours, own, strict=True))
         parts.append(f"{statistics.median(own):>9.1f} {ratio:>6.2f}")
-    return f"{name:<10} " + " ".join(parts)
+    return f"{name:<20} " + " ".join(parts)
+
+
+def servers(threads: list[str], spins: list[str]) -> dict[str, dict[str, str]]:
+    """Return the variables of each server by its name: adapted and fixed numbers of threads, with each of `spins`."""
+    counts = {"adapted": {}} | {count: {"SRB_THREADS": count} for count in threads}
+    found: dict[str, dict[str, str]] = dict(counts)
+    for spin in filter(None, spins):
+        found |= {f"{name} spin {spin}": {**variables, "GOMP_SPINCOUNT": spin} for name, variables in counts.items()}
+    return found
 
 
 def _parse() -> argparse.Namespace:
@@ -78,6 +88,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--threads", default=f"{max(1, cores - 1)},{cores}", help="fixed numbers (default: %(default)s)"
     )
+    parser.add_argument("--spins", default="", help="values of GOMP_SPINCOUNT to compare, e.g. 2000,300000")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each request (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="number of turns (default: %(default)s)")
     parser.add_argument("--peer", default="", help="base URL of a llama-server that is measured in turns with SRB")
@@ -88,9 +99,10 @@ def main() -> None:
     options = _parse()
     environ = {**os.environ, "SRB_MODEL": str((options.model or random_model()).absolute())}
     with contextlib.ExitStack() as stack:
-        targets = {"adapted": Target.srb(stack.enter_context(server(environ)))}
-        for count in dict.fromkeys(options.threads.split(",")):
-            targets[count] = Target.srb(stack.enter_context(server({**environ, "SRB_THREADS": count})))
+        targets = {
+            name: Target.srb(stack.enter_context(server({**environ, **variables})))
+            for name, variables in servers(options.threads.split(","), options.spins.split(",")).items()
+        }
         if options.peer:
             targets["peer"] = Target.peer(options.peer)
         rates = turns(targets, options.n, options.seconds, options.rounds, options.busy)

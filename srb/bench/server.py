@@ -33,7 +33,14 @@ def server(environ: Mapping[str, str]) -> Iterator[str]:
         log = Path(folder, "server.log")
         with log.open("wb") as output:
             child = subprocess.Popen(
-                command, env={**environ, **own}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                env={**environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # As under systemd: Linux shares cores out between sessions, and one with a busy program would compete
+                # with the server as if each had a machine of its own.
+                start_new_session=True,
             )
         url = f"http://127.0.0.1:{port}"
         try:

@@ -9,7 +9,7 @@ from typing import cast
 
 from flask import current_app
 
-from srb.protocol import MAX_BRANCHES
+from srb.protocol import MAX_BRANCHES, ModelInfo
 from srb.settings import Settings
 from srb.web.calls.calls import Calls
 from srb.web.calls.engine_client import EngineClient
@@ -64,6 +64,11 @@ class Web:
         return self.server if isinstance(self.engine, EngineClient) else self.engine.settings()
 
     @property
+    def known_model(self) -> ModelInfo | None:
+        """The facts of the only model, if they are known; None with several models, one of which the body may name."""
+        return self.engine.model if isinstance(self.engine, EngineClient) else None
+
+    @property
     def body_limit(self) -> int:
         """The largest body of a request, in bytes. With several models it is that of the one that takes most."""
         choice = self.choice
@@ -75,7 +80,7 @@ class Web:
 
         Until the number of replicas is known, all branches are allowed; requests are checked again when it is.
         """
-        model = self.engine.model if isinstance(self.engine, EngineClient) else None  # a cluster has one model
+        model = self.known_model  # a cluster has one model
         unknown = MAX_BRANCHES if self.server.cluster else 1
         replicas = model.replicas if model is not None else unknown
         if replicas <= 1:

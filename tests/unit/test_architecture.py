@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "srb"
 
-WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls"}
+WEB_FRAME = {"srb", "srb.web", "srb.web.bodies", "srb.web.calls", "srb.web.loop"}
 DIALECTS = {
     f"srb.web.dialects.{name}"
     for name in ("srb", "openai", "responses", "anthropic", "llamacpp", "ollama", "kobold", "legacy")
@@ -35,9 +35,10 @@ MAY_IMPORT = {
     },  # of the web only the counters that it gives back, see below
     "srb.stories": {"srb"},  # the stories' file, for web workers and the command line
     "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops", "srb.web.stories"},
-    "srb.web.bodies": {"srb"},
-    "srb.web.calls": {"srb", "srb.web", "srb.web.bodies"},
-    "srb.web.chat": {"srb"},
+    "srb.web.loop": set(),  # the worker's one thread
+    "srb.web.bodies": {"srb", "srb.web.loop"},
+    "srb.web.calls": {"srb", "srb.web", "srb.web.bodies", "srb.web.loop"},
+    "srb.web.chat": {"srb", "srb.web.loop"},
     "srb.web.dialects": set(),
     **{dialect: {*WEB_FRAME, *DIALECTS, "srb.web.chat"} for dialect in DIALECTS},
     "srb.web.ops": {*WEB_FRAME, *DIALECTS},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gevent
 import pytest
 from jinja2 import TemplateError
 
@@ -136,3 +137,52 @@ def test_the_date_can_be_told() -> None:
 def test_an_exception_that_a_template_raises_has_its_words() -> None:
     with pytest.raises(TemplateError, match="roles must alternate"):
         write("{{ raise_exception('roles must alternate') }}")
+
+
+LOOP = "{% for i in range(n) %}{{ text }}{% endfor %}"
+
+
+class Clock:
+    """A clock of CPU time that goes a millisecond on whenever it is read."""
+
+    now = 0.0
+
+    def thread_time(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(sandbox, "time", clock)
+    return clock
+
+
+def test_others_run_while_a_template_renders_and_their_time_is_not_its_own(clock: Clock) -> None:
+    turns = 0
+
+    def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            clock.now += 10
+            gevent.sleep(0)
+
+    working = gevent.spawn(work)
+    try:
+        assert write(LOOP, n=100, text="x") == "x" * 100
+        assert turns >= 10
+        with pytest.raises(LimitExceeded, match="CPU time"):
+            write(LOOP, n=100_000, text="x")
+    finally:
+        working.kill()
+
+
+def test_two_renderings_of_one_template_have_limits_of_their_own(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MAX_CHARS", 1500)
+    box = Sandbox()
+    template = box.compile_template(LOOP)
+    renderings = [gevent.spawn(box.run, template, {"n": 100, "text": letter * 10}) for letter in "abc"]
+    gevent.joinall(renderings)
+    assert [rendering.get() for rendering in renderings] == ["a" * 1000, "b" * 1000, "c" * 1000]

@@ -7,7 +7,7 @@ not an int, and "3" is not a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -34,6 +34,7 @@ from srb.sampling_params import (
     Parameter,
     known_samplers,
 )
+from srb.web.loop.yielding import batches
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -83,6 +84,32 @@ def check_between(value: float, least: float, most: float) -> None:
         raise ValueError(f"Value must be between {least} <= value <= {most}, but got {value}")
 
 
+def at_most(entries: int) -> Any:
+    """Return a validator that refuses a longer list before any of its entries is looked at."""
+    return _AtMost(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _AtMost:
+    entries: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "maxItems": self.entries}
+
+    def _check(self, value: Any) -> Any:
+        if isinstance(value, list):
+            check_length(value, self.entries)
+        return value
+
+
+def check_length(value: Sized, most: int) -> None:
+    if len(value) > most:
+        raise ValueError(f"has {len(value)} entries; at most {most} are allowed")
+
+
 def clamped(least: float, most: float) -> AfterValidator:
     """Return a validator that clamps a number to [least, most], as llama-server silently does."""
     return AfterValidator(lambda value: min(max(value, least), most))
@@ -115,7 +142,7 @@ def parse_prompts(value: Any, marked: Marked | None = None) -> list[Prompt]:
         prompts = [one_prompt([value], marked)]
     elif not isinstance(value, list):
         raise ValueError("must be a string, a list of token ids and strings, or a list of such prompts")
-    elif list in (kinds := set(map(type, value))) or kinds <= {str, dict}:
+    elif list in (kinds := kinds_of(value)) or kinds <= {str, dict}:
         prompts = [one_prompt(item if isinstance(item, list) else [item], marked) for item in value]
     else:
         prompts = [one_prompt(value, marked)]
@@ -124,22 +151,30 @@ def parse_prompts(value: Any, marked: Marked | None = None) -> list[Prompt]:
     return prompts
 
 
+def kinds_of(values: Sequence[Any]) -> set[type]:
+    """Return the types of some values."""
+    return {kind for batch in batches(values) for kind in set(map(type, batch))}
+
+
 def one_prompt(parts: list[Any], marked: Marked | None = None) -> Prompt:
     """Return strings and token ids as one prompt, without empty strings, unless all are empty; raise ValueError."""
-    if set(map(type, parts)) == {int} and 0 <= min(parts) <= max(parts) <= INT32_MAX:
-        return tuple(parts)  # in C: a long text as ids
-    pieces: list[str | int] = []
-    for part in parts:
-        if isinstance(part, dict):
-            pieces += _prompt_string(part, marked)
-        elif type(part) is not str and not is_token(part):
-            raise ValueError(f"a prompt consists of strings and token ids, but got {short_json(part)}")
-        else:
-            pieces.append(part)
-    kept = tuple(part for part in pieces if part != "")
     if not parts:
         raise ValueError("must not be empty")
-    return kept or EMPTY_PROMPT
+    pieces: list[str | int] = []
+    for batch in batches(parts):
+        if are_tokens(batch):
+            pieces += batch
+        else:
+            pieces += [piece for part in batch for piece in _pieces(part, marked) if piece != ""]
+    return tuple(pieces) or EMPTY_PROMPT
+
+
+def _pieces(part: Any, marked: Marked | None) -> list[str | int]:
+    if isinstance(part, dict):
+        return _prompt_string(part, marked)
+    if type(part) is not str and not is_token(part):
+        raise ValueError(f"a prompt consists of strings and token ids, but got {short_json(part)}")
+    return [part]
 
 
 def _prompt_string(value: dict[str, Any], marked: Marked | None) -> list[str | int]:
@@ -162,6 +197,11 @@ def parse_content(value: Any) -> Prompt:
     return one_prompt(value) if any(part != "" for part in value) else ()
 
 
+def are_tokens(values: Sequence[Any]) -> bool:
+    """Whether all values, at least one, can be token ids; in C, as a long text may be sent as ids."""
+    return set(map(type, values)) == {int} and 0 <= min(values) <= max(values) <= INT32_MAX
+
+
 def is_token(value: Any) -> bool:
     """Whether `value` can be a token id; the engine checks it against the vocabulary's size."""
     return type(value) is int and 0 <= value <= INT32_MAX
@@ -176,10 +216,10 @@ def short_json(value: Any) -> str:
 
 
 def _string_list(value: Any, limit: int) -> tuple[str, ...]:
+    if isinstance(value, list):
+        check_length(value, limit)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("must be a list of strings")
-    if len(value) > limit:
-        raise ValueError(f"has {len(value)} entries; at most {limit} are allowed")
     return tuple(value)
 
 
@@ -237,21 +277,20 @@ def _parse_samplers(value: Any) -> tuple[str, ...]:
         samplers = known_samplers(name for name in value if len(name) > 1)
     else:
         raise ValueError("must be a list of names or a string of letters")
-    if len(samplers) > MAX_SAMPLERS:
-        raise ValueError(f"has {len(samplers)} entries; at most {MAX_SAMPLERS} are allowed")
+    check_length(samplers, MAX_SAMPLERS)
     return samplers
 
 
 def _parse_logit_bias(value: Any) -> tuple[tuple[int | str, float | None], ...]:
     pairs: list[Any]
+    if isinstance(value, (dict, list)):
+        check_length(value, MAX_BIASES)
     if isinstance(value, dict):
         pairs = [(_token_of(key), bias) for key, bias in value.items()]
     elif isinstance(value, list):
         pairs = [tuple(pair) if isinstance(pair, list) else () for pair in value]
     else:
         raise ValueError("must be an object or a list of [token, bias] pairs")
-    if len(pairs) > MAX_BIASES:
-        raise ValueError(f"has {len(pairs)} entries; at most {MAX_BIASES} are allowed")
     return tuple(_bias(*pair) for pair in pairs if len(pair) == 2 and _is_bias(*pair))
 
 
@@ -294,8 +333,7 @@ def parse_scales(value: Any) -> tuple[tuple[int, float], ...]:
     """Return the (adapter, scale) pairs of `[{"id", "scale"}, …]`; raise ValueError for any other value."""
     if not isinstance(value, list):
         raise ValueError("must be a list of objects with 'id' and 'scale'")
-    if len(value) > MAX_ADAPTERS:
-        raise ValueError(f"has {len(value)} entries; at most {MAX_ADAPTERS} are allowed")
+    check_length(value, MAX_ADAPTERS)
     pairs = []
     for entry in value:
         adapter, scale = (entry.get("id"), entry.get("scale")) if isinstance(entry, dict) else (None, None)

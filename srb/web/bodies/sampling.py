@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from srb.errors import InvalidRequest, bad_field
-from srb.protocol import MAX_STOP_AFTER, Boundary, BranchSpec, SamplingParams
+from srb.protocol import MAX_BRANCHES, MAX_STOP_AFTER, Boundary, BranchSpec, SamplingParams
 from srb.sampling_params import PARAMETERS, with_penalties, with_temperature_bounds
 from srb.settings import Settings
 from srb.web.bodies.defaults import default_sampling
@@ -23,6 +23,7 @@ from srb.web.bodies.fields import (
     NaturalOrMinusOne,
     NotNegative,
     Stop,
+    at_most,
     between,
     field_alias,
     sampling_field,
@@ -138,6 +139,10 @@ class BranchBody(BranchFields):
         return {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
 
     post_sampling_probs: None = None  # the answer's probabilities have one form for all branches
+
+
+# More are in no request, whatever max_n says. Of several bad entries the first is told of: each costs a kilobyte.
+BranchList = Annotated[list[BranchBody], Field(fail_fast=True), at_most(MAX_BRANCHES)]
 
 
 class SamplingBody(BranchFields):

@@ -11,7 +11,7 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -62,6 +62,7 @@ from srb.settings import Settings
 from srb.status import LOADING, read_status
 from srb.web.calls.answer_size import token_weight
 from srb.web.calls.mailbox import Mailbox
+from srb.web.loop.yielding import batches
 
 log = logging.getLogger("srb.client")
 
@@ -280,10 +281,10 @@ class EngineClient:
         """
         self.check_ready()
         tokens, known = tuple(tokens), self._pieces[special]
-        if unknown := tuple(dict.fromkeys(token for token in tokens if token not in known)):
+        if unknown := tuple(token for token in dict.fromkeys(tokens) if token not in known):
             pieces = self.ask(Detokenize(_new_id(), unknown, special), _text_deadline(unknown))
             known.update(zip(unknown, (piece.encode("latin-1") for piece in pieces), strict=True))
-        return [known[token] for token in tokens]
+        return [piece for batch in batches(tokens) for piece in map(known.__getitem__, batch)]
 
     def stats(self, deadline: float = ASK_DEADLINE) -> dict[str, float]:
         """Return the engine's counters and gauges, or those of a cluster together."""
@@ -498,9 +499,10 @@ def _hung_error(status: dict[str, Any]) -> EngineHung | None:
     return EngineHung(f"The engine is hung: {status['message']}", engine="hung")
 
 
-def _text_deadline(parts: Collection[str | int]) -> float:
+def _text_deadline(parts: Sequence[str | int]) -> float:
     """Return the seconds in which the engine reads a text: its strings and, at some characters each, its token ids."""
-    size = sum(len(part) for part in parts if isinstance(part, str)) + _CHARACTERS_OF_AN_ID * len(parts)
+    texts = (part for batch in batches(parts) if set(map(type, batch)) != {int} for part in batch if type(part) is str)
+    size = sum(map(len, texts)) + _CHARACTERS_OF_AN_ID * len(parts)
     return ASK_DEADLINE + TEXT_SECONDS * size / 2**20
 
 

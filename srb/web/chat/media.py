@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from srb.protocol import MEDIA_MARK
+from srb.web.loop.yielding import yielding
 
 MEDIA_PART = "media_marker"  # the type of a part whose text is a mark
 _URLS = {"image_url": "image_url", "audio_url": "audio_url", "input_image": "image_url", "image": "image"}
@@ -50,7 +51,7 @@ class MarkedMessages:
     @classmethod
     def of(cls, messages: Sequence[dict[str, Any]]) -> MarkedMessages:
         marked = cls([])
-        marked.messages = [marked._message(message) for message in messages]
+        marked.messages = [marked._message(message) for message in yielding(messages)]
         return marked
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:

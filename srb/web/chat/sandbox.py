@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
+import gevent
 from jinja2 import Template, TemplateError, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from srb.web.loop.yielding import SLICE
 
 MAX_SECONDS = 1.0  # of this thread's CPU time
 SECONDS_FOR_A_MESSAGE = 0.0005  # added for each message of a conversation
@@ -55,7 +58,7 @@ class Generation(Extension):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment of one template, with its counters: a rendering never yields to another greenlet."""
+    """The environment of one template, with the counters of the rendering that runs now."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -67,7 +70,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             finalize=_finalize,
             cache_size=0,
         )
-        self._seconds = self._deadline = 0.0
+        self._seconds = self._deadline = self._yield_at = 0.0
         self._written = 0
         kept = {name: self.filters[name] for name in FILTERS}
         kept |= {name: _on_text(kept[name]) for name in TEXT_FILTERS}
@@ -91,7 +94,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def run(self, template: Template, variables: Mapping[str, Any]) -> str:
         """Return the template's output; raise LimitExceeded, TemplateError or any error of the template's code."""
         self._seconds = MAX_SECONDS + SECONDS_FOR_A_MESSAGE * len(variables.get("messages") or ())
-        self._deadline = time.thread_time() + self._seconds
+        now = time.thread_time()
+        self._deadline, self._yield_at = now + self._seconds, now + SLICE
         self._written = 0
         parts: list[str] = []
         length = 0
@@ -106,8 +110,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Count `written` characters of output; raise LimitExceeded beyond the output's or the CPU time's limit."""
         self._written += written
         _check_size(self._written)
-        if time.thread_time() > self._deadline:
+        now = time.thread_time()
+        if now > self._deadline:
             raise LimitExceeded(f"the template took more than {self._seconds:.2g} s of CPU time")
+        if now > self._yield_at:
+            self._yield(now)
+
+    def _yield(self, now: float) -> None:
+        """Let other greenlets run, whose time is not the template's; they may render with this environment as well."""
+        seconds, left, written = self._seconds, self._deadline - now, self._written
+        gevent.sleep(0)
+        now = time.thread_time()
+        self._seconds, self._deadline, self._written, self._yield_at = seconds, now + left, written, now + SLICE
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as in Jinja)
         __self.tick()

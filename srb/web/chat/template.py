@@ -27,6 +27,7 @@ from srb.web.chat.media import MEDIA_PART
 from srb.web.chat.messages import ASSISTANT
 from srb.web.chat.named_templates import NAMED_TEMPLATES
 from srb.web.chat.sandbox import Sandbox, to_json
+from srb.web.loop.yielding import yielding
 
 log = logging.getLogger("srb.web")
 
@@ -240,7 +241,7 @@ class ChatTemplate:
                 message["role"] = "system"
         if tools and not self.knows_tools:
             _describe_tools(prepared, tools, self.family)
-        for message in prepared:
+        for message in yielding(prepared):
             message["content"] = content_text(message.get("content"))
             self._place_reasoning(message)
             if message.get("tool_calls") and self._takes_calls:

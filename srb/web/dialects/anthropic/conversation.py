@@ -14,6 +14,7 @@ import orjson
 
 from srb.errors import NotSupported
 from srb.web.bodies.fields import short_json
+from srb.web.loop.yielding import yielding
 
 Message = dict[str, Any]
 Block = Mapping[str, Any]
@@ -55,7 +56,7 @@ def chat_messages(value: Any) -> list[Message]:
     if not isinstance(value, list) or not value:
         raise ValueError("must be a non-empty list of messages")
     messages: list[Message] = []
-    for place, message in enumerate(value):
+    for place, message in yielding(enumerate(value)):
         messages += _converted(f"message {place}", message)
     return messages
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-import orjson
 from flask import Blueprint, Response, request
 
 from srb.errors import InvalidRequest, NotFound
 from srb.protocol import BranchSpec, Generate, GetRequest, ListRequests, StopBranches
-from srb.web.bodies.completion import read_body, read_bytes, without_nulls
+from srb.web.bodies.completion import parse_json, read_body, read_bytes, without_nulls
 from srb.web.bodies.fields import EMPTY_PROMPT
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.outcome import gather
@@ -99,11 +98,7 @@ def _running() -> list[tuple[EngineClient, str]]:
 
 def _optional_body() -> dict[str, Any]:
     """Return the request's JSON object, {} for a request without a body. Raise InvalidRequest for anything else."""
-    data = read_bytes(request)
-    try:
-        body = orjson.loads(data or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}") from None
+    body = parse_json(read_bytes(request) or b"{}")
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object")
     return without_nulls(body)

@@ -30,14 +30,18 @@ from srb.web.bodies.fields import (
     Prompt,
     Real,
     ResponseFields,
+    are_tokens,
     between,
+    check_length,
     field_alias,
     is_token,
+    kinds_of,
     parse_prompts,
     short_json,
 )
 from srb.web.bodies.media import IMAGE_DATA_SCHEMA
 from srb.web.bodies.sampling import explain
+from srb.web.loop.yielding import batches, yielding
 
 MAX_EXTRA = 1024  # files besides the one with the gap
 MAX_DOCUMENTS = 4096
@@ -214,7 +218,7 @@ class Body(BaseModel):
 
 
 def _parse_tokens(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(map(is_token, value)):
+    if not isinstance(value, list) or not all(map(are_tokens, batches(value))):
         raise ValueError("must be a list of token ids")
     return tuple(value)
 
@@ -247,8 +251,7 @@ class TabbyDetokenizeBody(DetokenizeBody):
 def _parse_extra(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list):
         raise ValueError('must be a list of {"filename": string, "text": string}')
-    if len(value) > MAX_EXTRA:
-        raise ValueError(f"has {len(value)} entries; at most {MAX_EXTRA} are allowed")
+    check_length(value, MAX_EXTRA)
     extra = []
     for chunk in value:
         text, name = (chunk.get("text"), chunk.get("filename")) if isinstance(chunk, dict) else (None, None)
@@ -277,8 +280,8 @@ def _parse_inputs(value: Any, info: ValidationInfo) -> list[Prompt]:
     """
     if value == []:
         raise InvalidRequest('"input" must not be empty', param=info.field_name)
-    if isinstance(value, list):
-        return parse_prompts([_plain_input(item) for item in value])
+    if isinstance(value, list) and dict in kinds_of(value):
+        return parse_prompts([_plain_input(item) for item in yielding(value)])
     return parse_prompts(_plain_input(value))
 
 
@@ -349,11 +352,10 @@ def no_documents(field: str) -> InvalidRequest:
 
 def _parse_documents(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     items = value if isinstance(value, list) else []
+    check_length(items, MAX_DOCUMENTS)
     texts = [text for item in items if isinstance(text := item.get("text") if isinstance(item, dict) else item, str)]
     if not texts or len(texts) < len(items):
         raise no_documents(str(info.field_name))
-    if len(texts) > MAX_DOCUMENTS:
-        raise ValueError(f"has {len(texts)} entries; at most {MAX_DOCUMENTS} are allowed")
     return tuple(texts)
 
 

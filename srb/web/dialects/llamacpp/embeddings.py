@@ -70,10 +70,10 @@ def openai_embeddings() -> Response:
 @operation(RerankBody, RankedList | list[TEIRanked])
 def rerank() -> Response:
     """Rank documents by their relevance to a query, the best first."""
+    refuse_reranking()
     asked = RerankBody.parse(read_body(request))
     model = web().client.check_ready()
-    if not model.reranking:
-        raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+    _check_ranks(model)
     documents = asked.documents or asked.texts
     if documents is None:
         raise no_documents("documents")
@@ -93,11 +93,32 @@ def rerank() -> Response:
     return json_reply(answer)
 
 
+def refuse_embeddings() -> None:
+    """Raise NotSupported before a body is read, if the only model of this server is known to make no embeddings."""
+    if (model := web().known_model) is not None:
+        _check_embeds(model)
+
+
+def refuse_reranking() -> None:
+    """Raise NotSupported before a body is read, if the only model of this server is known to rank nothing."""
+    if (model := web().known_model) is not None:
+        _check_ranks(model)
+
+
+def _check_embeds(model: ModelInfo) -> None:
+    if not model.embedding:
+        raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
+
+
+def _check_ranks(model: ModelInfo) -> None:
+    if not model.reranking:
+        raise NotSupported("This server does not support reranking. Start it with `--reranking`")
+
+
 def check_embeds(one_vector: bool = False) -> ModelInfo:
     """Return the model's facts. Raise NotSupported if it makes no embeddings, with `one_vector` if it has no pooling."""
     model = web().client.check_ready()
-    if not model.embedding:
-        raise NotSupported("This server does not support embeddings. Start it with `--embeddings`")
+    _check_embeds(model)
     if one_vector and model.pooling == "none":
         raise InvalidRequest("Pooling type 'none' is not OAI compatible. Please use a different pooling type")
     return model
@@ -112,6 +133,7 @@ def embed(asked: EmbeddingBody, model: ModelInfo) -> dict[str, Any]:
 
 
 def _embed(one_vector: bool = False) -> tuple[EmbeddingBody, ModelInfo, dict[str, Any]]:
+    refuse_embeddings()
     asked = EmbeddingBody.parse(read_body(request))
     model = check_embeds(one_vector)
     return asked, model, embed(asked, model)

@@ -30,6 +30,7 @@ from srb.web.chat.reply_parser import ReplyParser
 from srb.web.dialects.llamacpp.body import Body, EmbeddingBody, InfillBody, Tokens
 from srb.web.dialects.llamacpp.infill import infill_prompt, missing_infill
 from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.loop.yielding import yielding
 from srb.web.openapi import field_names
 
 MAX_TOP = 20  # log-probabilities of likely tokens
@@ -297,7 +298,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _check_messages(value: list[Any]) -> list[Any]:
-    for place, message in enumerate(value):
+    for place, message in yielding(enumerate(value)):
         if not isinstance(message, dict):
             raise ValueError(f"message {place} must be an object, but got {short_json(message)}")
         if not isinstance(message.get("tool_calls") or [], list):
@@ -332,7 +333,7 @@ def _as_openai(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     waiting: list[str] = []
     made = 0
     renamed = []
-    for message in messages:
+    for message in yielding(messages):
         kept = {name: value for name, value in message.items() if name not in ("images", "thinking", "tool_name")}
         if message.get("images"):
             kept["content"] = _with_images(message.get("content"), message["images"])

@@ -11,7 +11,7 @@ from srb.web.calls.outcome import gather
 from srb.web.calls.streaming import HEADERS, EventStream
 from srb.web.chat.reply_parser import ReplyParser
 from srb.web.context import web
-from srb.web.dialects.llamacpp.embeddings import check_embeds, embed, normalized
+from srb.web.dialects.llamacpp.embeddings import check_embeds, embed, normalized, refuse_embeddings
 from srb.web.dialects.ollama.answers import DoneReason, Embedded, EmbeddedPrompt, OllamaError, OllamaLine
 from srb.web.dialects.ollama.body import (
     Asked,
@@ -100,6 +100,7 @@ def _answer(body: OllamaGenerateBody | OllamaChatBody, form: Form, asked: Asked)
 def embed_texts() -> Response:
     """Embed texts as Ollama does, as vectors of length 1."""
     began = time.monotonic_ns()
+    refuse_embeddings()
     body = OllamaEmbedBody.parse(read_body(request))
     model = check_embeds(one_vector=True)
     check_name(body.model, web().settings, model)
@@ -124,6 +125,7 @@ def embed_texts() -> Response:
 @operation(OllamaEmbeddingsBody, EmbeddedPrompt, error=OllamaError)
 def embed_prompt() -> Response:
     """Embed one text as Ollama's older route does."""
+    refuse_embeddings()
     body = OllamaEmbeddingsBody.parse(read_body(request))
     model = check_embeds(one_vector=True)
     check_name(body.model, web().settings, model)

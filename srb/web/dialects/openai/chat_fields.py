@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 
 from srb.errors import NotSupported
-from srb.web.bodies.fields import schema_text, short_json
+from srb.web.bodies.fields import check_length, schema_text, short_json
 from srb.web.chat.media import NOT_SUPPORTED as NO_MEDIA
 from srb.web.chat.media import media_part
+from srb.web.loop.yielding import yielding
 
 MAX_TOOLS = 256
 MAX_NAME = 256  # characters of a tool's name
@@ -47,7 +48,7 @@ def parse_messages(value: Any) -> list[dict[str, Any]]:
     """
     if not isinstance(value, list) or not value:
         raise ValueError("must be a non-empty list of messages")
-    return [_message(place, message) for place, message in enumerate(value)]
+    return [_message(place, message) for place, message in yielding(enumerate(value))]
 
 
 def _message(place: int, message: Any) -> dict[str, Any]:
@@ -110,8 +111,7 @@ def parse_tools(value: Any) -> list[dict[str, Any]]:
     """Return the tools of a body, each as {"type": "function", "function": {"name", …}}; raise ValueError."""
     if not isinstance(value, list):
         raise ValueError("must be a list of tools")
-    if len(value) > MAX_TOOLS:
-        raise ValueError(f"has {len(value)} entries; at most {MAX_TOOLS} are allowed")
+    check_length(value, MAX_TOOLS)
     for place, tool in enumerate(value):
         if not isinstance(tool, dict) or tool.get("type", "function") != "function":
             raise ValueError(f'tool {place} must be an object of "type": "function"')

@@ -12,6 +12,7 @@ from typing import Any
 from srb.errors import NotSupported
 from srb.web.bodies.fields import short_json
 from srb.web.dialects.openai.chat_fields import parse_tool_choice
+from srb.web.loop.yielding import yielding
 
 Message = dict[str, Any]
 Item = Mapping[str, Any]
@@ -32,7 +33,7 @@ def chat_messages(value: Any, instructions: str | None) -> list[Message]:
         return [*messages, _message("user", value)]
     if not isinstance(value, list):
         raise ValueError(f"must be a string or a list of items, but got {short_json(value)}")
-    for place, item in enumerate(value):
+    for place, item in yielding(enumerate(value)):
         _add(messages, _converted(f"item {place}", item))
     if not messages:
         raise ValueError("must not be empty")

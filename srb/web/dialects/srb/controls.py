@@ -22,7 +22,7 @@ from srb.protocol import (
 )
 from srb.web.bodies.completion import first_seed, read_body
 from srb.web.bodies.fields import INT32_MAX, Integer, Natural, Stop, between
-from srb.web.bodies.sampling import BranchBody, explain
+from srb.web.bodies.sampling import BranchBody, BranchList, explain
 from srb.web.calls.streaming import stream_response
 from srb.web.context import web
 from srb.web.dialects.srb.answers import (
@@ -64,7 +64,7 @@ class AddBody(BranchBody):
 
     count: Annotated[Integer, between(1, INT32_MAX)] | None = None
     origin: Origin | None = Field(None, alias="from")
-    branches: list[BranchBody] | None = None
+    branches: BranchList | None = None
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Self:

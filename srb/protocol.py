@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from srb.errors import AnswerTooLarge, ProtocolError, SRBError, from_code
 from srb.sampling_params import SamplingParams as SamplingParams
 
-VERSION = 10
+VERSION = 11
 
 Boundary = Literal["word", "line", "sentence", "paragraph"]  # where BranchSpec.stop_at may end a branch
 MAX_STOP_AFTER = 1000
@@ -650,6 +650,7 @@ class ModelInfo:
     replicas: int = 1  # engines that have this model: those of a cluster that are ready and do not hang
     sees: bool = False  # takes pictures as media
     hears: bool = False  # takes sounds as media
+    lacks: str = ""  # typographic characters that the vocabulary can only spell in single bytes
     speculative: str = "none"  # kinds of drafts, under llama-server's names, separated by commas
 
     as_dict = asdict

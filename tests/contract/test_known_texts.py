@@ -9,6 +9,7 @@ import pytest
 
 from srb.engine.known_texts import KnownTexts
 from srb.engine.llama.model import LlamaModel
+from srb.named_models import BUNDLED_MODEL
 from srb.settings import Settings
 from tests import vocabularies
 
@@ -132,3 +133,19 @@ def test_nothing_is_cut_after_a_letter_that_a_token_joins_to_a_space(tmp_path: P
         model = vocabularies.load(path)
         assert model.find_cut("half or boat", 0) == 7
         assert model.find_cut("note or boat", 0) == 7, "a special token ends with the letter e"
+
+
+@pytest.mark.parametrize("kind", ["storyteller", "spm", "ugm", "bpe"])
+def test_a_vocabulary_lacks_the_characters_that_it_knows_only_as_bytes_or_not_at_all(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "vocabulary.gguf"
+    model = vocabularies.load(
+        {
+            "storyteller": lambda: BUNDLED_MODEL,
+            "spm": lambda: vocabularies.write_spm(path),
+            "ugm": lambda: vocabularies.write_ugm(path),
+            "bpe": lambda: vocabularies.write_bpe(path, "gpt-2"),
+        }[kind]()
+    )
+    assert all(map(model._lacks, "“”‘’—…"))
+    known = {"spm": "好，", "bpe": "了。"}.get(kind, "")  # with tokens of their own, or within one
+    assert not any(map(model._lacks, known))

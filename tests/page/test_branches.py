@@ -362,7 +362,8 @@ def test_the_empty_pane_says_what_to_do(page: Page) -> None:
     steps = page.locator(".first-steps")
     expect(steps.get_by_role("listitem")).to_have_count(3)
     expect(steps).to_contain_text("Ctrl+Enter: 8 continuations")
-    expect(steps.get_by_role("button")).to_have_text(["Open a sample story", "All keys"])
+    expect(steps.locator(".openings").get_by_role("button")).to_have_count(3)
+    expect(steps.locator(".buttons").get_by_role("button")).to_have_text(["Open a sample story", "All keys"])
     pane.tell("desk.go = () => desk.call('go'); desk.text = 'Once'; desk.tell('head')")
     steps.get_by_role("button", name="Go on from my text").click()
     assert pane.calls("go") == [[]]

@@ -48,6 +48,43 @@ def test_an_empty_page_says_in_three_lines_what_to_do(writer: Writer) -> None:
     expect(writer.page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_an_empty_page_offers_three_sentences_and_each_begins_a_round(writer: Writer, number: int) -> None:
+    openings = writer.page.locator(".openings").get_by_role("button")
+    expect(openings).to_have_count(3)
+    text = openings.nth(number).inner_text()
+    openings.nth(number).click()
+    writer.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text)")
+    assert writer.page.evaluate("desk.text") == text
+    expect(openings).to_have_count(0)
+
+
+def test_a_typed_text_stays_without_the_offered_sentences(writer: Writer) -> None:
+    writer.write("Once")
+    expect(writer.page.locator(".openings")).to_have_count(0)
+    writer.press("Control+z")
+    expect(writer.page.locator(".openings").get_by_role("button")).to_have_count(3)
+
+
+def test_the_sample_is_sent_in_plain_quotes_to_a_model_that_lacks_others_and_stays_as_it_is(
+    make_page: MakePage, storyteller: Server
+) -> None:
+    writer = Writer(make_page(), storyteller.url)
+    writer.page.get_by_role("button", name="Open a sample story").click()
+    writer.wait("desk.story.nodes.size > 20")
+    text = writer.page.evaluate("desk.text")
+    assert "“" in text
+    with writer.page.expect_request(lambda request: request.url.endswith("/v1/srb/completions")) as asked:
+        writer.go()
+    prompt = asked.value.post_data_json["prompt"]
+    assert not set("“”‘’") & set(prompt)
+    plain = text.translate(str.maketrans("“”‘’", "\"\"''"))
+    assert all(paragraph.rstrip(" ") in prompt for paragraph in plain.split("\n"))
+    assert writer.page.evaluate("desk.text") == text
+    assert not any("\ufffd" in slot for slot in writer.page.evaluate("desk.round.slots.map((slot) => slot.text)"))
+    writer.page.evaluate("desk.stop()")
+
+
 def test_the_sample_is_a_story_of_ones_own_with_a_tree(writer: Writer) -> None:
     before = writer.story()["id"]
     writer.page.get_by_role("button", name="Open a sample story").click()

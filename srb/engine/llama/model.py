@@ -68,6 +68,7 @@ log = logging.getLogger("srb.llama")
 # Vocabularies whose tokens concatenate to the text's bytes; others drop spaces, or share one token for unknown words.
 BYTE_FOR_BYTE = (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE, lib.LLAMA_VOCAB_TYPE_RWKV)
 MAX_SAMPLING_THREADS = 8
+_TYPOGRAPHIC = "“”„«»‘’‚–—…\u00a0"  # what programs put in the place of plain characters, as the page's prompt.js has it
 LOGITS_A_THREAD = 250_000  # logits to sample from; 250,000 take about 0.3 ms, and waking a thread for less does not pay
 
 
@@ -261,7 +262,15 @@ class LlamaModel:
             can_shift=self.can_generate,
             sees=self._media is not None and self._media.sees,
             hears=self._media is not None and self._media.hears,
+            lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )
+
+    def _lacks(self, letter: str) -> bool:
+        """Whether the vocabulary has nothing for a character but its single bytes: in its training there was none."""
+        tokens = self.tokenize(letter, add_special=False, parse_special=False)
+        unknown = any(lib.llama_vocab_get_attr(self._vocab, token) & lib.LLAMA_TOKEN_ATTR_UNKNOWN for token in tokens)
+        pieces = [self._read_piece(token, special=False) for token in tokens]  # one may be a space before the text
+        return unknown or sum(not piece.isascii() for piece in pieces) == len(letter.encode())
 
     @property
     def memory_kind(self) -> str:

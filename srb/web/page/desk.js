@@ -414,6 +414,12 @@ export class Desk extends EventTarget {
     return this.withRounds((rounds) => (stops === this.stops ? rounds.go(options) : null));
   }
 
+  /** Write a text as if the person had, and continue it. @param {string} text */
+  begin(text) {
+    this.manuscript?.insert(text);
+    return this.go();
+  }
+
   /**
    * Take a card's text, or its beginning up to `at` or to its mark, into the manuscript, and continue from there.
    * @param {number} number @param {{at?: number | null, go?: boolean}} [options]

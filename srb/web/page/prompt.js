@@ -143,6 +143,33 @@ export function trimmedLength(text) {
   return end;
 }
 
+/** Plain characters for typographic ones. @type {Record<string, string>} */
+const PLAIN = {
+  "“": '"',
+  "”": '"',
+  "„": '"',
+  "«": '"',
+  "»": '"',
+  "‘": "'",
+  "’": "'",
+  "‚": "'",
+  "–": "-",
+  "—": "-",
+  "…": "...",
+  "\u00a0": " ",
+};
+const TYPOGRAPHIC = new RegExp(`[${Object.keys(PLAIN).join("")}]`, "g");
+
+/**
+ * Return a prompt with plain characters for those that the model's vocabulary lacks: of their bytes it knows nothing.
+ *
+ * @param {string} prompt
+ * @param {string | null | undefined} lacks
+ */
+export function straightened(prompt, lacks) {
+  return lacks ? prompt.replace(TYPOGRAPHIC, (letter) => (lacks.includes(letter) ? PLAIN[letter] : letter)) : prompt;
+}
+
 // Where the story begins ---------------------------------------------------------------------------------------------------
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FIRST_RATE, learnRate, planPrompt, trimmedLength } from "../../../srb/web/page/prompt.js";
+import { FIRST_RATE, learnRate, planPrompt, straightened, trimmedLength } from "../../../srb/web/page/prompt.js";
 
 const SETTINGS = { n: 8, max_tokens: 128, mode: "text" };
 const ROOMY = { settings: SETTINGS, n_ctx: 1_000_000 };
@@ -193,4 +193,14 @@ test("a picture that is not sent takes no room, and neither does its marker", ()
   const all = { text, settings: SETTINGS, n_ctx: 4096, perMedium: 2000 };
   assert.ok(planPrompt(all).cut.at >= marker.length);
   assert.equal(planPrompt({ ...all, unsent: new Set([0]) }).cut, null, "the words have its room");
+});
+
+test("characters that the vocabulary lacks are sent as plain ones, and those that it has as they are", () => {
+  const story = "“It’s ‘here’,” she said — «là»… \u00a0é";
+  assert.equal(straightened(story, ""), story);
+  assert.equal(straightened(story, null), story);
+  assert.equal(straightened(story, undefined), story);
+  assert.equal(straightened(story, "“”„«»‘’‚–—…\u00a0"), "\"It's 'here',\" she said - \"là\"...  é");
+  assert.equal(straightened(story, "“"), story.replace("“", '"'));
+  assert.equal(straightened("é", "é"), "é"); // nothing plain stands for it
 });

@@ -204,6 +204,7 @@ class ServerDescription(SeveralModels):
     n_ctx: int  # 0 while it is not known
     modalities: Senses | None
     chat_template: bool | None
+    lacks: str | None  # quotation marks, dashes and the like that the vocabulary has no tokens for
     max_n: int
     max_linger: int
     max_body_bytes: int

@@ -42,6 +42,7 @@ def describe_server() -> Response:
         "n_ctx": model.n_ctx_seq if model is not None else 0,
         "modalities": {"vision": model.sees, "audio": model.hears} if model is not None else None,
         "chat_template": bool(template_source(settings, model)) if model is not None else None,
+        "lacks": model.lacks if model is not None else None,
         **several,
         "max_n": settings.max_n,
         "max_linger": settings.max_linger,

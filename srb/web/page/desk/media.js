@@ -7,6 +7,7 @@ import { ApiError } from "../api.js";
 import { Trouble } from "../keep/server.js";
 import { markersOf, withoutMarkers } from "../markers.js";
 import { base64, brought, fromBase64, isSound, promptField, typeOf } from "../media.js";
+import { straightened } from "../prompt.js";
 import { sha256 } from "../sha256.js";
 import { MediaOutbox } from "./media_outbox.js";
 
@@ -279,7 +280,7 @@ export class Media {
 
   /** The field `prompt` of a request. @param {string} prompt as `prepared` has returned it, perhaps with more text */
   field(prompt) {
-    return promptField(prompt, (id) => this.known.get(id));
+    return promptField(straightened(prompt, this.desk.server.lacks), (id) => this.known.get(id));
   }
 }
 

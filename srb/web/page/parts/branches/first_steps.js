@@ -1,9 +1,16 @@
-// Words in the place of the cards while there is no round: how one begins, and a story to look at.
+// Words in the place of the cards while there is no round: how one begins, sentences to begin with, and a story to look at.
 
 import { openSample } from "../../desk/sample.js";
 import { html, nothing } from "../../vendor/lit.js";
 
 /** @typedef {import("../branches.js").Branches} Pane */
+
+/** First sentences of stories, each of another kind. */
+const OPENINGS = [
+  "Once upon a time, there was a lighthouse at the edge of the world.",
+  "The letter arrived on a Tuesday, eleven years late.",
+  "Nobody in the village spoke of the old mill, but everybody knew who lived there.",
+];
 
 /** @param {Pane} pane */
 export function firstSteps({ desk }) {
@@ -19,6 +26,14 @@ export function firstSteps({ desk }) {
       <li>Take one: its button<span class="keys">, or <kbd>F6</kbd> and its digit</span>; click a word first to take it only so far.
         The others stay in the outline, and Undo<span class="keys"> (<kbd>Ctrl</kbd>+<kbd>Z</kbd>)</span> goes back.</li>
     </ol>
+    ${
+      isEmpty
+        ? html`<p>Or begin with one of these:</p>
+            <p class="openings">
+              ${OPENINGS.map((text) => html`<button class="opening" @click=${() => desk.begin(text)}>${text}</button>`)}
+            </p>`
+        : nothing
+    }
     <p class="buttons">
       ${isEmpty ? nothing : html`<button class="main" data-act="begin">Go on from my text</button>`}
       ${isEmpty ? html`<button @click=${sample}>Open a sample story</button>` : nothing}

@@ -4,12 +4,14 @@
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
+# make bench MODEL=smollm2        … with a model by its name (smollm2, gemma3, storyteller), also of the others
 # make bench-tree                 measure the prefix tree alone
 # make bench-long                 measure long branches, long prompts and many prompts at once
 # make bench-busy                 measure beside a busy program, with adapted and fixed threads
 # make bench-cluster              measure what a cluster costs, on this machine (Ray is installed)
 # make bench-page                 measure the page in a browser
 # make page-vendor                make the page's libraries again, from the packages in tools/page/package.json
+# make real-models                fetch the models of tests/real: SmolLM2 and Gemma 3 270M, 350 MB
 # make model                      train the bundled model again, from nothing
 # make clean                      remove .venv and what tools left behind
 
@@ -38,7 +40,7 @@ override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
 PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
 export CMAKE_ARGS
 
-.PHONY: help install dev node page page-vendor serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model clean
+.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -64,12 +66,17 @@ $(BIN)/python:
 build/chat-templates/.fetched: setup.cfg tools/chat_templates.py | .venv/.installed-dev
 	@$(BIN)/python -m tools.chat_templates && touch $@ || test -z "$$CI"
 
+# Real models, of which the tests know that SRB writes what llama.cpp writes; without a network those are skipped.
+real-models: build/real-models/.fetched
+build/real-models/.fetched: tools/real_models.py srb/named_models.py | .venv/.installed-dev
+	@$(BIN)/python -m tools.real_models && touch $@ || test -z "$$CI"
+
 serve: install
 	@exec $(BIN)/srb serve $(if $(MODEL),--model '$(MODEL)') $(if $(PORT),--port '$(PORT)')
 
 # Files of tests side by side, three for two cores: half of the time they wait for servers and browsers. tests/conftest.py
 # has their order.
-test: dev node page
+test: dev node page real-models
 	$(BIN)/pytest -m 'not cluster' -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test-cluster: ray

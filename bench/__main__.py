@@ -28,6 +28,7 @@ from srb.bench.server import server
 from srb.bench.work import Measure, Work
 from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
+from tools.real_models import model_option
 
 RANDOM_MODEL = Path("build/bench/random-110m-q8_0.gguf")
 PROMPT = "Once upon a time, the old king said to the girl in the boat that the sea was"
@@ -109,9 +110,9 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "--model",
-        type=Path,
+        type=model_option,
         action="append",
-        help="a GGUF file; may be given several times (default: the bundled storyteller and a random-weight 110M model)",
+        help="smollm2, gemma3 or a GGUF file; several times for several (default: storyteller and random, of 110M)",
     )
     parser.add_argument(
         "--n", default="", help="numbers of branches (default: 1,8,32); of --scenarios, the one request that is timed"

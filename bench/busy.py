@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
 
@@ -22,6 +21,7 @@ from bench.__main__ import random_model
 from bench.scenarios import Target, ask
 from srb.bench.server import server
 from srb.cores import usable_cores
+from tools.real_models import model_option
 
 PROMPT = list(range(1, 33))
 _FEW = 4  # tokens of the request that tells how many take the wanted time
@@ -82,7 +82,11 @@ def servers(threads: list[str], spins: list[str]) -> dict[str, dict[str, str]]:
 def _parse() -> argparse.Namespace:
     cores = usable_cores()
     parser = argparse.ArgumentParser(prog="python -m bench.busy", description=__doc__)
-    parser.add_argument("--model", type=Path, help="a GGUF file (default: a random-weight 110M model)")
+    parser.add_argument(
+        "--model",
+        type=model_option,
+        help="smollm2, gemma3 or a GGUF file (default: random, of 110M)",
+    )
     parser.add_argument("--n", type=int, default=8, help="branches of a request (default: %(default)s)")
     parser.add_argument("--busy", type=int, default=1, help="programs that keep a core busy (default: %(default)s)")
     parser.add_argument(

@@ -30,6 +30,7 @@ from srb.settings import Settings
 from tests.cluster.conftest import START_SECONDS, Cluster, replicas
 from tests.processes import Worker, wait_for
 from tests.servers import Server
+from tools.real_models import model_option
 
 N = 8
 STEADY, STEPS = "fake:100", 50  # FakeModel with 100 steps a second, and the steps of a request
@@ -100,7 +101,7 @@ def latency(cluster: Cluster, turns: int) -> Iterator[Row]:
         yield Row(f"a step of {N} branches, more with a replica", f"{own:.2f} ms", over - own, "ms", 1, is_most=True)
 
 
-def throughput(cluster: Cluster, turns: int, model: str) -> Iterator[Row]:
+def throughput(cluster: Cluster, turns: int, model: Path | None) -> Iterator[Row]:
     """Yield the rate of two replicas with a thread each, over that of one engine with two threads."""
 
     def rate(turn: int, server: Server) -> float:
@@ -114,7 +115,7 @@ def throughput(cluster: Cluster, turns: int, model: str) -> Iterator[Row]:
             list(writers.map(write, range(WRITERS)))
         return WRITERS * PAGES * N * PAGE_TOKENS / (time.perf_counter() - began)
 
-    settings: dict[str, object] = {"model": model, "n_ctx": Settings().n_ctx, "threads": 1}
+    settings: dict[str, object] = {"model": model or "storyteller", "n_ctx": Settings().n_ctx, "threads": 1}
     with pair(cluster, 2, settings, threads=2) as servers:
         own, over = in_turns(rate, servers, turns)
     ratio = statistics.median(b / a for a, b in zip(own, over, strict=True))
@@ -162,7 +163,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=40, help="requests of each server for the times (default: 40)")
     parser.add_argument("--rates", type=int, default=7, help="turns of each server for the rates (default: 7)")
     parser.add_argument(
-        "--model", default="", help="GGUF file for the rate of two replicas (default: the bundled model)"
+        "--model",
+        type=model_option,
+        help="name or GGUF file for the rate of two replicas (default: the bundled one)",
     )
     asked = parser.parse_args()
     noise = io.StringIO()  # the logs of all that was started, of which nobody asks unless it fails

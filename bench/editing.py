@@ -37,6 +37,7 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.model import Batch, DecodeStatus
 from srb.settings import Settings
 from tools.random_gguf import WRITERS, Shape
+from tools.real_models import model_option
 
 FOLDER = Path("build/bench")
 N_CTX = 16384
@@ -257,7 +258,7 @@ def main() -> None:
     parser.add_argument(
         "--arch", choices=SHAPES, default="lfm2", help="architecture of a random model (default: %(default)s)"
     )
-    parser.add_argument("--model", type=Path, help="a GGUF file instead of a random model")
+    parser.add_argument("--model", type=model_option, help="smollm2, gemma3 or a GGUF file instead of a random model")
     parser.add_argument(
         "--llama-server", type=Path, help="path of a llama-server, which is started and measured as well"
     )

@@ -39,6 +39,7 @@ from srb.engine.request import Request
 from srb.protocol import BranchSpec, Generate, SamplingParams
 from srb.settings import Settings
 from tools.random_gguf import WRITERS, Shape
+from tools.real_models import model_option
 
 N_CTX, N_UBATCH = 16384, 512
 PROMPT = 512  # tokens before long siblings
@@ -454,7 +455,11 @@ PARTS = ("known", "beside", "siblings", "crowds", "together")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.long", description=__doc__)
-    parser.add_argument("--model", type=Path, help="a GGUF file (default: a random-weight 110M model)")
+    parser.add_argument(
+        "--model",
+        type=model_option,
+        help="smollm2, gemma3 or a GGUF file (default: random, of 110M)",
+    )
     parser.add_argument("--peer", default="", help="base URL of a llama-server with the same model")
     parser.add_argument("--rounds", type=int, default=3, help="turns, of which the median is reported (default: 3)")
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (default: %(default)s)")

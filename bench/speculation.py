@@ -25,6 +25,7 @@ from srb.protocol import BranchSpec, Generate, SamplingParams
 from srb.settings import Settings
 from tools.chained_texts import a_text, chained_texts
 from tools.random_gguf import BENCH_CHAINED, BENCH_TWINS, Shape, write_llama
+from tools.real_models import model_option
 
 _STORY = "Once upon a time there was a small boat that nobody wanted. "
 _PROMPT = 400  # tokens of a chained text that are given
@@ -101,8 +102,8 @@ def rate(engine: Engine, case: Case, tokens: int, seed: int, clock: Clock) -> fl
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=None)
-    parser.add_argument("--draft-model", type=Path, default=None)
+    parser.add_argument("--model", type=model_option, default=None)
+    parser.add_argument("--draft-model", type=model_option, default=None)
     parser.add_argument("--twins", type=Path, metavar="FOLDER", help="write two models there, and measure these")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=200, help="of each branch (default: %(default)s)")

@@ -29,6 +29,7 @@ from srb.gguf import FAKE_MODEL
 from srb.protocol import AddBranches, BranchSpec, Generate, SamplingParams, StopBranches
 from srb.settings import Settings
 from tools.random_gguf import BENCH_110M, write_llama
+from tools.real_models import model_option
 
 N, TOKENS = 8, 256
 LADDER = [{"temperature": 0.5 + 0.1 * i} for i in range(N)]
@@ -111,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.steering", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--peer", metavar="URL", default="", help="a llama-server that runs the same model")
-    parser.add_argument("--model", type=Path, help="the peer's model (default: the bundled one)")
+    parser.add_argument("--model", type=model_option, help="the peer's model (default: the bundled one)")
     parser.add_argument("--depth", type=int, nargs="+", default=(8, 24, 64), help="of the leaves beside the peer")
     options = parser.parse_args()
     if options.peer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from srb.launch import chosen_model, models, wheels
 from srb.model_list import list_models
 from srb.named_models import BUNDLED_MODEL, DEFAULT_MODEL, WheelFile, cache_folder
 from srb.settings import Settings
+from tests.needs import need
 from tests.processes import PYTHON, ROOT, clean_environ, wait_for
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
@@ -261,6 +263,22 @@ def test_gunicorn_alone_takes_what_is_there_and_hands_its_choice_on(tmp_path: Pa
         assert ran.stdout == "storyteller storyteller\n"
         assert "smollm2 has not been fetched; `srb models fetch smollm2` fetches it" in ran.stderr
     assert len(list(folder.iterdir())) == is_here
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ((), ""),
+        (("MODEL=storyteller",), " --model 'storyteller'"),
+        (("MODEL=smollm2", "PORT=80"), " --model 'smollm2' --port '80'"),
+    ],
+)
+def test_make_serve_is_srb_serve_which_fetches(given: tuple[str, ...], options: str) -> None:
+    need(shutil.which("make"), "make")
+    environ = {name: value for name, value in os.environ.items() if name not in ("MODEL", "PORT", "MAKEFLAGS")}
+    command = ["make", "--dry-run", "--assume-old=install", "serve", *given]
+    ran = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == f"exec .venv/bin/srb serve{options}"
 
 
 # srb models

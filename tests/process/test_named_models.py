@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import zipfile
@@ -278,7 +279,7 @@ def test_make_serve_is_srb_serve_which_fetches(given: tuple[str, ...], options: 
     environ = {name: value for name, value in os.environ.items() if name not in ("MODEL", "PORT", "MAKEFLAGS")}
     command = ["make", "--dry-run", "--assume-old=install", "serve", *given]
     ran = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == f"exec .venv/bin/srb serve{options}"
+    assert shlex.split(ran.stdout.splitlines()[-1]) == shlex.split(f"exec .venv/bin/srb serve{options}")
 
 
 # srb models

@@ -183,8 +183,8 @@ def test_settings_flags_and_targets_that_are_named_exist() -> None:
     for line in re.findall(r"srb serve ([^`\n]*)", text):
         for flag in re.findall(r"(?<!\S)--?[a-z][\w-]*", line):
             assert flag.replace("_", "-") in flags, flag
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
         assert target in targets, target
 
 

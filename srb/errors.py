@@ -241,6 +241,12 @@ class GrammarDeadEnd(SRBError):
     code, type, http_status = "grammar_dead_end", "invalid_request_error", 400
 
 
+class GrammarTooComplex(SRBError):
+    """The grammar takes too much work at a place of the text, so the branch ends there."""
+
+    code, type, http_status = "grammar_too_complex", "invalid_request_error", 400
+
+
 class BannedDeadEnd(SRBError):
     """Every further token that was tried in this branch completes a banned string."""
 

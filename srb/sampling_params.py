@@ -225,8 +225,7 @@ class SamplingParams:
     json_schema: str = _parameter(
         "", "JSON schema that constrains the text", form="object, at most 64 KiB, nested at most 64 deep",
         note="`{}`: any object; `grammar` has precedence",
-        differs="at most 64 KiB, nested at most 64 deep, 100 properties of an object; a space between values, never a line "
-        "break",
+        differs="at most 64 KiB, nested at most 64 deep; read by llguidance, which holds more of the standard",
         flags="-j --json-schema",
     )  # fmt: skip
     n_probs: int = _parameter(

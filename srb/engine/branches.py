@@ -20,7 +20,7 @@ from srb.engine.text import Emission, Prob
 from srb.engine.tokens import tokens_of
 from srb.engine.tree.match import WORTH_SHARING
 from srb.engine.tree.prefix_tree import PrefixTree
-from srb.errors import BannedDeadEnd, GrammarDeadEnd, SRBError
+from srb.errors import BannedDeadEnd, GrammarDeadEnd, GrammarTooComplex, SRBError
 from srb.protocol import BranchAdded, BranchEnded, Delta, Event, FinishReason
 
 MIN_PROB = 1e-45  # the smallest positive number in 32 bits
@@ -99,6 +99,9 @@ class Branches:
         except (GrammarDeadEnd, BannedDeadEnd) as error:
             if not self._leave_dead_end(branch, row, events):
                 self.end(branch, FinishReason.ERROR, events, error=error)
+            return
+        except GrammarTooComplex as error:  # no draw can follow, so there is nothing to go back to
+            self.end(branch, FinishReason.ERROR, events, error=error)
             return
         if self._model.is_eog(token):
             self._end(branch, FinishReason.EOS, events)

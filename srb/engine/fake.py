@@ -22,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.cuts import Cuts
+from srb.engine.grammar.matcher import Grammars, Vocabulary
 from srb.engine.media import Encoder, IsWanted, MediaChunk, Sections, always, check_wanted
 from srb.engine.model import Adapter, Batch, Blob, Candidates, DecodeStatus, Logits, LoraScales
 from srb.engine.positions import Positions
 from srb.engine.sampling import is_greedy
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import watch_of
-from srb.errors import GrammarDeadEnd, NotSupported
+from srb.errors import GrammarDeadEnd
 from srb.media_files import kind_of
 from srb.protocol import ModelInfo, SamplingParams
 
@@ -109,6 +110,7 @@ class FakeModel:
         self._lone_states: dict[int, bytes] = {}  # of sequences that have a state and no cells
         self.used_cells = 0
         self._rows: dict[int, Logits] = {}
+        self.grammars = Grammars(Vocabulary(self))
         self.open_samplers = 0
         self.is_closed = False
 
@@ -175,9 +177,6 @@ class FakeModel:
             if isinstance(token, int):
                 biases[token] = biases.get(token, 0.0) + (-np.inf if bias is None else bias)
         return biases | ({EOS: -np.inf} if params.ignore_eos else {})
-
-    def grammar_of(self, json_schema: str) -> str:
-        raise NotSupported("the fake model obeys no JSON schema")
 
     def pair(self, query: str, document: str) -> list[int]:
         return [BOS, *self.tokenize(query, False, False), EOS, *self.tokenize(document, False, False)]
@@ -485,10 +484,7 @@ def _check_whole(batch: Batch) -> None:
 
 
 class FakeSampler:
-    """A sampler by temperature alone; honours logit_bias, ignore_eos and min_tokens.
-
-    A grammar allows one token, then none; a lazy one begins with the token that completes its trigger.
-    """
+    """A sampler by temperature alone; honours logit_bias, ignore_eos and min_tokens, and a grammar from its beginning on."""
 
     def __init__(self, model: FakeModel, params: SamplingParams, seed: int, min_tokens: int) -> None:
         model.open_samplers += 1
@@ -498,7 +494,7 @@ class FakeSampler:
         self._params = params
         self._random = random.Random(seed)
         self._sampled = 0
-        self._in_grammar = 0  # tokens that the grammar has accepted
+        self._grammar = model.grammars.matcher(params.grammar, params.grammar_schemas) if params.grammar else None
         self._candidates: Candidates | None = None
         self._states: list[tuple[Any, int, int, Any]] | None = None  # before each remembered token
         self._is_open = True
@@ -528,10 +524,13 @@ class FakeSampler:
             raise AssertionError("the sampler is closed")
         if self._states is not None:
             place = self._watch.state if self._watch is not None else None
-            self._states.append((self._random.getstate(), self._sampled, self._in_grammar, place))
-        if self._params.grammar and self._in_grammar:
-            raise GrammarDeadEnd("the grammar allows no token here")
+            length = self._grammar.length if self._grammar is not None else 0
+            self._states.append((self._random.getstate(), self._sampled, length, place))
         scores = logits.astype(np.float64)
+        if self._grammar is not None and (self._watch is None or self._watch.is_on):
+            allowed = self._grammar.allowed
+            scores, given = np.full(len(scores), -np.inf), scores
+            scores[allowed] = given[allowed]
         for token, bias in self._params.logit_bias:
             if isinstance(token, int):
                 scores[token] += -np.inf if bias is None else bias
@@ -565,7 +564,10 @@ class FakeSampler:
     def _go_on_in_grammar(self, token: int) -> None:
         is_on = self._watch is None or self._watch.is_on
         begun = self._watch.accept(token) if self._watch is not None else None
-        self._in_grammar += is_on or bool(begun)
+        if self._grammar is None:
+            return
+        for each in [token] if is_on else self._model.tokenize((begun or b"").decode(), False, False):
+            self._grammar.accept(each)
 
     def _accept(self, weights: npt.NDArray[np.float64], token: int) -> int:
         if self._watch is not None and (other := self._watch.instead_of(token)) != token:
@@ -585,7 +587,7 @@ class FakeSampler:
         if not self._is_open:
             raise AssertionError("the sampler is closed")
         made = type(self)(self._model, self._params, seed, min_tokens)
-        made._in_grammar = self._in_grammar
+        made._grammar = self._grammar.copy() if self._grammar is not None else None
         made._watch = self._watch.copy() if self._watch is not None else None
         return made
 
@@ -602,7 +604,9 @@ class FakeSampler:
 
     def rewind(self, count: int) -> None:
         assert self._states is not None
-        state, self._sampled, self._in_grammar, place = self._states[-count]
+        state, self._sampled, length, place = self._states[-count]
+        if self._grammar is not None:
+            self._grammar.rewind(self._grammar.length - length)
         if self._watch is not None:
             self._watch.state = place
         self._random.setstate(state)

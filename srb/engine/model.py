@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from srb.engine.grammar.matcher import Grammars
 from srb.engine.media import Encoder, MediaRun, Vectors
 from srb.engine.tokens import Tokens
 from srb.errors import SRBError
@@ -200,6 +201,7 @@ class Model(Protocol):
     encoder: Encoder | None  # of pictures and sounds; None: text only
     # Number of tokens from which on prompts and branches are the faster in batches of their own; 0: never.
     apart_from: int
+    grammars: Grammars  # of the vocabulary; a sampler's own is `grammar` of its parameters
 
     # Whether `decode` returns while a device still computes, so that work which needs no result belongs behind it.
     decodes_ahead: bool
@@ -220,7 +222,6 @@ class Model(Protocol):
 
     # The number to add to the logit of each token that has one; -inf: forbidden.
     def biases(self, params: SamplingParams) -> dict[int, float]: ...
-    def grammar_of(self, json_schema: str) -> str: ...  # GBNF; raises InvalidRequest
 
     def pair(self, query: str, document: str) -> list[int]: ...  # the input of `rank` for two texts
 

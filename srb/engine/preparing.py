@@ -8,15 +8,14 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
 from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
-from srb.engine.grammar import check_grammar, with_rules
-from srb.engine.json_schema import check_schema
+from srb.engine.grammar.gbnf import preceded
+from srb.engine.grammar.schemas import prepared
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
@@ -35,7 +34,6 @@ log = logging.getLogger("srb.engine")
 # over all branches; a breaker that many tokens contain takes 1 MiB of each branch's sampler
 MAX_DRY_BREAKERS = 512
 MAX_REMEMBERED = 2**26  # tokens over all branches' penalties; each takes 4 to 8 bytes from the start
-MAX_KEPT_SCHEMAS = 64  # grammars of tools' schemas, each of 256 KiB at most
 MAX_NUMBERS = 2_000_000  # in one reply, which crosses the socket as text
 
 
@@ -56,7 +54,6 @@ class Preparer:
         self._texts = KnownTexts(model)
         self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
-        self._rules_of = lru_cache(MAX_KEPT_SCHEMAS)(self._make_rules)  # every turn of a chat has the same tools
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
 
     def tokenize(
@@ -381,46 +378,38 @@ class Preparer:
             repeat_last_n=self._window(params.repeat_last_n),
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )
-        grammar = params.grammar
-        if grammar and params.grammar_schemas:
-            grammar = self._with_schemas(params)
-        elif grammar:
-            check_grammar(grammar)
-        elif params.json_schema:
-            check_schema(params.json_schema)
-            grammar = self._model.grammar_of(params.json_schema)
-            check_grammar(grammar, "json_schema")
-        if not grammar:
-            return replace(params, grammar="", grammar_triggers=())
+        if not params.grammar and params.json_schema:
+            schemas = (prepared(params.json_schema, "json_schema"),)
+            params = replace(params, grammar="root ::= schema-0", grammar_schemas=schemas)
+            self._model.grammars.matcher(params.grammar, schemas, "json_schema")
+        elif params.grammar_schemas:
+            params = replace(params, grammar_schemas=self._schemas(params))
+        elif params.grammar:
+            self._model.grammars.matcher(params.grammar)
+        if not params.grammar:
+            return replace(params, grammar_triggers=())
         for before in (text for kind, text in params.grammar_triggers if kind == "answer" and text):
-            grammar = with_rules(f"root ::= {before} schema-0", [grammar])
-        return replace(params, grammar=grammar)
+            params = replace(params, grammar=preceded(params.grammar, str(before)))
+        return params
 
-    def _with_schemas(self, params: SamplingParams) -> str:
-        """Return a grammar with the rules that it names. Raise InvalidRequest, which names `tools`.
+    def _schemas(self, params: SamplingParams) -> tuple[str, ...]:
+        """Return the schemas of tools for their grammar. Raise InvalidRequest, which names `tools`.
 
-        A lazy grammar, which the request did not ask for, takes any objects if the schemas make no grammar; if there are too
-        many tools even for that, there is none: "".
+        With a lazy grammar, which the request did not ask for, a schema that makes no grammar takes any object.
         """
-        try:
-            grammar = with_rules(params.grammar, [self._rules_of(schema) for schema in params.grammar_schemas])
-            check_grammar(grammar, "json_schema")
-        except InvalidRequest as error:
-            if all(kind == "answer" for kind, _ in params.grammar_triggers):
-                raise bad_field("tools", error.message.removeprefix("Field 'json_schema': ")) from None
-            log.info("tools are called with any arguments, since their schemas make no grammar: %s", error)
-            anything = self._rules_of('{"type":"object"}')
-            grammar = with_rules(params.grammar, [anything] * len(params.grammar_schemas))
+        is_lazy = any(kind != "answer" for kind, _ in params.grammar_triggers)
+        schemas = []
+        for schema in params.grammar_schemas:
             try:
-                check_grammar(grammar, "json_schema")
-            except InvalidRequest:
-                return ""
-        return grammar
-
-    def _make_rules(self, schema: str) -> str:
-        """Return the grammar of a JSON schema. Raise InvalidRequest."""
-        check_schema(schema)
-        return self._model.grammar_of(schema)
+                made = prepared(schema, "tools")
+                self._model.grammars.matcher("root ::= schema-0", (made,), "tools")
+            except InvalidRequest as error:
+                if not is_lazy:
+                    raise
+                log.warning("a tool is called with any arguments, since its schema makes no grammar: %s", error)
+                made = prepared('{"type":"object"}', "tools")
+            schemas.append(made)
+        return tuple(schemas)
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""

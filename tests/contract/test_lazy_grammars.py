@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 from typing import Any
 
-import llama_cpp as lib
 import numpy as np
 import orjson
 import pytest
 
-from srb.engine.grammar import with_rules
-from srb.engine.llama import sampler as sampler_module
+from srb.engine.grammar.gbnf import preceded
+from srb.engine.grammar.schemas import prepared
 from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.sampler import LlamaSampler
 from srb.errors import GrammarDeadEnd
 from srb.protocol import SamplingParams
-from srb.web.chat.families import BLANK, FAMILIES, HERMES, LLAMA_3, Family
+from srb.web.chat.families import BLANK, FAMILIES, HERMES, LLAMA_3, CallGrammar, Family
 from srb.web.chat.reply_parser import Content, Reasoning, ReplyParser, ToolCall, parse_reply
 from tests.unit.replies import PARALLEL, REPLIES
 
@@ -46,9 +44,15 @@ def params_of(
     llama: LlamaModel, family: Family, tool: dict[str, Any], lazy: bool, parallel: bool = False
 ) -> SamplingParams:
     grammar = family.grammar([tool], parallel, lazy)
-    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
     tags = family.reasoning if lazy else ()
-    return SamplingParams(grammar=text, grammar_triggers=grammar.triggers, reasoning_tags=tags)
+    return under(grammar, grammar_triggers=grammar.triggers, reasoning_tags=tags)
+
+
+def under(grammar: CallGrammar, before: str = "", **options: Any) -> SamplingParams:
+    """Return the parameters of a reply under a grammar, which `before` may precede."""
+    text = preceded(grammar.text, before) if before else grammar.text
+    schemas = tuple(prepared(schema, "tools") for schema in grammar.schemas)
+    return SamplingParams(grammar=text, grammar_schemas=schemas, **options)
 
 
 def favouring(llama: LlamaModel, byte: int, seed: int = 0) -> Any:
@@ -195,7 +199,7 @@ def test_clones_and_forks_stand_where_a_lazy_grammar_stands(llama: LlamaModel) -
         assert clone.sample_from(row) == fork.sample_from(row) == first.sample_from(row)
         clone.close()
         fork.close()
-    assert re.fullmatch(r', ?"sure" ?: ?(true|false) ?\} ?\}\n?(</tool_call>)', go_on(llama, first))
+    assert re.fullmatch(r'\s*,\s*"sure"\s*:\s*(true|false)\s*\}\}\n?(</tool_call>)', go_on(llama, first))
     broken = llama.new_sampler(params, 2, [])
     with pytest.raises(GrammarDeadEnd):
         broken.accept_in_grammar([_token(llama, each) for each in b"<tool_call>no"])
@@ -231,19 +235,15 @@ def test_reasoning_ends_when_it_is_told_to(llama: LlamaModel, budget: int) -> No
     assert not plain.end_reasoning()
 
 
-def test_tools_whose_properties_are_numbers_keep_their_own_rules(llama: LlamaModel) -> None:
-    """A property's name is that of a rule in the grammar of its schema."""
-
+def test_schemas_of_a_grammar_keep_their_own_rules(llama: LlamaModel) -> None:
     def schema(*words: str) -> str:
         inner = {"type": "object", "properties": {"is": {"enum": words}}, "required": ["is"]}
         return orjson.dumps({"type": "object", "properties": {"1": inner}, "required": ["1"]}).decode()
 
-    grammars = [llama.grammar_of(schema(*words)) for words in (("a", "b"), ("c", "d"))]
-    text = with_rules('root ::= "0" schema-0 | "1" schema-1', grammars)
-    rules = re.findall(r"^(\S+) ::=", text, re.MULTILINE)
-    assert len(rules) == len(set(rules))
-    sampler = llama.new_sampler(SamplingParams(grammar=text), 1, [])
-    assert write(llama, sampler, '0{"1":{"is":"a"}}') == '0{"1":{"is":"a"}}'
+    schemas = tuple(prepared(schema(*words), "tools") for words in (("a", "b"), ("c", "d")))
+    params = SamplingParams(grammar='root ::= "0" schema-0 | "1" schema-1', grammar_schemas=schemas)
+    for text in ('0{"1":{"is":"a"}}', '1{"1":{"is":"d"}}'):
+        assert write(llama, llama.new_sampler(params, 1, []), text) == text
 
 
 def test_a_grammar_from_the_first_token_is_cut_by_no_budget(llama: LlamaModel) -> None:
@@ -272,7 +272,7 @@ ANSWER = 'root ::= "{" [ab]{2,4} "}"'
 
 
 def awaiting(opening: str, before: str = "", **options: Any) -> SamplingParams:
-    grammar = with_rules(f"root ::= {before} schema-0", [ANSWER]) if before else ANSWER
+    grammar = preceded(ANSWER, before) if before else ANSWER
     tags = (opening, "</think>")
     return SamplingParams(grammar=grammar, grammar_triggers=(("answer", before),), reasoning_tags=tags, **options)
 
@@ -353,21 +353,6 @@ def test_clones_forks_and_rewound_samplers_stand_where_the_answer_stands(llama: 
         broken.accept_in_grammar([_token(llama, each) for each in b"Sure"])
 
 
-def test_the_end_of_the_thoughts_copies_no_grammar(llama: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of a list of thousands of words takes a tenth of a second, and all branches wait for it."""
-    choices = " | ".join(f'"{word:05d}"' for word in range(4000))
-    grammar = with_rules(f"root ::= {BLANK} schema-0", [f"root ::= {choices}"])
-    params = SamplingParams(grammar=grammar, grammar_triggers=(("answer", BLANK),), reasoning_tags=("", "</think>"))
-    sampler = llama.new_sampler(params, 1, [])
-    copies: list[Any] = []
-    clone = sampler_module.lib.llama_sampler_clone
-    monkeypatch.setattr(sampler_module.lib, "llama_sampler_clone", lambda of: copies.append(of) or clone(of))
-    assert write(llama, sampler, "so</think>") == "so</think>"
-    assert not copies
-    assert write(llama, sampler, "\n00017") == "\n00017"
-    assert not copies
-
-
 def test_a_fork_that_is_prepared_in_a_lane_leaves_the_decode_threads_candidates_alone(llama: LlamaModel) -> None:
     """While llama.cpp samples, a lane may run: here between the candidates and the chain that chooses one of them."""
     running, fork = (llama.new_sampler(each, 1, []) for each in (SamplingParams(temperature=0.0), awaiting("")))
@@ -380,11 +365,9 @@ def test_a_fork_that_is_prepared_in_a_lane_leaves_the_decode_threads_candidates_
 def test_a_required_call_comes_after_the_thoughts(llama: LlamaModel, name: str) -> None:
     family = BY_NAME[name]
     grammar = family.grammar([FEW], parallel=False, lazy=False)
-    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
-    text = with_rules(f"root ::= {family.before_call} schema-0", [text])
     opening, closing = family.reasoning
     triggers = (("answer", family.before_call),)
-    params = SamplingParams(grammar=text, grammar_triggers=triggers, reasoning_tags=(opening, closing))
+    params = under(grammar, family.before_call, grammar_triggers=triggers, reasoning_tags=(opening, closing))
     thoughts = f"{opening}Hm.{closing}"
     sampler = llama.new_sampler(params, 1, [])
     assert write(llama, sampler, thoughts) == thoughts
@@ -401,7 +384,7 @@ def test_a_required_call_comes_after_the_thoughts(llama: LlamaModel, name: str) 
 @pytest.mark.parametrize("name", REPLIES)
 def test_an_answer_comes_after_the_thoughts_as_content(llama: LlamaModel, name: str) -> None:
     family = BY_NAME[name]
-    text = with_rules(f"root ::= {family.before_answer} schema-0", ['root ::= "{}"'])
+    text = preceded('root ::= "{}"', family.before_answer)
     triggers = (("answer", family.before_answer),)
     params = SamplingParams(grammar=text, grammar_triggers=triggers, reasoning_tags=family.reasoning)
     thoughts = "Hm.".join(family.reasoning)
@@ -437,8 +420,7 @@ def test_a_forced_call_keeps_references_and_names_with_marks(llama: LlamaModel, 
     family, other = BY_NAME[name], {"name": "time", "parameters": {"type": "object", "additionalProperties": False}}
     for offered, seed in (([REFERRING], 1), ([REFERRING], 2), ([REFERRING, other], 3)):
         grammar = family.grammar(offered, parallel=False, lazy=False)
-        text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
-        sampler = llama.new_sampler(SamplingParams(grammar=text), seed, [])
+        sampler = llama.new_sampler(under(grammar), seed, [])
         written = go_on(llama, sampler, 900)
         tools = {tool["name"]: tool.get("parameters") or {} for tool in offered}
         content, _, calls = parse_reply(ReplyParser(tools, family=family), written)
@@ -465,11 +447,10 @@ def test_a_call_of_mistrals_may_have_an_id_of_nine_characters(llama: LlamaModel)
 def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel, name: str, awaited: bool) -> None:
     family = BY_NAME[name]
     grammar = family.either([FEW], True, {"enum": ["Yes", "No"]}, awaited)
-    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
     triggers, tags = ((("answer", ""),), family.reasoning) if awaited else ((), ())
-    params = SamplingParams(grammar=text, grammar_triggers=triggers, reasoning_tags=tags)
+    params = under(grammar, grammar_triggers=triggers, reasoning_tags=tags)
     thoughts = "Hm.".join(family.reasoning) if awaited else ""
-    rules = with_rules(f"root ::= {family.before_answer if awaited else ''} schema-0", ['root ::= "\\"No\\""'])
+    rules = preceded('root ::= "\\"No\\""', family.before_answer if awaited else "")
     plain = SamplingParams(grammar=rules, grammar_triggers=triggers, reasoning_tags=tags)
     sampler = llama.new_sampler(plain, 1, [])
     assert write(llama, sampler, thoughts) == thoughts
@@ -480,9 +461,7 @@ def test_a_reply_is_a_call_or_an_answer_that_follows_a_schema(llama: LlamaModel,
     assert (content.strip(), calls) == ('"No"', [])
     sampler = llama.new_sampler(params, 1, [])
     begun = family.grammar([FEW], parallel=False, lazy=False)
-    call = go_on(llama, llama.new_sampler(
-        SamplingParams(grammar=with_rules(begun.text, [llama.grammar_of(each) for each in begun.schemas])), 1, []
-    ))  # fmt: skip
+    call = go_on(llama, llama.new_sampler(under(begun), 1, []))
     before = {"gpt-oss": "<|start|>assistant", "muse-glimmer": "<|start|>assistant"}.get(name, "") if awaited else ""
     before = before or ("<|begin|>assistant" if name == "solar" and awaited else "")
     written = write(llama, sampler, thoughts + before + call)
@@ -633,46 +612,8 @@ def test_a_second_call_follows_where_calls_may_be_parallel(llama: LlamaModel, na
     family, empty = BY_NAME[name], {"type": "object", "properties": {}, "additionalProperties": False}
     offered = [{"name": each, "parameters": empty} for each in ("weather", "time")]
     grammar = family.grammar(offered, parallel, lazy=False)
-    text = with_rules(grammar.text, [llama.grammar_of(schema) for schema in grammar.schemas])
-    sampler = llama.new_sampler(SamplingParams(grammar=text), 1, [])
+    sampler = llama.new_sampler(under(grammar), 1, [])
     said = PARALLEL[name].removesuffix("<|eot|>").replace('"time"}', '"time", "arguments": {}}')
     written = write(llama, sampler, said)
     _, _, calls = parse_reply(ReplyParser({"weather": empty, "time": empty}, family=family), written)
     assert [call.name for call in calls] == (["weather", "time"] if parallel else ["weather"]), written
-
-
-@pytest.mark.parametrize("fails", ["llama_sampler_accept", "llama_sampler_apply"])
-def test_a_trial_of_the_grammar_is_freed_whatever_fails_in_it(
-    llama: LlamaModel, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
-    sampler = llama.new_sampler(SamplingParams(grammar='root ::= "ab"'), 1, [])
-    watch = SimpleNamespace(begun_by=lambda token: b"x", begun=(b"a", b"b"))
-    monkeypatch.setattr(sampler, "_watch", watch)
-    monkeypatch.setattr(sampler, "_begin_tokens", lambda text: [_token(llama, ord("a"))] if text == b"a" else None)
-    open_trials: list[Any] = []
-
-    class Lib:
-        """llama_cpp, one function of which fails."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(lib, name)
-
-        def llama_sampler_clone(self, native: Any) -> Any:
-            open_trials.append(lib.llama_sampler_clone(native))
-            return open_trials[-1]
-
-        def llama_sampler_free(self, native: Any) -> None:
-            open_trials.remove(native)
-            lib.llama_sampler_free(native)
-
-    def fail(*_: object) -> None:
-        raise RuntimeError("out of memory")
-
-    failing = Lib()
-    setattr(failing, fails, fail)
-    monkeypatch.setattr(sampler_module, "lib", failing)
-    with pytest.raises(RuntimeError):
-        sampler._undecided(_token(llama, ord("c")), np.zeros(llama.n_vocab, np.float32))
-    assert open_trials == []
-    monkeypatch.undo()
-    sampler.close()

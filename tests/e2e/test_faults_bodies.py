@@ -178,7 +178,7 @@ def test_row_10_schemas_that_would_break_the_parser_are_refused(storyteller: Ser
     nested = '{"type":"array","items":' * 200 + "{}" + "}" * 200
     pattern = '{"type":"string","pattern":"^' + "(" * 300 + "a" + ")" * 300 + '$"}'
     long = '{"enum":[' + ",".join(map(str, range(50_000))) + "]}"
-    for schema in (nested, pattern, long, '{"type":"string","minLength":1000000}'):
+    for schema in (nested, pattern, long):
         assert "json_schema" in refused(storyteller, path, "json_schema", schema)
 
 

@@ -18,9 +18,10 @@ DIALECTS = {
 # Each package, and the packages of ours that its modules may import besides their own.
 MAY_IMPORT = {
     "srb": set(),  # what both sides know
-    "srb.engine": {"srb", "srb.engine.tree"},  # the core
+    "srb.engine": {"srb", "srb.engine.grammar", "srb.engine.tree"},  # the core
+    "srb.engine.grammar": {"srb"},  # grammars, for the models and for what is prepared before them
     "srb.engine.tree": {"srb.engine"},  # of the core only the model's protocol, see below
-    "srb.engine.llama": {"srb", "srb.engine"},  # llama.cpp behind the core's Model
+    "srb.engine.llama": {"srb", "srb.engine", "srb.engine.grammar"},  # llama.cpp behind the core's Model
     "srb.engine.process": {"srb", "srb.engine", "srb.engine.llama"},  # processes, sockets, threads
     "srb.cluster": {"srb", "srb.engine.process"},  # a bridge in the engine's place, and engines behind it
     "srb.bench": {"srb"},  # a client of the server, and the server as a process

@@ -1,11 +1,14 @@
-"""Grammars that would hurt llama.cpp's parser are refused before it sees them."""
+"""GBNF: which texts are grammars, and what llguidance makes of them."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from srb.engine.grammar import check_grammar
-from srb.errors import InvalidRequest
+from srb.engine.fake import FakeModel
+from srb.engine.grammar.gbnf import parse, preceded
+from srb.errors import GrammarDeadEnd, InvalidRequest
 
 
 @pytest.mark.parametrize(
@@ -17,10 +20,12 @@ from srb.errors import InvalidRequest
         'root ::= "a"{0,2000}',
         'root ::= ("a"{10} "b"){10}',
         'root ::= "a"{3,}',
+        "root ::= (\n  [a]\n  | [b]\n)\n\n# end",
+        "root ::=\r\n  a |\r\n  b\r\na ::= [0-9]\r\nb ::= .",
     ],
 )
 def test_ordinary_grammars_pass(grammar: str) -> None:
-    check_grammar(grammar)
+    parse(grammar)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +38,103 @@ def test_ordinary_grammars_pass(grammar: str) -> None:
         ('root ::= (("a"{20} "b"){20} "c"){20}', "more than 2000 times"),
         ('root ::= "a"{99999999999999999999}', "more than 2000 times"),
         ('root ::= "a\0"', "NUL"),
+        ('root ::= "a', "line 1: this has no end"),
+        ('root ::= "a"\nb ::= [a', "line 2: this has no end"),
+        (r'root ::= "\q"', "escape"),
+        (r'root ::= "\uD800"', "escape"),
+        ("root ::= a", "root refers to a, which is not defined"),
+        ('other ::= "a"', "no rule named root"),
+        ('root ::= ("a"', r"\) *"),
+        ('root ::= "a" )', "should end here"),
+        ("", "no rule named root"),
     ],
 )
-def test_bombs_are_refused_with_the_limit_they_exceed(grammar: str, reason: str) -> None:
-    with pytest.raises(InvalidRequest, match=reason):
-        check_grammar(grammar)
+def test_what_is_no_grammar_is_refused_with_the_reason(grammar: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        parse(grammar)
+    assert caught.value.extra["param"] == "grammar"
+
+
+def takes(model: FakeModel, grammar: str, text: str, schemas: tuple[str, ...] = ()) -> bool:
+    """Whether a text is one that a grammar makes, read byte by byte."""
+    matcher = model.grammars.matcher(grammar, schemas)
+    try:
+        for byte in text.encode():
+            matcher.accept(next(token for token in range(model.n_vocab) if model.piece(token) == bytes([byte])))
+    except GrammarDeadEnd:
+        return False
+    return matcher.allows(next(filter(model.is_eog, range(model.n_vocab))))
+
+
+# Grammar, texts that it makes, texts that it does not make.
+LANGUAGES: list[tuple[str, list[str], list[str]]] = [
+    ('root ::= [a-z]+ "b"', ["ab", "bbb", "abab"], ["b", "aba", ""]),
+    ('root ::= ("a" | "ab") "bc"', ["abc", "abbc"], ["ab", "abb"]),
+    ('root ::= [a-z]* root? "!"', ["!", "a!", "ab!!"], ["a", "!a"]),
+    ('root ::= "(" root ")" | [a-z]* "b"', ["(ab)", "b", "((bb))"], ["(a)", "(b"]),
+    (r'root ::= [^"\\\x00-\x1f] "\t\n\r\"\\" [\]\[^-]', ['é\t\n\r"\\]', 'x\t\n\r"\\-'], ['"\t\n\r"\\]', 'x\t\n\r"\\a']),
+    (r'root ::= "\x41\u00e9\U0001F600" .', ["Aé😀\n", "Aé😀☃"], ["Aé😀", "a"]),
+    ('root ::= "a"{2} "b"{1,2} "c"{0,} "d"?', ["aab", "aabbcccd", "aabd"], ["ab", "aabbb", "aabdd"]),
+    ('root ::= [&&a--b~~] "/" #"', ["&/", "~/", "b/"], ["/", "a/", "c/"]),
+    ('root ::= a-B\na-B ::= "x" | a_b\na_b ::= "y"', ["x", "y"], ["xy"]),
+    ('root ::= "a"\nroot ::= "b"', ["b"], ["a"]),
+    ('root ::= ""', [""], ["a"]),
+    ('root ::= "x" tail\ntail ::= "," root | ', ["x", "x,x", "x,x,x"], ["x,", ""]),
+    ("root ::= [^] []*", ["☃"], ["", "ab"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("grammar", "made", "others"), LANGUAGES, ids=[each[0] for each in LANGUAGES])
+def test_a_grammar_makes_its_texts_and_no_others(grammar: str, made: list[str], others: list[str]) -> None:
+    model = FakeModel()
+    assert [text for text in made if not takes(model, grammar, text)] == []
+    assert [text for text in others if takes(model, grammar, text)] == []
+
+
+def test_a_grammar_names_schemas_by_their_numbers() -> None:
+    model = FakeModel()
+    schemas = ('{"const":1}', '{"const":[2],"x-guidance":{"whitespace_flexible":false}}')
+    grammar = 'root ::= "a" schema-0 | "b" schema-1'
+    assert takes(model, grammar, "a1", schemas)
+    assert takes(model, grammar, "b[2]", schemas)
+    assert not takes(model, grammar, "a[2]", schemas)
+    with pytest.raises(InvalidRequest, match="schema-2"):
+        model.grammars.matcher("root ::= schema-2", schemas)
+
+
+def test_text_may_precede_a_grammar() -> None:
+    model = FakeModel()
+    grammar = preceded('root ::= "(" root ")" | "root" # root', "[ ]{0,2}")
+    assert [text for text in ("root", " (root)", "  ((root))") if not takes(model, grammar, text)] == []
+    assert not takes(model, grammar, "   root")
+
+
+def test_a_grammar_without_any_text_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="allows no text") as caught:
+        FakeModel().grammars.matcher("root ::= root [a]")
+    assert caught.value.extra["param"] == "grammar"
+
+
+def test_what_an_error_quotes_writes_no_line_of_a_log() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        FakeModel().grammars.matcher('root ::= "a"\n\x1b[31m2026-11-26 ERROR srb: forged\r')
+    assert re.fullmatch("[ -~]+", caught.value.message)
+
+
+def test_a_mask_has_what_may_come_and_a_rewound_matcher_stands_where_it_stood() -> None:
+    model = FakeModel()
+    matcher = model.grammars.matcher('root ::= " the" ( " the" | "!" root )* [xy]')
+    walked = [matcher.copy()]
+    for text in (" the", " the", "!", " ", "t", "h", "e", "x"):
+        [token] = model.tokenize(text, False, False)
+        assert matcher.allows(token)
+        assert {int(each) for each in matcher.allowed} <= {
+            each for each in range(model.n_vocab) if matcher.allows(each)
+        }
+        matcher.accept(token)
+        walked.append(matcher.copy())
+    for count in (1, 3, 8):
+        other = matcher.copy()
+        other.rewind(count)
+        assert other.allowed.tolist() == walked[len(walked) - 1 - count].allowed.tolist()
+        assert other.length == matcher.length - count

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from srb.engine import preparing
 from srb.engine.fake import FakeModel, FakeSampler
+from srb.engine.grammar import matcher as matcher_module
 from srb.engine.preparing import Preparer
 from srb.engine.process.state_folder import StateFolder
 from srb.errors import ContextExceeded, InvalidRequest
@@ -212,26 +212,27 @@ def test_sequence_breakers_are_limited_over_all_branches(model: FakeModel) -> No
     assert model.open_samplers == 0
 
 
-def test_lanes_share_the_grammars_of_schemas_and_none_of_them_fails(
+def test_lanes_share_the_compiled_grammars_and_each_gets_its_own(
     model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "MAX_KEPT_SCHEMAS", 1)
-    monkeypatch.setattr(preparing, "check_schema", lambda schema: None)  # all the time goes into what is shared
-    monkeypatch.setattr(model, "grammar_of", lambda schema: f"root ::= {schema}")
-    preparer = Preparer(model, None)
+    monkeypatch.setattr(matcher_module, "MAX_KEPT", 2)
     failures: list[Exception] = []
 
-    def lane(name: int) -> None:
+    def lane(digit: int) -> None:
+        [token] = model.tokenize(str(digit), False, False)
         try:
-            for turn in range(20_000):
-                assert preparer._rules_of(f"{name}-{turn % 3}") == f"root ::= {name}-{turn % 3}"
+            for turn in range(100):
+                matcher = model.grammars.matcher(f'root ::= "{digit}" [a-z]{{{turn % 3}}}')
+                assert matcher.allowed.tolist() == [token]
+                matcher.accept(token)
+                assert matcher.length == 1
         except Exception as error:
             failures.append(error)
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        lanes = [threading.Thread(target=lane, args=(name,)) for name in range(4)]
+        lanes = [threading.Thread(target=lane, args=(digit,)) for digit in range(4)]
         for each in lanes:
             each.start()
         for each in lanes:
@@ -241,10 +242,10 @@ def test_lanes_share_the_grammars_of_schemas_and_none_of_them_fails(
     assert failures == []
 
 
-def test_the_grammar_of_a_schema_is_made_once(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grammar_is_compiled_once(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr(model, "grammar_of", lambda schema: made.append(schema) or "root ::= [a]")
-    preparer = Preparer(model, None)
-    for schema in ("{}", '{"type":"object"}', "{}"):
-        preparer._rules_of(schema)
-    assert made == ["{}", '{"type":"object"}']
+    compile_one = model.grammars._compiled
+    monkeypatch.setattr(model.grammars, "_compiled", lambda *given: made.append(given[0]) or compile_one(*given))
+    for grammar in ("root ::= [a]", "root ::= [b]", "root ::= [a]"):
+        model.grammars.matcher(grammar)
+    assert made == ["root ::= [a]", "root ::= [b]"]

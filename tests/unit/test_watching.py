@@ -5,17 +5,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from srb.engine.fake import BOS, EOS, FakeModel
-from srb.engine.preparing import Preparer
 from srb.engine.watching import Watch, watch_of
 from srb.errors import Conflict, InvalidRequest, NotFound
-from srb.protocol import BranchSpec, Generate, SamplingParams
+from srb.protocol import SamplingParams
 from tests.engine_helpers import Driver
 
 
@@ -231,19 +229,19 @@ def test_a_fork_goes_on_with_the_budget_that_is_left(at: int) -> None:
 
 
 def test_a_lazy_grammar_leaves_the_text_before_its_trigger_free() -> None:
-    """The fake's grammar allows one token and then none, so the branch ends after the token of its trigger."""
     driver = Driver(FakeModel(n_ctx=512))
     free = driver.submit("the old king", max_tokens=30, ignore_eos=True)
     driver.run()
     text = driver.outcomes[free].texts[0]
     word = max(re.findall("[a-z]+", text), key=len)
+    grammar = f'root ::= "{word}!"'
     lazy = driver.submit(
-        "the old king", max_tokens=30, ignore_eos=True, grammar="x", grammar_triggers=(("word", word),)
+        "the old king", max_tokens=30, ignore_eos=True, grammar=grammar, grammar_triggers=(("word", word),)
     )
     driver.run()
     found = driver.outcomes[lazy]
     assert found.ends[0].code == "grammar_dead_end"
-    assert found.texts[0] == text[: text.index(word) + len(word)]
+    assert found.texts[0] == text[: text.index(word) + len(word)] + "!"
 
 
 def test_control_tokens_that_are_preserved_are_part_of_the_text() -> None:
@@ -267,33 +265,23 @@ def tokenize_bos(model: FakeModel) -> Callable[[str, bool, bool], list[int]]:
     return tokenize
 
 
-def test_schemas_that_make_no_grammar_leave_a_lazy_one_with_any_objects_and_refuse_an_eager_one(
+def test_a_schema_that_makes_no_grammar_loosens_its_own_tool_alone_and_refuses_a_forced_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = FakeModel(n_ctx=64)
-    bad, sure = '{"$ref":"#/nowhere"}', '{"type":"object"}'
-
-    def grammar_of(schema: str) -> str:
-        if schema == bad:
-            raise InvalidRequest("Field 'json_schema': cannot be converted", param="json_schema")
-        return 'root ::= "{" space "}"\nspace ::= " "?'
-
-    model.grammar_of = grammar_of  # type: ignore[method-assign]
-    params = SamplingParams(
-        grammar="root ::= schema-0 schema-1", grammar_schemas=(sure, bad), grammar_triggers=(("word", "x"),)
-    )
-    preparer = Preparer(model, None)
-    request = preparer.request(Generate("a", ("the",), (BranchSpec(1, sampling=params),)))
-    made = request.branches[0].sampler._params.grammar  # type: ignore[attr-defined]
-    assert 'schema-1 ::= "{" schema-1-space "}"\nschema-1-space ::= " "?' in made
-    request.close()
-    with pytest.raises(InvalidRequest, match="Field 'tools': cannot be converted"):
-        preparer.request(Generate("b", ("the",), (BranchSpec(1, sampling=replace(params, grammar_triggers=())),)))
-    assert model.open_samplers == 0
-    deep = replace(params, grammar="root ::= " + "( " * 200 + '"a"' + " )" * 200)
-    request = preparer.request(Generate("c", ("the",), (BranchSpec(1, sampling=deep),)))
-    assert request.branches[0].sampler._params.grammar == ""  # type: ignore[attr-defined]
-    request.close()
+    driver = Driver(FakeModel(n_ctx=64))
+    bad, sure = '{"$ref":"#/nowhere"}', '{"const":7}'
+    grammar = 'root ::= "a" schema-0 | "b" schema-1'
+    params: dict[str, Any] = {"grammar": grammar, "grammar_schemas": (sure, bad), "temperature": 0.0}
+    for letter, begun in (("a", "a7"), ("b", "b{")):
+        biases = tuple((driver.model.tokenize(each, False, False)[0], 50.0) for each in (letter, "}", '"'))
+        triggers = (("start", "a"), ("start", "b"))
+        request_id = driver.submit("the", max_tokens=20, **params, grammar_triggers=triggers, logit_bias=biases)
+        driver.run()
+        assert driver.outcomes[request_id].texts[0].startswith(begun)
+    assert "a tool is called with any arguments" in caplog.text
+    with pytest.raises(InvalidRequest, match="Field 'tools'"):
+        driver.submit("the", **params)
+    assert driver.model.open_samplers == 0
 
 
 # Reasoning that is ended while it is written --------------------------------------------------------------------------

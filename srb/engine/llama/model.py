@@ -20,6 +20,7 @@ import llama_cpp as lib
 from srb.cores import usable_cores
 from srb.engine.cuts import Cuts
 from srb.engine.drafting import check_vocabularies
+from srb.engine.grammar.matcher import Grammars, Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.device_sampling import DeviceSampling
@@ -47,7 +48,6 @@ from srb.engine.llama.rows import Rows
 from srb.engine.llama.rpc import add_nodes
 from srb.engine.llama.sampler import CandidateArray, LlamaSampler, biases_of, build_stage, sample_ahead
 from srb.engine.llama.sampling_probe import choose_sampling
-from srb.engine.llama.schema import SchemaConverter
 from srb.engine.llama.sections import NUM_SECTIONS, has_sections, sequences_of
 from srb.engine.llama.sequences import Sequences
 from srb.engine.llama.strings import string_of
@@ -122,6 +122,7 @@ class LlamaModel:
         self.pooling = _pooling(settings, model)
         self.can_generate = bool(lib.llama_get_memory(context))
         self.can_embed, self.can_rank = embedder is not None, ranker is not None
+        self.grammars = Grammars(Vocabulary(self))
         self._pieces: dict[int, bytes] = {}
         self._byte_tokens: dict[int, int] | None = None  # the token of each byte
         self._rows = Rows(context, self.n_vocab)
@@ -327,17 +328,13 @@ class LlamaModel:
     ) -> LlamaSampler:
         """Build a branch's sampler; `history` are the prompt's tokens, which penalties look at.
 
-        The text cannot end before `min_tokens` tokens. Raise InvalidRequest for a grammar that llama.cpp cannot parse.
+        The text cannot end before `min_tokens` tokens. Raise InvalidRequest for a grammar that is none.
         """
         return LlamaSampler(self, params, seed, history, min_tokens)
 
     def biases(self, params: SamplingParams) -> dict[int, float]:
         """Return the sum of a request's biases for each token; -inf for those that may not come."""
         return biases_of(self, params)
-
-    def grammar_of(self, json_schema: str) -> str:
-        """Return a JSON schema, already checked by check_schema, as GBNF. Raise InvalidRequest."""
-        return SchemaConverter.grammar_of(json_schema)
 
     def pair(self, query: str, document: str) -> list[int]:
         """Return the input of `rank` for a query and a document, in the form that the model was trained on."""
@@ -547,6 +544,7 @@ class LlamaModel:
             if embedder:
                 embedder.close()
         self.dry.close()
+        self.grammars.close()
         if self._media:
             self._media.close()
         if self._context:

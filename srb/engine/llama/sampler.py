@@ -1,4 +1,4 @@
-"""Sampler chains and grammars of llama.cpp."""
+"""Sampler chains of llama.cpp, with a grammar beside them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import llama_cpp as lib
 import numpy as np
+import numpy.typing as npt
 
+from srb.engine.grammar.matcher import Matcher
 from srb.engine.llama.device_sampling import BIASES, device_stages
-from srb.engine.llama.log import native_log
 from srb.engine.llama.sampler_states import CLONED, REMEMBERING, SamplerStates, complete_adaptive
 from srb.engine.model import Candidates, Logits
 from srb.engine.sampling import SEEDED, Stage, chain, is_greedy, remembered_tokens
 from srb.engine.spreading import BEYOND_SEEDS, other_candidate
 from srb.engine.watching import MAX_TRIES, Watch, watch_of
-from srb.errors import GrammarDeadEnd, bad_field
+from srb.errors import GrammarDeadEnd
 from srb.protocol import SamplingParams
 
 if TYPE_CHECKING:
     from srb.engine.llama.model import LlamaModel
 
 FORBIDDEN = float("-inf")  # the bias of a forbidden token
-CLONED_GRAMMAR = (
-    16 * 1024
-)  # characters; cloning a longer grammar, with thousands of alternatives, takes longer than parsing it
 _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 assert _TOKEN_DATA.itemsize == ctypes.sizeof(lib.llama_token_data)
 
@@ -49,13 +47,13 @@ class CandidateArray:
         self._data["p"] = 0.0
         return _point(self._array, self._data)
 
-    def forbid_all(self) -> None:
-        """Forbid every token; before the chain is applied."""
-        self._data["logit"] = FORBIDDEN
-
-    def allow(self, token: int, logit: float) -> None:
-        """Give a token its logit again; before the chain is applied."""
-        self._data["logit"][token] = logit
+    def fill_only(self, logits: Logits, tokens: npt.NDArray[np.intp]) -> Any:
+        """Return the array by reference, holding these tokens alone."""
+        data = self._data[: len(tokens)]
+        data["id"] = tokens
+        data["logit"] = logits[tokens]
+        data["p"] = 0.0
+        return _point(self._array, data)
 
     @property
     def is_choice(self) -> bool:
@@ -110,7 +108,7 @@ class LlamaSampler:
         biases = biases_of(model, params)
         self._forbidden = frozenset(token for token, bias in biases.items() if bias == FORBIDDEN)
         self._parts: tuple[Stage | None, ...] = ((None,) if biases else ()) + tuple(chain(params, seed))  # None: biases
-        grammar = _grammar(model, params.grammar) if params.grammar else None
+        grammar = model.grammars.matcher(params.grammar, params.grammar_schemas) if params.grammar else None
         if params.grammar_triggers:
             model.tokens_of_bytes(b"")  # its table takes a while, and later the decode thread waits for it
         self._assemble(model, params, grammar, watch_of(params, model), min_tokens)
@@ -122,16 +120,15 @@ class LlamaSampler:
             lib.llama_sampler_accept(self._chain, token)
 
     def _assemble(
-        self, model: LlamaModel, params: SamplingParams, grammar: Any, watch: Watch | None, min_tokens: int
+        self, model: LlamaModel, params: SamplingParams, grammar: Matcher | None, watch: Watch | None, min_tokens: int
     ) -> None:
         """Begin the chain and all other state that samplers do not share."""
         self._model = model
         self._params = params
         self._grammar = grammar
         self._watch = watch
-        self._places = _Places()
+        self._places: list[tuple[Any, int]] = []  # of watch and grammar, before each remembered token
         self._states: SamplerStates | None = None  # None: nothing is remembered
-        self._is_in_grammar = False  # whether it has accepted tokens
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_params(no_perf=True))
         # tokens before the ban of end-of-text tokens is lifted
         self._tokens_to_come = min_tokens if self._add_ban(min_tokens) else 0
@@ -151,8 +148,8 @@ class LlamaSampler:
     def clone(self, seed: int, min_tokens: int = 0) -> LlamaSampler:
         """Return a sampler with the same settings, past tokens and place in the grammar, which draws by `seed`.
 
-        The costly parts are cloned: DRY's sequence breakers, which are searched for in every token of the vocabulary,
-        the grammar's rules, and the biases. Stages that draw random numbers are built anew.
+        The costly parts are cloned: DRY's sequence breakers, which are searched for in every token of the vocabulary, the
+        grammar, and the biases. Stages that draw random numbers are built anew.
         """
         clone = LlamaSampler.__new__(LlamaSampler)
         clone._forbidden = self._forbidden
@@ -160,8 +157,8 @@ class LlamaSampler:
         clone._parts = tuple(drawing.get(part.name, part) if part else None for part in self._parts)
         clone._device_stages = self._device_stages
         watch = self._watch.copy() if self._watch is not None else None
-        clone._assemble(self._model, self._params, self._cloned_grammar(), watch, min_tokens)
-        clone._is_in_grammar = self._is_in_grammar
+        grammar = self._grammar.copy() if self._grammar is not None else None
+        clone._assemble(self._model, self._params, grammar, watch, min_tokens)
         first = lib.llama_sampler_chain_n(self._chain) - len(self._parts)  # after the ban
         for place, part in enumerate(clone._parts, first):
             if part and part.name in SEEDED:
@@ -170,13 +167,6 @@ class LlamaSampler:
                 native = lib.llama_sampler_clone(lib.llama_sampler_chain_get(self._chain, place))
             lib.llama_sampler_chain_add(clone._chain, native)
         return clone
-
-    def _cloned_grammar(self) -> Any:
-        if self._grammar is None:
-            return None
-        if not self._is_in_grammar and len(self._params.grammar) > CLONED_GRAMMAR:
-            return _grammar(self._model, self._params.grammar)
-        return lib.llama_sampler_clone(self._grammar)
 
     @property
     def _can_be_plain(self) -> bool:
@@ -218,8 +208,9 @@ class LlamaSampler:
         if (forced := self._forced()) is not None:
             return self._accept(forced)
         token = self._choose(self._model.candidates.fill(logits))
-        if self._obeys_grammar and not self._grammar_allows(token):
-            token = self._sample_within_grammar(logits)
+        if (grammar := self._grammar_here) is not None and not grammar.allows(token):
+            token = self._choose_within_grammar(logits)
+            self._check_grammar(token)
         return self._accept(self._fitting(token, logits))
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
@@ -246,9 +237,9 @@ class LlamaSampler:
     # A lazy grammar and a reasoning budget ------------------------------------------------------------------------------
 
     @property
-    def _obeys_grammar(self) -> bool:
-        """Whether the grammar constrains the next token."""
-        return self._grammar is not None and (self._watch is None or self._watch.is_on)
+    def _grammar_here(self) -> Matcher | None:
+        """The grammar, if it constrains the next token."""
+        return self._grammar if self._watch is None or self._watch.is_on else None
 
     def _forced(self) -> int | None:
         """Return the token that has to come next, if there is one."""
@@ -277,19 +268,14 @@ class LlamaSampler:
         if not is_end and (begun is None or self._begin_tokens(begun) is not None):
             return token
         text, lacking = self._watch.begun
-        tokens, opening = self._begin_tokens(text), self._first_token(lacking)
-        array = self._model.candidates.fill(logits)
-        if tokens is None:
-            self._model.candidates.forbid_all()
-        else:
-            trial = self._cloned_grammar()
-            try:
-                for each in tokens:
-                    lib.llama_sampler_accept(trial, each)
-                lib.llama_sampler_apply(trial, array)
-            finally:
-                lib.llama_sampler_free(trial)
-        self._model.candidates.allow(opening, float(logits[opening]))
+        allowed = np.array([self._first_token(lacking)])
+        if (tokens := self._begin_tokens(text)) is not None:
+            assert self._grammar is not None
+            trial = self._grammar.copy()
+            for each in tokens:
+                trial.accept(each)
+            allowed = np.union1d(trial.allowed, allowed)
+        array = self._model.candidates.fill_only(logits, allowed)
         if self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
         return self._choose(array)
@@ -323,44 +309,33 @@ class LlamaSampler:
         """Return tokens of the text with which a lazy grammar begins; None if the grammar forbids it."""
         if not begun:
             return []
+        assert self._grammar is not None
         tokens = self._model.tokens_of_bytes(begun)
-        trial = self._cloned_grammar()
-        try:
-            for token in tokens:
-                if not self._allows(trial, token):
-                    return None
-                lib.llama_sampler_accept(trial, token)
-        finally:
-            lib.llama_sampler_free(trial)
-        return tokens
+        return tokens if self._grammar.takes(tokens) else None
 
     def _go_on_in_grammar(self, token: int) -> None:
         """Have grammar and watch accept a token."""
-        was_on = self._obeys_grammar
+        tokens = [token] if self._grammar_here is not None else []
         begun = self._watch.accept(token) if self._watch is not None else None
-        accepted = [token] if was_on else []
         if begun is not None and self._grammar is not None:
-            tokens = self._begin_tokens(begun)
-            if tokens is None:  # llama.cpp aborts
+            begin = self._begin_tokens(begun)
+            if begin is None:
                 raise GrammarDeadEnd("the text so far does not fit the grammar")
-            accepted = tokens
-        for each in accepted:
-            lib.llama_sampler_accept(self._grammar, each)
-        self._is_in_grammar = self._is_in_grammar or bool(accepted)
-        if self._states is not None and self._watch is not None:
-            self._places.accepted += accepted
+            tokens = begin
+        for each in tokens:
+            assert self._grammar is not None
+            self._grammar.accept(each)
 
     def _accept(self, token: int) -> int:
+        self._count(token)  # first: a forbidden token leaves the grammar where it is
         self._go_on_in_grammar(token)
         lib.llama_sampler_accept(self._chain, token)
-        return self._count(token)
+        return token
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         if self._grammar is None and self._watch is None:
             return
         for token in tokens:
-            if self._obeys_grammar and not self._grammar_allows(token):  # llama.cpp aborts
-                raise GrammarDeadEnd("the text so far does not fit the grammar")
             self._go_on_in_grammar(token)
 
     def _count(self, token: int) -> int:
@@ -379,23 +354,19 @@ class LlamaSampler:
 
     def remember(self) -> None:
         remembering = [lib.llama_sampler_clone(native) for native in self._natives(REMEMBERING)]
-        if self._grammar is not None and self._watch is None:
-            remembering.append(self._cloned_grammar())
-        elif self._grammar is not None:
-            self._places.grammar = self._cloned_grammar()
         self._states = SamplerStates(remembering, self._natives(CLONED), self._dist)
         self._is_plain = self._is_plain and not self._is_adaptive  # whose draws are counted: only choices draw
 
     def stop_remembering(self) -> None:
         if self._states is not None:
             self._states.close()
-        self._places.close()
+        self._places.clear()
         self._states, self._is_plain = None, self._can_be_plain
 
     def forget(self, count: int) -> None:
         assert self._states is not None
         self._states.forget(count)
-        self._places.forget(count)
+        del self._places[: len(self._places) - count]
 
     def rewind(self, count: int) -> None:
         assert self._states is not None
@@ -403,14 +374,13 @@ class LlamaSampler:
         self._tokens_to_come = state.tokens_to_come
         if self._is_adaptive:
             complete_adaptive(state.drawing[-1], self._states.draws)
-        if self._watch is not None:
-            self._watch.state, grammar = self._places.take(count)
-            if grammar:
-                lib.llama_sampler_free(self._grammar)
-                self._grammar = grammar
-        elif self._grammar is not None:
-            lib.llama_sampler_free(self._grammar)
-            self._grammar = state.remembering.pop()
+        if self._places:
+            watch_state, place = self._places[-count]
+            del self._places[-count:]
+            if self._watch is not None:
+                self._watch.state = watch_state
+            if self._grammar is not None:
+                self._grammar.rewind(self._grammar.length - place)
         old = [lib.llama_sampler_chain_remove(self._chain, 0) for _ in range(lib.llama_sampler_chain_n(self._chain))]
         for native in old[: len(old) - len(self._parts)]:  # the ban
             lib.llama_sampler_free(native)
@@ -445,8 +415,9 @@ class LlamaSampler:
         """Note the state before a token is sampled, if states are remembered."""
         if self._states is not None:
             self._states.add(self._tokens_to_come)
-            if self._watch is not None:
-                self._places.add(self._watch)
+            if self._grammar is not None or self._watch is not None:
+                state = self._watch.state if self._watch is not None else None
+                self._places.append((state, self._grammar.length if self._grammar is not None else 0))
 
     def _note_draw(self, states: SamplerStates) -> None:
         """Note the state before the native chain alone samples a token, with one draw."""
@@ -463,11 +434,10 @@ class LlamaSampler:
         return self._watch is not None and self._watch.end_reasoning()
 
     def close(self) -> None:
-        for native in (self._chain, self._grammar):
-            if native:
-                lib.llama_sampler_free(native)
+        if self._chain:
+            lib.llama_sampler_free(self._chain)
         self._chain = self._grammar = None
-        self._places.close()
+        self._places.clear()
         if self._states is not None:
             self._states.close()
 
@@ -481,73 +451,21 @@ class LlamaSampler:
             self._candidates = self._model.candidates.left()
         return token
 
-    def _grammar_allows(self, token: int) -> bool:
-        return self._allows(self._grammar, token)
-
-    def _allows(self, grammar: Any, token: int) -> bool:
-        """Whether a grammar allows a token. Lanes ask too, so the decode thread's scratch array is left alone."""
-        data = np.array([(token, 1.0, 0.0)], _TOKEN_DATA)
-        lib.llama_sampler_apply(grammar, _point(lib.llama_token_data_array(), data))
-        return bool(np.isfinite(data["logit"][0]))
-
-    def _sample_within_grammar(self, logits: Logits) -> int:
-        """Choose a token with the grammar applied to the whole vocabulary first. Slower, so only done when needed."""
-        token = self._choose_within_grammar(logits)
-        self._check_grammar(token)
-        return token
-
     def _choose_within_grammar(self, logits: Logits) -> int:
         array = self._fill_within_grammar(logits)
-        if self._obeys_grammar and self._model.candidates.is_exhausted:
+        if self._grammar_here is not None and self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
         return self._choose(array)
 
     def _check_grammar(self, token: int) -> None:
         """Raise GrammarDeadEnd for a token that the grammar forbids: the biases may leave no others."""
-        if self._obeys_grammar and not self._grammar_allows(token):
+        if (grammar := self._grammar_here) is not None and not grammar.allows(token):
             raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
 
     def _fill_within_grammar(self, logits: Logits) -> Any:
-        array = self._model.candidates.fill(logits)
-        if self._obeys_grammar:
-            lib.llama_sampler_apply(self._grammar, array)
-        return array
-
-
-class _Places:
-    """The states of a watch before a sampler's last tokens, and the tokens that its grammar has accepted since then."""
-
-    def __init__(self) -> None:
-        self.grammar: Any = None  # a clone that has accepted none of `accepted`
-        self.accepted: list[int] = []
-        self._states: list[tuple[Any, int]] = []
-
-    def add(self, watch: Watch) -> None:
-        self._states.append((watch.state, len(self.accepted)))
-
-    def forget(self, count: int) -> None:
-        """Forget all but the newest `count` states."""
-        del self._states[: len(self._states) - count]
-        old = self._states[0][1] if self._states else len(self.accepted)
-        for token in self.accepted[:old] if self.grammar else ():
-            lib.llama_sampler_accept(self.grammar, token)
-        if old:
-            del self.accepted[:old]
-            self._states = [(state, place - old) for state, place in self._states]
-
-    def take(self, count: int) -> tuple[Any, Any]:
-        """Remove the newest `count` states; return the oldest of them, and a grammar as it was then."""
-        state, place = self._states[-count]
-        del self._states[-count:], self.accepted[place:]
-        grammar = lib.llama_sampler_clone(self.grammar) if self.grammar else None
-        for token in self.accepted if grammar else ():
-            lib.llama_sampler_accept(grammar, token)
-        return state, grammar
-
-    def close(self) -> None:
-        if self.grammar:
-            lib.llama_sampler_free(self.grammar)
-        self.grammar, self.accepted, self._states = None, [], []
+        if (grammar := self._grammar_here) is None:
+            return self._model.candidates.fill(logits)
+        return self._model.candidates.fill_only(logits, grammar.allowed)
 
 
 def build_stage(model: LlamaModel, stage: Stage) -> Any:
@@ -566,14 +484,6 @@ def build_stage(model: LlamaModel, stage: Stage) -> Any:
             return model.dry.new(*args)
         case name:
             return getattr(lib, f"llama_sampler_init_{name}")(*args)
-
-
-def _grammar(model: LlamaModel, text: str) -> Any:
-    with native_log.muted():
-        native = lib.llama_sampler_init_grammar(model.vocab, text.encode(), b"root")
-    if not native:
-        raise bad_field("grammar", "Failed to parse grammar: it is not valid GBNF, or has no rule named root")
-    return native
 
 
 def biases_of(model: LlamaModel, params: SamplingParams) -> dict[int, float]:

@@ -39,8 +39,8 @@ class StateParts:
 class SamplerStates:
     """The states before a sampler's last tokens.
 
-    Stages that draw random numbers are cloned for each state. Stages that remember tokens, and the grammar, are cloned
-    once: these clones have accepted all tokens before the oldest state, and a rewind has clones of them accept the others.
+    Stages that draw random numbers are cloned for each state. Stages that remember tokens are cloned once: these clones
+    have accepted all tokens before the oldest state, and a rewind has clones of them accept the others.
     `dist`, the usual one, draws once a choice, and is treated alike: its clone lags behind, and a rewind draws again.
     """
 

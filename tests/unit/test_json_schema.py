@@ -66,10 +66,42 @@ def test_data_is_no_schema() -> None:
 
 def test_a_schema_without_a_type_has_the_type_that_its_keywords_speak_of() -> None:
     assert made({"properties": {"a": {"items": {}}}}) == {
-        "type": "object", "properties": {"a": {"type": "array", "items": {}}},
+        "type": "object", "properties": {"a": {"type": "array", "items": {}}}, "additionalProperties": False,
     }  # fmt: skip
     parts = {"anyOf": [{"properties": {"a": {}}}, {"type": "null"}], "properties": {"b": {}}}
     assert made(parts) == parts
+
+
+OPEN: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "right"),
+    [
+        (OPEN, CLOSED),
+        ({"type": "array", "items": OPEN}, {"type": "array", "items": CLOSED}),
+        ({"anyOf": [OPEN, {"type": "null"}]}, {"anyOf": [CLOSED, {"type": "null"}]}),
+        ({"$defs": {"A": OPEN}, "$ref": "#/$defs/A"}, {"$defs": {"A": CLOSED}, "$ref": "#/$defs/A"}),
+        ({"$defs": {"A": OPEN}, "items": {"$ref": "#/$defs/A"}, "type": "array"},
+         {"$defs": {"A": CLOSED}, "items": {"$ref": "#/$defs/A"}, "type": "array"}),
+        *(
+            (same, same)
+            for same in (
+                {**OPEN, "additionalProperties": True}, {**OPEN, "patternProperties": {"^x": {}}},
+                {"allOf": [OPEN, {"type": "object", "properties": {"b": {}}}]}, {**OPEN, "anyOf": [{"required": ["a"]}, {}]},
+                {"$defs": {"A": OPEN}, "allOf": [{"$ref": "#/$defs/A"}, {"type": "object", "properties": {"b": {}}}]},
+                {"$defs": {"A": OPEN}, "$ref": "#/$defs/A", "required": ["b"]}, {"type": "object"},
+            )
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_object_has_the_properties_that_its_schema_names_and_no_others(
+    schema: dict[str, Any], right: dict[str, Any]
+) -> None:
+    """Like llama-server's; with additionalProperties, or where schemas come together, the standard's word counts."""
+    assert made(schema) == right
 
 
 def test_whole_numbers_without_bounds_have_some_and_others_keep_theirs() -> None:

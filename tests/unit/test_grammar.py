@@ -46,6 +46,7 @@ def test_ordinary_grammars_pass(grammar: str) -> None:
         ('other ::= "a"', "no rule named root"),
         ('root ::= ("a"', r"\) *"),
         ('root ::= "a" )', "should end here"),
+        ('root ::= "a"{3,2}', "smaller number first"),
         ("", "no rule named root"),
     ],
 )
@@ -79,6 +80,7 @@ LANGUAGES: list[tuple[str, list[str], list[str]]] = [
     ('root ::= a-B\na-B ::= "x" | a_b\na_b ::= "y"', ["x", "y"], ["xy"]),
     ('root ::= "a"\nroot ::= "b"', ["b"], ["a"]),
     ('root ::= ""', [""], ["a"]),
+    ('root ::= "a"{0} "b"{0,0} "c"', ["c"], ["a", "ac", "bc"]),
     ('root ::= "x" tail\ntail ::= "," root | ', ["x", "x,x", "x,x,x"], ["x,", ""]),
     ("root ::= [^] []*", ["☃"], ["", "ab"]),
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine import preparing
 from srb.engine.fake import FakeModel, FakeSampler
 from srb.engine.grammar import matcher as matcher_module
 from srb.engine.preparing import Preparer

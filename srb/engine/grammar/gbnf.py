@@ -133,8 +133,10 @@ class _Parser:
                 part, inner = found
                 self._skip(space)
                 while repeat := _REPEAT.match(self._text, self._at):
-                    self._at = repeat.end()
                     part, count = _repeated(part, repeat)
+                    if part.most is not None and part.most < part.least:
+                        raise self._error("a repetition has its smaller number first")
+                    self._at = repeat.end()
                     inner *= count
                     self._skip(space)
                 if inner > MAX_REPEATS:
@@ -247,7 +249,7 @@ def _is_char(code: int) -> bool:
     return code < 0xD800 or 0xDFFF < code <= MAX_CHAR
 
 
-def _repeated(part: Node, repeat: re.Match[str]) -> tuple[Node, int]:
+def _repeated(part: Node, repeat: re.Match[str]) -> tuple[Repeat, int]:
     """Return a repeated part, and the count that limits nested repetitions."""
     match repeat[0]:
         case "*":

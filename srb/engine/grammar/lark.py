@@ -110,6 +110,8 @@ def _written(node: Node, names: Mapping[str, str], literal: Callable[[str], Iter
             return " ".join(_grouped(part, names, literal) for part in parts) or '""'
         case Choice(ways):
             return " | ".join(_grouped(way, names, literal) for way in ways)
+        case Repeat(_, _, 0):
+            return '""'
         case Repeat(part, least, most):
             inner = f"({_written(part, names, literal)})"
             match least, most:

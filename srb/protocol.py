@@ -121,7 +121,8 @@ class Generate:
     id_slot: int = -1  # slot of the first branch; −1: any
     prompt_logprobs: bool = False  # send PromptLogprobs, with n_probs of the first branch, for each token of the prompt
     owner: str = ""  # the client, who alone may list and control the request
-    max_unread: int = 0  # most requests of the owner that may linger without a reader; 0: any number
+    max_unread: int = 0  # most requests of the owner that may linger without a reader, rests included; 0: any number
+    max_lingering: int = 0  # most of them that may run or wait; 0: any number
     linger: float = 0.0  # seconds that the request stays after its last branch has ended, or its last reader has left
     can_grow: bool = False  # AddBranches may add branches
     base: BranchSpec | None = None  # of added branches, whose seeds follow its seed; None: the first of `branches`

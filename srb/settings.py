@@ -300,6 +300,12 @@ class _RequestSettings(BaseModel):
         description="completions, embeddings, rerankings and readers of running requests that one client may have open "
         "at once; a client is an API key, or an address if there are no keys; 0: no limit",
     )
+    max_client_lingering: int = Field(
+        8,
+        ge=0,
+        description="requests of one client that may run on at once though nobody reads them (`linger`); of more, the one "
+        "that nobody has read for longest ends with what it has, and rests; 0: no limit",
+    )
     rate_limit: int = Field(
         0,
         ge=0,

@@ -21,7 +21,7 @@ from srb.engine.preparing import Preparer
 from srb.engine.prompts import Prompts
 from srb.engine.registry import Overdue, Registry
 from srb.engine.request import Branch, BranchState, Prefix, Request
-from srb.engine.scheduler import Chunk, Scheduler, StepPlan
+from srb.engine.scheduler import UNREAD_EVERY, Chunk, Scheduler, StepPlan
 from srb.engine.slots import Slots
 from srb.engine.speculation import Speculation, without_drafts
 from srb.engine.state_actions import StateActions, StateJob
@@ -168,6 +168,7 @@ class Engine:
         self._counters = Counters()
         self._last_fatal = float("-inf")
         self._has_skipped_decode = False  # in the previous step
+        self._num_steps = 0
         self.step_tokens = 0  # tokens of the latest step
 
     # ---- any thread
@@ -224,21 +225,22 @@ class Engine:
         if isinstance(request, Growth):
             return self._grow(request)
         error: SRBError | None = None
+        events: list[Event] = []  # of a request that has to leave the queue
         if request.request_id in self._registry or request.request_id in self._embeddings:
             error = InvalidRequest("request_id is in use")
-        elif self._is_queue_full:
-            error = QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+        elif (full := self._queue_up(events)) is not None:
+            error = full
         elif isinstance(request, Request) and 0 < request.max_unread <= self._registry.count_unread(request.owner):
             error = RateLimited(f"{request.max_unread} requests linger without a reader; stop one, or read it")
         if error:
             request.close()
-            return [Rejected.of(request.request_id, error)]
+            return [*events, Rejected.of(request.request_id, error)]
         self._counters.requests_total += 1
         if isinstance(request, EmbeddingJob):
             self._embeddings.add(request)
-            return []
+            return events
         self._registry.add(request, self._clock())
-        return [Accepted(request.request_id, len(request.prefix.tokens))]
+        return [*events, Accepted(request.request_id, len(request.prefix.tokens))]
 
     def collect(self) -> list[Event]:
         """Return the replies to saves of states that other threads have ended, and the ends of rests that are over."""
@@ -265,12 +267,19 @@ class Engine:
         return events
 
     def leave(self, request_id: str) -> list[Event]:
-        """Note that nobody reads a request any more: it lingers, or is cancelled."""
+        """Note that nobody reads a request any more: it lingers, or is cancelled.
+
+        If more of its owner's requests run without a reader than may, the one that has done so longest ends by the limit:
+        it rests with its texts, and may go on for a reader that comes back.
+        """
         request = self._registry.get(request_id)
         if request is None or not request.linger:
             return self.cancel(request_id)
         self._registry.note_unread(request, self._clock())
-        return []
+        lingering, events = self._registry.lingering(request.owner), list[Event]()
+        if 0 < request.max_lingering < len(lingering):
+            self._end_by_limit(lingering[0], events)
+        return events
 
     def attach(self, request_id: str, owner: str) -> dict[str, Any]:
         """Note that a request has a reader; return its description with all texts. Raise NotFound."""
@@ -293,7 +302,7 @@ class Engine:
         events: list[Event] = []
         if isinstance(command, ChangeBranch):
             if branch.can_resume:
-                self._check_resume(request)
+                self._check_resume(request, events)
             self._steering.change(branch, command)
             if branch.state is BranchState.ENDED:
                 self._branches.resume(branch)
@@ -308,19 +317,19 @@ class Engine:
 
     def _grow(self, growth: Growth) -> list[Event]:
         """Add prepared branches to their request; return BranchAdded for each, and the Reply."""
-        command = growth.command
+        command, events = growth.command, list[Event]()
         try:
             request = self.find(command.target, command.owner)
-            self._check_resume(request)
+            self._check_resume(request, events)
             added = self._steering.grow(request, growth)
         except SRBError as error:
             growth.close()
-            return [Rejected.of(command.request_id, error)]
+            return [*events, Rejected.of(command.request_id, error)]
         if growth.point:
             self._branches.share(growth.point.origin)
         self._registry.resume(request, self._clock())
         self._slots.assign_added(added, self._registry.active.values())
-        events: list[Event] = [_added(branch) for branch in added]
+        events += [_added(branch) for branch in added]
         said = {"indices": [each.index for each in added], "seeds": [each.spec.seed for each in added]}
         return [*events, Reply(command.request_id, said)]
 
@@ -332,15 +341,29 @@ class Engine:
         waiting = self._registry.num_queued - self._scheduler.num_starting(self._in_turn())
         return waiting + self._embeddings.num_waiting >= self._max_queue
 
-    def _check_resume(self, request: Request) -> None:
+    def _queue_up(self, events: list[Event]) -> QueueFull | None:
+        """Make room in the queue for one request, if there is none; return the error if that cannot be.
+
+        A request without a reader that waits leaves the queue: it rests.
+        """
+        if not self._is_queue_full:
+            return None
+        for request in self._registry.lingering():
+            if request.is_queued:
+                self._end_by_limit(request, events)
+                return None
+        return QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
+
+    def _check_resume(self, request: Request, events: list[Event]) -> None:
         """Raise QueueFull or RateLimited if a request that rests may not go on now: it has to wait, as new ones do."""
         if request.rests_since is None:
             return
-        if self._is_queue_full:
-            raise QueueFull(f"{self._max_queue} requests are waiting already; try again in a moment")
-        unread = self._registry.count_unread(request.owner, self._registry.active.values())
-        if request.alone_since is not None and 0 < request.max_unread <= unread:
+        unread = len(self._registry.lingering(request.owner))
+        limit = min((limit for limit in (request.max_unread, request.max_lingering) if limit), default=0)
+        if request.is_unread and 0 < limit <= unread:
             raise RateLimited(f"{unread} requests run without a reader; stop one, or read it")
+        if (full := self._queue_up(events)) is not None:
+            raise full
 
     @property
     def seconds_to_rest(self) -> float | None:
@@ -357,6 +380,7 @@ class Engine:
         began = self._clock()
         events: list[Event] = []
         self._expire(began, events)
+        self._give_way()
         if not self._admit(events):
             self._residency.trim()
             self._speculation.trim()
@@ -366,7 +390,8 @@ class Engine:
             self._finish_ended(events)
             return events
         self._has_skipped_decode = False
-        plan = self._scheduler.schedule(self._in_turn())
+        self._num_steps += 1
+        plan = self._scheduler.schedule(self._in_turn(), with_unread=self._num_steps % UNREAD_EVERY == 0)
         more = self._embeddings.next_tokens + self._speculation.most_tokens
         self.step_tokens = plan.num_tokens + more  # told to the heartbeat before anything takes its time
         self._speculation.add_drafts(plan)
@@ -476,11 +501,7 @@ class Engine:
                 case Overdue.QUEUED:
                     self._end_wait(request, events)
                 case Overdue.RUNNING:
-                    _stop_exploring(request)
-                    for branch in request.branches:
-                        if branch.state is not BranchState.ENDED:
-                            self._branches.end(branch, FinishReason.LIMIT, events)
-                    self._finish_ended(events)
+                    self._end_by_limit(request, events)
         self._end_rests(now, events)
 
     def _end_wait(self, request: Request, events: list[Event]) -> None:
@@ -494,8 +515,23 @@ class Engine:
                 self._branches.end(branch, FinishReason.ERROR, events, error=error)
         self._finish_ended(events)
 
+    def _end_by_limit(self, request: Request, events: list[Event]) -> None:
+        """End all branches of an active request with what they have; it rests if it lingers."""
+        _stop_exploring(request)
+        for branch in request.branches:
+            if branch.is_active:
+                self._branches.end(branch, FinishReason.LIMIT, events)
+        self._finish_ended(events)
+
+    def _give_way(self) -> None:
+        """Take back cells and sequences from requests without a reader that others need; their tokens stay in the tree."""
+        for request in self._scheduler.giving_way(list(self._registry.active.values())):
+            for branch in request.in_state(BranchState.RUNNING):
+                self._branches.pause(branch)
+            self._prompts.release(request.prefix)
+
     def _in_turn(self) -> list[Request]:
-        """Return the requests that run or may begin now, oldest first."""
+        """Return the requests that run or may begin now, those with a reader first, each kind oldest first."""
         return self._scheduler.in_turn(list(self._registry.active.values()))
 
     def _admit(self, events: list[Event]) -> bool:

@@ -61,7 +61,12 @@ class Registry:
     def count_unread(self, owner: str, requests: Iterable[Request] | None = None) -> int:
         """Return how many requests of a client linger without a reader, of all or of those given."""
         among = self if requests is None else requests
-        return sum(request.owner == owner and request.alone_since is not None for request in among)
+        return sum(request.owner == owner and request.is_unread for request in among)
+
+    def lingering(self, owner: str | None = None) -> list[Request]:
+        """Return a client's active requests without a reader, or everybody's; the one that has been so longest first."""
+        found = [each for each in self.active.values() if each.is_unread and owner in (None, each.owner)]
+        return sorted(found, key=lambda request: request.alone_since or 0.0)
 
     # ---- requests come, rest and go
 

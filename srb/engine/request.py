@@ -286,6 +286,7 @@ class Request:
         "id_slot",
         "linger",
         "lora",
+        "max_lingering",
         "max_unread",
         "num_prompt",
         "owner",
@@ -346,6 +347,7 @@ class Request:
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
         self.max_unread = command.max_unread
+        self.max_lingering = command.max_lingering
         self.can_grow = command.can_grow
         self.linger = command.linger
         self.places = Places(command.num_places, command.num_parts) if command.num_places else None  # None: whole
@@ -449,6 +451,11 @@ class Request:
     @property
     def is_over(self) -> bool:
         return all(branch.state is BranchState.ENDED for branch in self.branches)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody reads the request, which lingers: it gives way to those that are read."""
+        return self.alone_since is not None
 
     @property
     def is_queued(self) -> bool:

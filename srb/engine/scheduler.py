@@ -4,23 +4,26 @@ Requests are served in the order of arrival: first the decode tokens of all runn
 far as batch and cells reach. Cells of idle nodes count as free, since the tree parks those nodes when cells are needed.
 Under pressure the youngest give way: branches are paused, then prompts are dropped; both continue from the tokens that
 the tree still has when there is room. The oldest request always runs, so no request waits for ever.
+
+Requests that linger without a reader come after all that are read, in everything: they start last, take part in one of
+UNREAD_EVERY steps, and give back cells and sequences that a request with a reader waits for. Alone they run as others do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Model
 from srb.engine.request import Branch, BranchState, Prefix, Request
 from srb.engine.tree.match import Match
-from srb.engine.tree.node import NodeState
+from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 
 MAX_PROMPT_LOGPROBS = 32  # prompt tokens per step; each takes a row of logits and about a millisecond
+UNREAD_EVERY = 8  # steps, while requests with a reader compute: the others then cost an eighth, and still go on
 HEADROOM = 16  # free cells per running branch that a new branch must leave, so that branches do not pause each other
 
 
@@ -111,22 +114,59 @@ class Scheduler:
         self._residency = residency
 
     def in_turn(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests that run, and of those that wait the oldest that may run with them; all without a limit.
+        """Return the requests that may run now, those with a reader first, each kind in the order of arrival.
 
-        The other methods take these alone, since the oldest request that they are given always runs.
+        Without a limit these are all. The other methods take these alone, since the first one that they are given always
+        runs.
         """
-        if not self._max_running:
-            return list(requests)
-        may_begin = self._max_running - sum(not request.is_queued for request in requests)
-        waiting = islice((request for request in requests if request.is_queued), max(0, may_begin))
-        chosen = {request.request_id for request in waiting}
-        return [request for request in requests if not request.is_queued or request.request_id in chosen]
+        ranked = sorted(requests, key=lambda request: request.is_unread)
+        if self._max_running:
+            # What holds cells keeps its turn, unless it is unread: cells of a request out of turn could not be freed.
+            first = sorted(ranked, key=lambda each: (each.is_unread, each.prefix.node is None, each.is_queued))
+            chosen = {request.request_id for request in first[: self._max_running]}
+            ranked = [request for request in ranked if request.request_id in chosen]
+        return ranked
 
-    def schedule(self, requests: Sequence[Request]) -> StepPlan:
-        """Plan a step for `requests`, oldest first."""
+    def giving_way(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests without a reader that have to give back cells and sequences now.
+
+        Those are the ones that are not in turn, or else the youngest if a request with a reader waits for room: one in a
+        step, until there is enough.
+        """
+        holders = [request for request in requests if request.is_unread and request.prefix.node is not None]
+        if not holders:
+            return []
+        in_turn = self.in_turn(requests)
+        excluded = [request for request in holders if request not in in_turn]
+        return excluded or (holders[-1:] if self._is_short(in_turn) else [])
+
+    def _is_short(self, requests: Sequence[Request]) -> bool:
+        """Whether a request with a reader, or a branch of one, waits for room."""
+        begins = next(self.admissible(requests), None)
+        if begins is None or begins[0].is_unread:
+            read = [request for request in requests if not request.is_unread]
+            if any(request.prefix.node is None and request.awaits is None for request in read):
+                return True
+        starts = next(self.startable(requests), None)
+        if starts is not None and not starts.request.is_unread:
+            return False
+        return any(
+            request.prefix.node is not None and request.prefix.is_complete and request.in_state(BranchState.WAITING)
+            for request in requests
+            if not request.is_unread
+        )
+
+    def schedule(self, requests: Sequence[Request], *, with_unread: bool = True) -> StepPlan:
+        """Plan a step for `requests`, as they are in turn.
+
+        Without `with_unread` those with a reader compute alone, if they have anything to compute.
+        """
         plan = StepPlan()
         running = list(_running(requests))
         free = self._plan_pauses(plan, requests, running)
+        if not with_unread and (read := _read_now(requests, running, plan.drops)):
+            now = set(read)
+            requests, running = read, [branch for branch in running if branch.request in now]
         newest = [branch for branch in running if branch.pending == 1]
         resumed = [branch for branch in running if branch.pending > 1] if len(newest) < len(running) else []
         plan.add_newest(newest[: min(self._model.n_batch, free)])
@@ -179,14 +219,19 @@ class Scheduler:
             request.prefix.node is not None and not request.in_state(BranchState.RUNNING) for request in requests
         )
         headroom = HEADROOM * sum(1 for _ in _running(requests))
+        readers_wait = any(_may_want_room(request) for request in requests)
         for request in requests:
             if request.prefix.node is not None:
                 continue
+            if request.is_unread and readers_wait:
+                return
             if request.awaits is not None and request.awaits.state is NodeState.COMPUTING:
                 continue
             root = self._tree.root(request.lora)
             match = self._tree.match(request.prefix.tokens, root) if request.reuses else None
-            request.awaits = match.awaits if match is not None and request is not requests[0] else None
+            request.awaits = match.awaits if match is not None else None
+            if request is requests[0] and not _is_of_unread(request.awaits, requests):
+                request.awaits = None  # the first one never waits for one that may have to give way to it
             if request.awaits is not None:
                 continue
             cells = self._residency.cost(request.prefix.tokens, match) if match else len(request.prefix.tokens)
@@ -232,22 +277,33 @@ class Scheduler:
     def startable(self, requests: Sequence[Request]) -> Iterator[Branch]:
         """Yield branches that may start now; the caller starts each before taking the next.
 
-        Requests with the fewest running branches come first, so that a large request leaves room for others. The last
-        sequence ids are kept for requests that have not begun.
+        Requests with a reader come first, and of those the ones with the fewest running branches, so that a large request
+        leaves room for others. The last sequence ids are kept for requests that have not begun, but none for those without
+        a reader while others could use them.
         """
         opened = [request for request in requests if request.prefix.node is not None]
         if not any(branch.state is BranchState.WAITING for request in opened for branch in request.branches):
             return
         running = {request.request_id: len(request.in_state(BranchState.RUNNING)) for request in opened}
         waiting = {request.request_id: request.in_state(BranchState.WAITING) for request in opened}
-        for_beginners = 2 if any(request.is_queued for request in requests) else 0
+        readers_come = any(
+            request.prefix.node is None or not request.prefix.is_complete
+            for request in requests
+            if not request.is_unread
+        )
         ready = [request for request in opened if request.prefix.is_complete]
         while candidates := [request for request in ready if waiting[request.request_id]]:
-            request = min(candidates, key=lambda request: running[request.request_id])
+            request = min(candidates, key=lambda request: (request.is_unread, running[request.request_id]))
+            if request.is_unread and readers_come:
+                return  # what it took now would be taken back in the next step
             branch = waiting[request.request_id].pop(0)
             total = sum(running.values())
             needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
-            kept_back = for_beginners + _without_branch(running) if running[request.request_id] else 0
+            kept_back = 0
+            if running[request.request_id]:
+                equals = [other for other in requests if request.is_unread or not other.is_unread]
+                kept_back += 2 if any(other.is_queued for other in equals) else 0
+                kept_back += sum(running.get(other.request_id) == 0 for other in equals)
             if self._residency.available_ids <= kept_back or self._residency.available_cells < needed:
                 return
             running[request.request_id] += 1
@@ -271,6 +327,26 @@ class Scheduler:
                 plan.drops.append(request)
                 free += node.cells if node.pins == 1 and not node.live_children else 0
         return free
+
+
+def _may_want_room(request: Request) -> bool:
+    """Whether a request with a reader has not begun, or has branches that have not started."""
+    prefix = request.prefix
+    return not request.is_unread and (
+        prefix.node is None or not prefix.is_complete or bool(request.in_state(BranchState.WAITING))
+    )
+
+
+def _read_now(requests: Sequence[Request], running: Sequence[Branch], drops: Sequence[Request]) -> list[Request]:
+    """Return the requests with a reader, and those whose prompts they wait for; none if there is nothing to compute."""
+    awaited = [request.awaits for request in requests if request.awaits is not None and not request.is_unread]
+    read = [request for request in requests if not request.is_unread or request.prefix.node in awaited]
+    computing = {branch.request for branch in running}
+    has_work = any(
+        request in computing or (request.prefix.node and not request.prefix.is_complete and request not in drops)
+        for request in read
+    )
+    return read if has_work else []
 
 
 def _up_to_media(prefix: Prefix, count: int, free: int, may_be_whole: bool) -> int:
@@ -299,8 +375,9 @@ def _running(requests: Iterable[Request]) -> Iterator[Branch]:
     return (branch for request in requests for branch in request.in_state(BranchState.RUNNING))
 
 
-def _without_branch(running: dict[str, int]) -> int:
-    return sum(count == 0 for count in running.values())
+def _is_of_unread(node: Node | None, requests: Iterable[Request]) -> bool:
+    """Whether a prompt that is being computed is that of a request without a reader, which is then computed at once."""
+    return node is not None and any(request.is_unread and request.prefix.node is node for request in requests)
 
 
 def _next_need(request: Request) -> int:

@@ -248,3 +248,22 @@ def test_row_03_a_thousand_streams_that_wait_cost_little_and_a_running_one_goes_
         wait_for(lambda: server.metric("requests_deferred") <= 1, "those who left wait no more")
         running.close()
     assert "Traceback" not in server.logs
+
+
+@pytest.mark.parametrize("lingering", [0, 8], ids=["without a limit", "with the default limit"])
+def test_row_56_requests_whose_client_has_left_do_not_hold_up_those_with_a_reader(
+    make_server: MakeServer, lingering: int
+) -> None:
+    options = {} if lingering else {"max_client_lingering": 0}
+    server = make_server(workers=2, model="fake:200", n_seq_max=16, n_ctx=4096, **options).start()
+    attack = {"prompt": "Once", "n": 16, "max_tokens": 400, "ignore_eos": True, "linger": 600}
+    for _ in range(12):
+        with contextlib.closing(Stream(server, attack)) as stream:
+            stream.next()
+    answered = 0
+    for _ in range(10):
+        answer = server.post("/v1/completions", {"prompt": "A ship", "max_tokens": 5, "ignore_eos": True})
+        assert answer.status_code == 200
+        answered += 1
+    running = server.metric("requests_processing") + server.metric("requests_deferred")
+    assert running == (lingering or 12), f"the attack was over before the victim had {answered} answers"

@@ -210,8 +210,12 @@ class Calls:
         """
         commands = cap_max_tokens(commands, self._settings.max_request_tokens)
         client = self.client  # before the call is counted: it may wait for a model
-        limit, owner = self._settings.max_client_requests, environ.get(CLIENT, "")
-        commands = [replace(command, owner=owner, max_unread=limit) for command in commands]
+        own = {
+            "owner": environ.get(CLIENT, ""),
+            "max_unread": self._settings.max_client_requests,
+            "max_lingering": self._settings.max_client_lingering,
+        }
+        commands = [replace(command, **own) for command in commands]
         call = self._admit(commands, environ)
         try:
             if not streamed:

@@ -1,0 +1,155 @@
+"""Requests that nobody reads: they give way to those that are read, in everything, and run as others do when alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.scheduler import UNREAD_EVERY
+from srb.errors import RateLimited
+from srb.protocol import FinishReason
+from tests.engine_helpers import Driver, solo
+
+ENDLESS: dict[str, Any] = {"max_tokens": 200, "ignore_eos": True, "linger": 10.0**6, "can_grow": True}
+
+
+def leave_behind(driver: Driver, count: int, n: int = 16, **options: Any) -> list[str]:
+    """Submit requests, let them run for some steps, and leave them."""
+    ids = [driver.submit([place] + [9] * 5, n=n, **{**ENDLESS, **options}) for place in range(count)]
+    for _ in range(3 * count):
+        driver.step()
+    for request_id in ids:
+        driver.leave(request_id)
+    return ids
+
+
+def steps_of(driver: Driver, request_id: str) -> int:
+    """Step until a request has ended; return the number of steps."""
+    steps = 0
+    while not driver.result(request_id).terminal:
+        driver.step()
+        steps += 1
+    return steps
+
+
+def written(driver: Driver, request_id: str) -> int:
+    return sum(branch.length for branch in driver.request(request_id).branches)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("scarce", [{"n_ctx": 4096}, {"n_ctx": 300}], ids=["sequences", "cells"])
+def test_a_request_with_a_reader_waits_for_none_without(count: int, scarce: dict[str, int]) -> None:
+    driver = Driver(FakeModel(n_seq_max=16, **scarce))
+    left = leave_behind(driver, count, max_tokens=30)
+    alone = Driver(FakeModel(n_seq_max=16, **scarce))
+    needed = steps_of(alone, alone.submit("the old king", n=8))
+    for _ in range(3):
+        victim = driver.submit("the old king", n=8)
+        assert steps_of(driver, victim) <= needed + count
+        assert driver.result(victim).texts == solo("the old king", 1).texts | {
+            index: solo("the old king", 1 + index).texts[0] for index in range(8)
+        }
+    driver.run()
+    assert all(len(driver.result(request_id).ends) == 16 for request_id in left)  # they go on once they are alone
+
+
+def test_requests_without_a_reader_that_leave_room_take_part_in_few_steps() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=4096))
+    [left] = leave_behind(driver, 1, n=2)
+    before = written(driver, left)
+    driver.submit("the old king", n=4, max_tokens=8 * UNREAD_EVERY, ignore_eos=True)
+    for _ in range(4 * UNREAD_EVERY):
+        driver.step()
+    assert written(driver, left) == before + 4 * 2
+    assert driver.engine.stats()["branches_paused_total"] == 0
+
+
+def test_a_prompt_that_a_reader_waits_for_is_computed_as_if_it_was_read() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=4096, n_batch=16, n_ubatch=16))
+    text = list(range(40)) * 4
+    left = driver.submit(text, **ENDLESS)
+    driver.step()
+    driver.leave(left)
+    read = driver.submit([*text, 7], max_tokens=2)
+    driver.submit("the old king", max_tokens=50, ignore_eos=True)
+    assert steps_of(driver, read) < 20
+    assert driver.result(read).terminal[0].cached_tokens >= len(text) - 16
+
+
+def test_with_a_limit_of_requests_one_that_is_read_takes_the_turn_of_one_that_is_not() -> None:
+    driver = Driver(max_running=1)
+    [left] = leave_behind(driver, 1, n=2)
+    victim = driver.submit("the old king", max_tokens=5)
+    assert steps_of(driver, victim) <= 8
+    assert driver.engine.stats()["requests_processing"] == 1
+    victim = driver.submit("the old king", max_tokens=50, ignore_eos=True)
+    for _ in range(3):
+        driver.step()
+    driver.attach(left)  # a reader that comes back waits for the turn, as others do
+    for _ in range(3):
+        driver.step()
+        assert sum(bool(request.prefix.node) for request in driver.engine._registry.active.values()) == 1
+    driver.run()
+    assert len(driver.result(left).ends) == 0 or driver.result(left).rests
+
+
+@pytest.mark.parametrize("comes", ["new", "resumed", "grown"])
+def test_a_request_without_a_reader_leaves_the_queue_for_one_with(comes: str) -> None:
+    driver = Driver(FakeModel(n_seq_max=2, n_ctx=4096), max_queue=1)
+    other = driver.submit("a", max_tokens=3, linger=500, can_grow=True, ignore_eos=True)
+    driver.run()
+    running = driver.submit("b", max_tokens=300, ignore_eos=True)
+    driver.step()
+    left = driver.submit([1, 2, 3], **ENDLESS)
+    driver.leave(left)
+    if comes == "new":
+        driver.submit("c")
+    elif comes == "resumed":
+        driver.change(other, 0, 5)
+    else:
+        driver.add(other)
+    assert driver.result(left).ends[0].reason == FinishReason.LIMIT
+    assert driver.result(left).rests
+    driver.attach(left)
+    driver.cancel(running)
+    driver.change(left, 0, 5)  # its reader may let it go on
+    driver.run()
+    assert driver.result(left).ends[0].length == 5
+
+
+def test_beyond_its_clients_limit_the_request_that_was_left_first_ends_and_rests_with_its_texts() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=4096))
+    ids = [driver.submit([place] + [9] * 5, n=2, **ENDLESS, owner="a", max_lingering=2) for place in range(4)]
+    other = driver.submit("x", **ENDLESS, owner="b", max_lingering=2)
+    for _ in range(8):
+        driver.step()
+    for request_id in (other, ids[2], ids[0], ids[3]):
+        driver.leave(request_id)
+    assert [request_id for request_id in ids if driver.result(request_id).rests] == [ids[2]]
+    assert not driver.result(other).rests
+    with pytest.raises(RateLimited):
+        driver.change(ids[2], 0, 5)
+    driver.attach(ids[2])
+    texts = dict(driver.result(ids[2]).texts)
+    driver.change(ids[2], 0, 100)
+    for _ in range(8):
+        driver.step()
+    assert driver.result(ids[2]).texts[0].startswith(texts[0])
+    driver.leave(ids[2])
+    assert driver.result(ids[0]).rests
+    driver.run()
+    driver.advance(10.0**7)
+    driver.check_drained()
+
+
+def test_rests_do_not_count_as_requests_that_run_without_a_reader() -> None:
+    driver = Driver(FakeModel(n_seq_max=16, n_ctx=4096))
+    for place in range(4):
+        driver.leave(driver.submit([place, 9], **{**ENDLESS, "max_tokens": 2}, owner="a", max_lingering=1))
+        driver.run()
+    left = driver.submit("the old king", **ENDLESS, owner="a", max_lingering=1)
+    driver.leave(left)
+    driver.step()
+    assert not driver.result(left).rests

@@ -7,6 +7,51 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
+# The patches in native/patches, with which SRB's llama.cpp is built.
+PATCHES = (
+    *(
+        "amx-tile-config",
+        "amx-columns-of-sequences",
+        "amx-weights-of-one-matrix",
+        "pixtral-marks",
+        "zeros-are-given-back",
+    ),
+    *("cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
+)
+_PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
+_LOSS = "branches of long texts are slower, and a KV store may take all its memory at once"
+_FOR_AMX = frozenset(name for name in PATCHES if name.startswith("amx-"))
+
+
+def features_of(system_info: str) -> dict[str, str]:
+    """Return the features that llama_print_system_info tells, of all its parts, and their values."""
+    pairs = [pair.partition("=") for pair in system_info.replace(":", "|").split("|")]
+    return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+
+def patches_of(system_info: str) -> frozenset[str]:
+    """Return the names of the patches that this llama.cpp was built with."""
+    return frozenset(filter(None, features_of(system_info).get(_PATCHES, "").split(",")))
+
+
+def has_faulty_amx(system_info: str) -> bool:
+    """Whether llama.cpp was built with kernels for AMX, and without a patch that mends them.
+
+    They read beyond a weight for several sequences of a layer with states, and for weights of several matrices.
+    """
+    return features_of(system_info).get("AMX_INT8") == "1" and not patches_of(system_info) >= _FOR_AMX
+
+
+def without_patches(system_info: str) -> str:
+    """Return the sentence that tells which patches this llama.cpp lacks, and what of; empty: it has all."""
+    has = patches_of(system_info)
+    missing = [name for name in PATCHES if name not in has]
+    if not missing:
+        return ""
+    which = f"{', '.join(missing)} of SRB's patches" if has else "SRB's patches (native/patches)"
+    amx = "; its kernels for AMX are faulty, and not used" if has_faulty_amx(system_info) else ""
+    return f"llama.cpp was built without {which}: {_LOSS}{amx}"
+
 
 @dataclass(frozen=True)
 class Device:
@@ -38,16 +83,16 @@ class Build:
     is_debug: bool
     devices: tuple[Device, ...]
     has_rpc: bool = False  # whether RPC nodes can compute a part of a model
-    has_faulty_amx: bool = False  # whether its kernels for AMX are not used, since they would write other texts
 
     @property
     def features(self) -> frozenset[str]:
-        return frozenset(
-            name.strip()
-            for part in self.system_info.replace(":", "|").split("|")
-            for name, sign, value in [part.partition("=")]
-            if sign and value.strip() != "0"
-        )
+        """What the CPU's instructions and libraries give; not the patches, which have a name each."""
+        found = features_of(self.system_info)
+        return frozenset(name for name, value in found.items() if value != "0" and name != _PATCHES)
+
+    @property
+    def patches(self) -> frozenset[str]:
+        return patches_of(self.system_info)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from enum import Enum
 from srb.doctor.checkup import Checkup
 from srb.doctor.units import cores_text, count_text
 from srb.memory import size_text
+from srb.native_facts import without_patches
 
 _BUSY = 0.15  # cores that others keep busy, above which a thread of llama.cpp has to wait noticeably
 _STOLEN = 0.05  # of the usable cores
@@ -256,11 +257,8 @@ def _build(checkup: Checkup) -> Iterator[Finding]:
     ]
     if missing and build.features and not checkup.on_gpu:
         yield _slow(f"llama.cpp was built without {', '.join(missing)}, which this CPU has", _REBUILD)
-    if build.has_faulty_amx and not checkup.on_gpu:
-        yield _slow(
-            "llama.cpp was built without tools/llama.cmake, which mends its kernels for AMX: they are not used",
-            _REBUILD,
-        )
+    if told := without_patches(build.system_info):
+        yield _slow(told, _REBUILD)
     if build.is_debug:
         yield _slow("llama.cpp is a debug build", _REBUILD)
     if machine.card and not any(device.is_gpu for device in build.devices):

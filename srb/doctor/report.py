@@ -50,7 +50,7 @@ def as_json(checkup: Checkup, found: Sequence[Finding]) -> dict[str, Any]:
         "srb": srb.__version__,
         "machine": machine,
         "activity": dataclasses.asdict(checkup.activity) | {"by_others": checkup.activity.by_others},
-        "build": dataclasses.asdict(checkup.build),
+        "build": dataclasses.asdict(checkup.build) | {"patches": sorted(checkup.build.patches)},
         "rpc_nodes": dict(checkup.nodes),
         "model": {
             "path": str(checkup.settings.model_path),
@@ -94,8 +94,9 @@ def _build(checkup: Checkup) -> Iterator[Line]:
         yield "GPU", "none that this build can use"
     for node, trouble in checkup.nodes.items():
         yield "RPC node", trouble or f"{node} answers"
-    for number, line in enumerate(textwrap.wrap(", ".join(sorted(build.features)), _WIDTH - _NAMES)):
-        yield "" if number else "features", line
+    for name, words in (("features", build.features), ("patches", build.patches)):
+        for number, line in enumerate(textwrap.wrap(", ".join(sorted(words)) or "none", _WIDTH - _NAMES)):
+            yield "" if number else name, line
 
 
 def _model(checkup: Checkup) -> Iterator[Line]:

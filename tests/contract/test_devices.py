@@ -18,6 +18,7 @@ from srb.engine.llama.model import LlamaModel
 from srb.engine.llama.params import CPU_SEQUENCES, MAX_SEQUENCES, changed_settings, uses_gpu
 from srb.engine.llama.rpc import add_nodes
 from srb.errors import ConfigError
+from srb.native_facts import PATCHES, patches_of
 from srb.rpc_nodes import Node
 from srb.settings import Settings
 
@@ -121,12 +122,30 @@ def test_rpc_without_a_build_for_it_is_one_line_that_says_how_to_get_it(monkeypa
     add_nodes([])
 
 
-def test_kernels_for_amx_are_faulty_without_the_recipe_that_mends_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert (llama_devices.library_folder() / "llama.cmake").exists(), "llama.cpp was not built by make install"
+def test_llama_cpp_has_all_patches_and_tells_their_names() -> None:
+    assert patches_of(llama_devices.system_info()) == set(PATCHES), "llama.cpp was not built by make install"
     assert not llama_devices.has_faulty_amx()
-    monkeypatch.setattr(llama_devices, "library_folder", lambda: tmp_path)
+
+
+def test_kernels_for_amx_are_faulty_without_the_patches_that_mend_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for info, is_faulty in ((b"CPU : AVX2 = 1 | AMX_INT8 = 1 |", True), (b"CPU : AVX2 = 1 |", False)):
         monkeypatch.setattr("llama_cpp.llama_print_system_info", lambda info=info: info)
         assert llama_devices.has_faulty_amx.__wrapped__() is is_faulty
+
+
+def test_a_build_without_patches_is_told_in_one_line_however_many_models_are_loaded(
+    monkeypatch: pytest.MonkeyPatch, gguf: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        caplog.clear()
+        llama_devices.tell_missing_patches.cache_clear()
+        for _ in range(2):
+            LlamaModel.load(Settings(model=str(gguf("llama")), n_ctx=64, n_seq_max=4, threads=1)).close()
+        return [record.getMessage() for record in caplog.records if "patches" in record.getMessage()]
+
+    assert told() == []
+    monkeypatch.setattr(llama_devices, "system_info", lambda: "CPU : AVX2 = 1 | ")
+    [line] = told()
+    assert line.startswith("llama.cpp was built without SRB's patches (native/patches): ")
+    assert line.endswith("`make install` builds it with them")
+    llama_devices.tell_missing_patches.cache_clear()

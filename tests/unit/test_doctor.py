@@ -18,7 +18,7 @@ from srb.doctor.report import as_json, as_text
 from srb.doctor.units import cores_text
 from srb.gguf import model_files
 from srb.memory import size_text
-from srb.native_facts import Build, Device, KVSize, ModelNeeds, Remark
+from srb.native_facts import PATCHES, Build, Device, KVSize, ModelNeeds, Remark
 from srb.settings import Settings
 from tests.machines import GIB, FakeRoot
 
@@ -26,7 +26,8 @@ MIB = 1 << 20
 GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
 
 QUIET = Activity(seconds=1, load=0.1, busy=0, stolen=0, programs=(), throttled=0, swapped_in=0, engines=())
-BUILD = Build("0.3", "0.25", "CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1", is_debug=False, devices=())
+PATCHED = f"SRB_PATCHES = {','.join(PATCHES)}"
+BUILD = Build("0.3", "0.25", f"CPU : AVX = 1 | AVX2 = 1 | FMA = 1 | F16C = 1 | {PATCHED}", is_debug=False, devices=())
 MODEL = ModelNeeds(
     description="llama 1B Q8_0", memory="attention", n_params=10**9, n_layers=16, n_ctx_train=8192, weights=GIB,
     n_ctx=8192, n_seq_max=96, threads=4, threads_batch=4,
@@ -363,9 +364,19 @@ def test_more_threads_than_cores_are_slow_and_fewer_are_noted(machine: Machine) 
     assert only(findings(checkup(machine, settings=settings, model=few)), Level.NOTE).change.startswith("threads = 0")
 
 
-def test_kernels_that_are_not_used_are_found(machine: Machine) -> None:
-    faulty = dataclasses.replace(BUILD, has_faulty_amx=True)
-    assert "AMX: they are not used" in only(findings(checkup(machine, build=faulty)), Level.SLOW).text
+def test_patches_that_are_missing_are_found_and_those_that_are_there_are_shown(machine: Machine) -> None:
+    info = BUILD.system_info.replace("amx-tile-config,", "")
+    for system_info, text in (
+        (info, "without amx-tile-config of SRB's patches: "),
+        (info + " | AMX_INT8 = 1", "; its kernels for AMX are faulty, and not used"),
+        (BUILD.system_info.partition(" | SRB_")[0], "without SRB's patches (native/patches): "),
+    ):
+        build = dataclasses.replace(BUILD, system_info=system_info)
+        assert text in only(findings(checkup(machine, build=build)), Level.SLOW).text
+    shown = as_text(checkup(machine), [])
+    assert "patches       amx-columns-of-sequences, amx-tile-config" in shown
+    assert "SRB_PATCHES" not in shown
+    assert as_json(checkup(machine), [])["build"]["patches"] == sorted(PATCHES)
 
 
 def test_a_debug_build_and_a_file_outside_of_the_page_cache_are_found(machine: Machine) -> None:

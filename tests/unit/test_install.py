@@ -148,17 +148,43 @@ def test_output_that_is_no_utf8_does_not_end_the_installation(tmp_path: Path) ->
     assert log.read_text() == "caf\\xe9\n"
 
 
-def test_libraries_of_another_recipe_are_told_from_those_of_this_one(tmp_path: Path) -> None:
-    recipe, libraries = (tmp_path / "llama.cmake", tmp_path / "added.h"), tmp_path / "lib"
-    libraries.mkdir()
-    for file in recipe:
-        file.write_text("this one")
-    assert not is_made_by(recipe, libraries)
-    for texts, is_made in (
-        (["this one", "another"], False),
-        (["another", "this one"], False),
-        (["this one"] * 2, True),
-    ):
-        for file, text in zip(recipe, texts, strict=True):
-            (libraries / file.name).write_text(text)
-        assert is_made_by(recipe, libraries) is is_made
+ARGS = "-DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='/one clone/native/llama.cmake' -DNAME='a b'"
+FILES = {"llama.cmake": "recipe", "shared.h": "kernel", "patches/01-one.patch": "patch"}
+
+
+def made(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("noted", "args", "is_made"),
+    [
+        ({}, ARGS, True),
+        ({}, ARGS.replace("/one clone/", "/another/"), True),
+        ({}, f"{ARGS} -DGGML_CUDA=on", False),
+        ({}, ARGS.replace("a b", "a"), False),
+        ({}, "", False),
+        ({"llama.cmake": "another"}, ARGS, False),
+        ({"patches/01-one.patch": "another"}, ARGS, False),
+        ({"patches/02-one-more.patch": "patch"}, ARGS, False),
+        ({"gone.h": "kernel"}, ARGS, False),
+    ],
+)
+def test_libraries_made_by_other_files_or_arguments_are_told_from_those_of_these(
+    tmp_path: Path, noted: dict[str, str], args: str, is_made: bool
+) -> None:
+    native = made(tmp_path / "native", {**FILES, "README.md": "not by this"})
+    made(tmp_path / "lib/native", {**FILES, "arguments.txt": "-DGGML_RPC=ON\n-DNAME=a b", **noted})
+    assert is_made_by(native, args, tmp_path / "lib") is is_made
+
+
+def test_libraries_that_lack_a_file_or_say_nothing_are_another_build(tmp_path: Path) -> None:
+    native = made(tmp_path / "native", FILES)
+    made(tmp_path / "lib/native", {**FILES, "arguments.txt": ""})
+    assert is_made_by(native, "", tmp_path / "lib")
+    (tmp_path / "lib/native/shared.h").unlink()
+    assert not is_made_by(native, "", tmp_path / "lib")
+    assert not is_made_by(native, "", tmp_path / "nothing")

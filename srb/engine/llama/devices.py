@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 import llama_cpp as lib
 
+from srb import native_facts
 from srb.native_facts import Device
+
+log = logging.getLogger("srb.llama")
 
 
 class DeviceType(IntEnum):
@@ -25,11 +29,21 @@ class DeviceType(IntEnum):
 
 @cache
 def has_faulty_amx() -> bool:
-    """Whether llama.cpp was built with kernels for AMX, and without tools/llama.cmake, which mends them.
+    """Whether llama.cpp's kernels for AMX are faulty, and must not be used."""
+    return native_facts.has_faulty_amx(system_info())
 
-    They read beyond a weight for several sequences of a layer with states, and for weights of several matrices.
-    """
-    return b"AMX_INT8 = 1" in lib.llama_print_system_info() and not (library_folder() / "llama.cmake").exists()
+
+def system_info() -> str:
+    """Return the parts of llama.cpp and their features, such as CPU : AVX2 = 1, with the names of SRB's patches."""
+    info: bytes = lib.llama_print_system_info()
+    return info.decode()
+
+
+@cache
+def tell_missing_patches() -> None:
+    """Log, once in a process, what this llama.cpp lacks if it was built without one of SRB's patches."""
+    if told := native_facts.without_patches(system_info()):
+        log.warning("%s; `make install` builds it with them", told)
 
 
 def library_folder() -> Path:

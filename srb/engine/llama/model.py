@@ -24,7 +24,7 @@ from srb.engine.grammar.matcher import Grammars, Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
 from srb.engine.llama.device_sampling import DeviceSampling
-from srb.engine.llama.devices import free_gpu_memory, has_faulty_amx
+from srb.engine.llama.devices import free_gpu_memory, tell_missing_patches
 from srb.engine.llama.dry import DrySamplers
 from srb.engine.llama.embedder import LlamaEmbedder, pooling_of
 from srb.engine.llama.log import native_log
@@ -187,10 +187,7 @@ class LlamaModel:
             log.info("prompts are computed in a context of their own, of %d cells", prompts.n_cells)
         if windows is not Windows.NONE:
             log.info(description(windows, settings, lib.llama_model_n_swa(model), sequences.count))
-        if has_faulty_amx() and uses_cpu(settings, lib.llama_model_n_layer(model)):
-            log.warning(
-                "llama.cpp was built without tools/llama.cmake, so its kernels for AMX are faulty, and not used"
-            )
+        tell_missing_patches()
         for remark in (*changed_settings(settings, loaded.n_batch, loaded.n_ctx_seq), *room_remarks(settings, model)):
             log.warning(remark.text)
         # An RPC node takes part in no measurement: it says of every operation that it has it, and aborts if it has not.

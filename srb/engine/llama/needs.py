@@ -22,7 +22,7 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else abort() forks a debugger
 
 import llama_cpp as lib
 
-from srb.engine.llama.devices import devices, gpu_of, has_faulty_amx, library_folder
+from srb.engine.llama.devices import devices, gpu_of, library_folder, system_info
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import (
     branch_params,
@@ -94,9 +94,8 @@ def build() -> Build:
         function = getattr(ggml, name)
         function.restype = ctypes.c_char_p
         texts.append(function().decode())
-    info = lib.llama_print_system_info().decode().strip(" |")
     ggml_text = f"{texts[0]} ({texts[1]})"
-    return Build(lib.__version__, ggml_text, info, _is_debug(), tuple(devices()), has_rpc(), has_faulty_amx())
+    return Build(lib.__version__, ggml_text, system_info().strip(" |"), _is_debug(), tuple(devices()), has_rpc())
 
 
 def _is_debug() -> bool:

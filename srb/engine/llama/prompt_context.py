@@ -22,6 +22,7 @@ from typing import Any
 import llama_cpp as lib
 
 from srb.engine.llama.batch import NativeBatch, compute
+from srb.engine.llama.devices import system_info
 from srb.engine.llama.log import native_log
 from srb.engine.llama.params import memory_kind, prompt_params, uses_gpu
 from srb.engine.llama.rows import Rows
@@ -72,7 +73,7 @@ def split_of(settings: Settings, model: Any, windows: Windows) -> Split | None:
     is_by_settings = settings.flash_attn == "auto" and {settings.cache_type_k, settings.cache_type_v} <= _PLAIN_TYPES
     if uses_gpu(settings) or settings.rpc or not is_by_settings or not _can_be_copied(model, windows):
         return None
-    if not flash_is_slow(lib.llama_print_system_info().decode()):
+    if not flash_is_slow(system_info()):
         return None
     scores = 4 * num_cells(settings, model) * lib.llama_model_n_head(model)  # bytes for each token
     prompt_ubatch = n_ubatch = min(settings.n_ubatch, settings.n_batch)
@@ -93,9 +94,9 @@ def split_of(settings: Settings, model: Any, windows: Windows) -> Split | None:
 def flash_is_slow(system_info: str) -> bool:
     """Whether flash attention takes several times as long as plain attention for a pair in a step of 8 branches.
 
-    It does not with tools/shared_keys.h. Without it, microseconds with flash attention and with plain attention, 110 million
-    weights, 8 and 32 branches: kernels for AVX512 on an EPYC 1.7 and 1.4, 1.4 and 0.9; those for AVX2 on the same 3.4 and
-    0.9, 2.2 and 0.3; with AMX 13 times.
+    It does not with native/shared_keys.h. Without it, microseconds with flash attention and with plain attention, 110
+    million weights, 8 and 32 branches: kernels for AVX512 on an EPYC 1.7 and 1.4, 1.4 and 0.9; those for AVX2 on the same
+    3.4 and 0.9, 2.2 and 0.3; with AMX 13 times.
     """
     has_shared_keys = "SHARED_KEYS = 1" in system_info
     return not has_shared_keys and ("AVX512 = 1" not in system_info or "AMX_INT8 = 1" in system_info)

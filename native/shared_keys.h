@@ -1,4 +1,4 @@
-// Flash attention of several tokens, on a CPU. tools/llama.cmake builds it into llama.cpp.
+// Flash attention of several tokens, on a CPU. native/patches/08-shared-keys.patch calls it in llama.cpp.
 //
 // ggml's own takes the tokens of each head one by one, or, from 64 tokens on, by 64. Here a row is a token's query of one head,
 // and all rows that use the same keys, those of several branches and of several heads, are computed together: keys and values
@@ -208,6 +208,11 @@ class Attention {
         }
     }
 
+    // Whether all threads' memory is there: another version of ggml may reserve less.
+    bool has_memory(const ggml_compute_params * params) const {
+        return params->wsize >= params->nth * with_padding() * sizeof(float);
+    }
+
   protected:
     ggml_tensor * dst;
     const ggml_tensor * q, * k, * v, * mask, * sinks;
@@ -217,13 +222,15 @@ class Attention {
     const char * q_data, * k_data, * v_data;
     float scale, max_bias, softcap;
 
-    // The floats that ggml reserves for each thread.
+    // The floats that ggml reserves for each thread, by the formula of ggml_graph_plan.
     int reserved() const {
         return MOST_ROWS*DK + 2*MOST_ROWS*MOST_CELLS + MOST_ROWS*DV + MOST_CELLS*DV + MOST_CELLS*DK;
     }
 
+    size_t with_padding() const { return reserved() + CACHE_LINE_SIZE_F32; }
+
     float * memory(const ggml_compute_params * params, int thread) const {
-        return (float *) params->wdata + thread * (reserved() + CACHE_LINE_SIZE_F32);
+        return (float *) params->wdata + thread * with_padding();
     }
 
     const float * query(int token, int head) const { return (const float *) (q_data + token * q->nb[1] + head * q->nb[2]); }
@@ -696,7 +703,7 @@ static bool flash_attention(const ggml_compute_params * params, ggml_tensor * ds
     const ggml_tensor * q = dst->src[0], * k = dst->src[1], * v = dst->src[2], * mask = dst->src[3];
     const int rows = q->ne[1] * (q->ne[2] / k->ne[2]), groups = k->ne[2] * q->ne[3];  // rows of each group
     if (q->type != GGML_TYPE_F32 || !has_floats(k) || !has_floats(v) || v->ne[0] % LANES != 0 || k->ne[2] != v->ne[2] ||
-        (mask && mask->type != GGML_TYPE_F16)) {
+        (mask && mask->type != GGML_TYPE_F16) || !Attention(dst, 0).has_memory(params)) {
         return false;
     }
     if (k->ne[1] >= LONG) {

@@ -1,6 +1,7 @@
 # make serve                      start the server with SmolLM2, a small model that is fetched once
 # make serve MODEL=path PORT=8080 … with another model, on another port; MODEL=storyteller is bundled
-# make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal
+# make install GPU=cuda           … with llama.cpp built for cuda, vulkan, rocm or metal; none: for the CPU again
+# make try-llama VERSION=0.3.37   try the patches in native/ on another version of llama-cpp-python
 # make test | lint | bench        check and measure
 # make test-cluster               install Ray, and run the tests that need it, except for the long ones
 # make test-cluster-long          … the long ones alone
@@ -21,9 +22,22 @@ PORT ?=
 
 BIN := .venv/bin
 FILES_AT_ONCE = $(shell echo $$(($$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 / 2)))
-# Only what is loaded: tools/llama.cmake leaves out the rest. Options from the environment come last, so that they win:
+# Only what is loaded: native/llama.cmake leaves out the rest. Options from the environment come last, so that they win:
 # -DLLAVA_BUILD=OFF leaves out the library of pictures and sounds, a quarter of the compiling. RPC is two files.
-LLAMA := -DLLAVA_BUILD=ON -DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/tools/llama.cmake'
+LLAMA := -DLLAVA_BUILD=ON -DGGML_RPC=ON -DCMAKE_PROJECT_llama_cpp_INCLUDE='$(CURDIR)/native/llama.cmake'
+
+# The stamp has the GPU and the CMAKE_ARGS for which llama.cpp was built. Others build it anew; without both, the build that is
+# there stays. GPU=none builds it for the CPU again.
+STAMP := .venv/.installed
+BUILT_GPU := $(shell sed -n 1p $(STAMP) 2>/dev/null)
+BUILT_ARGS := $(shell sed -n 2p $(STAMP) 2>/dev/null)
+ifeq ($(GPU)$(CMAKE_ARGS),)
+override GPU := $(BUILT_GPU)
+override CMAKE_ARGS := $(BUILT_ARGS)
+else ifneq ($(GPU:none=) $(strip $(CMAKE_ARGS)),$(BUILT_GPU) $(BUILT_ARGS))
+.PHONY: $(STAMP)
+endif
+
 ifeq ($(GPU),cuda)
 LLAMA += -DGGML_CUDA=on
 else ifeq ($(GPU),vulkan)
@@ -32,33 +46,32 @@ else ifeq ($(GPU),rocm)
 LLAMA += -DGGML_HIP=on
 else ifeq ($(GPU),metal)
 LLAMA += -DGGML_METAL=on
-else ifneq ($(GPU),)
-$(error GPU=$(GPU) is not known; say cuda, vulkan, rocm or metal)
+else ifneq ($(GPU:none=),)
+$(error GPU=$(GPU) is not known; say cuda, vulkan, rocm, metal or none)
 endif
-override CMAKE_ARGS := $(LLAMA) $(CMAKE_ARGS)
-# Another GPU= means another build of llama.cpp, not the wheel that pip keeps from the last one.
-PIP_FLAGS := $(if $(GPU),--no-cache-dir --force-reinstall)
-export CMAKE_ARGS
+GIVEN_ARGS := $(strip $(CMAKE_ARGS))
+override CMAKE_ARGS := $(LLAMA) $(GIVEN_ARGS)
+export CMAKE_ARGS GIVEN_ARGS
 
-.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model clean
+.PHONY: help install dev node page page-vendor real-models serve test test-cluster test-cluster-long ray lint lint-page format-page bench bench-steering bench-page bench-busy bench-cluster bench-tree bench-long model cmake-args try-llama clean
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
-install: .venv/.installed$(addprefix -,$(GPU))
+install: $(STAMP)
 dev: .venv/.installed-dev build/chat-templates/.fetched
 
 $(BIN)/python:
 	@$(PYTHON) -m venv .venv
 
-# The stamp makes the next `make serve` start at once; a change of the dependencies makes pip look again.
-.venv/.installed$(addprefix -,$(GPU)): setup.cfg pyproject.toml tools/llama.cmake tools/shared_keys.h | $(BIN)/python
+# A change of the dependencies, or of what llama.cpp is built by, makes pip look again.
+$(STAMP): setup.cfg pyproject.toml $(wildcard native/*.* native/patches/*) | $(BIN)/python
 	@echo 'Installing into .venv. llama.cpp is compiled, which takes some minutes, unless pip has kept it from an earlier time.'
-	@$(BIN)/python -m tools.install llama-cpp-python --verbose --no-deps $(PIP_FLAGS) $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
+	@$(BIN)/python -m tools.install llama-cpp-python --verbose --no-deps $(shell grep -o 'llama-cpp-python==.*' setup.cfg)
 	@$(BIN)/python -m tools.install SRB -e .
-	@touch $@
+	@printf '%s\n' '$(GPU:none=)' "$$GIVEN_ARGS" >$@
 
-.venv/.installed-dev: .venv/.installed$(addprefix -,$(GPU))
+.venv/.installed-dev: $(STAMP)
 	@$(BIN)/python -m tools.install 'SRB for development' -e '.[dev]'
 	@touch $@
 
@@ -146,6 +159,12 @@ bench-long: dev  # long siblings, known prompts of 100,000 tokens, a prompt besi
 
 model: install
 	$(BIN)/python -m tools.storyteller
+
+cmake-args:  # what llama.cpp is built with
+	@printf '%s\n' "$$CMAKE_ARGS"
+
+try-llama:  # TRY='--build --tests' goes further
+	@$(PYTHON) -m tools.try_llama $(VERSION) $(TRY)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,8 +6,8 @@ NAME is what a person reads. Progress is one changing line on a terminal, elsewh
 output of pip and the compiler goes to build/install-NAME.log. If the installation fails, the output is shown from its first
 error on.
 
-llama-cpp-python is compiled anew if pip has kept one that was made by another version of tools/llama.cmake, or of the file
-that it adds.
+llama-cpp-python is compiled anew if the one that is installed, or that pip has kept, was made by other files than those in
+native/, or with other CMAKE_ARGS.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from __future__ import annotations
 import os
 import queue
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
 
 LOGS = Path("build")
 LLAMA = "llama-cpp-python"
-# By which it is made, and which it has beside its libraries.
-RECIPE = (Path("tools/llama.cmake"), Path("tools/shared_keys.h"))
+NATIVE = Path("native")  # by which it is made, and of which it has a copy beside its libraries
 SECONDS_BETWEEN_LINES = 30.0  # if the output is not a terminal
 LINES_OF_CONTEXT = 40  # shown after a failure without a recognized error line
 
+_INCLUDE = "-DCMAKE_PROJECT_llama_cpp_INCLUDE="  # a path, which is another in each clone
 _STEP = re.compile(r"\s*\[(\d+)/(\d+)\]")  # ninja
 _PERCENT = re.compile(r"\s*\[ *(\d+)%\]")  # make
 _ERROR = re.compile(r"\s*(FAILED: |CMake Error|g?make\S*: \*\*\* |ERROR: |error: )")
@@ -159,10 +160,17 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def is_made_by(recipe: Iterable[Path], libraries: Path) -> bool:
-    """Whether llama.cpp's libraries in this folder were made by these versions of the recipe's files."""
-    copies = [(file, libraries / file.name) for file in recipe]
-    return all(copy.exists() and copy.read_bytes() == file.read_bytes() for file, copy in copies)
+def is_made_by(native: Path, cmake_args: str, libraries: Path) -> bool:
+    """Whether llama.cpp's libraries in this folder were made by these files and arguments; native/llama.cmake notes them."""
+    noted = _files(libraries / "native")
+    arguments = [each for each in shlex.split(cmake_args) if not each.startswith(_INCLUDE)]
+    return noted.pop("arguments.txt", None) == "\n".join(arguments).encode() and noted == _files(native)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder by which llama.cpp is built, with those of the folders in it."""
+    found = [path for path in folder.rglob("*") if path.suffix in (".cmake", ".h", ".patch", ".txt")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def main() -> int:
@@ -173,12 +181,9 @@ def main() -> int:
     log = LOGS / f"install-{re.sub(r'[^a-z]+', '-', name.lower())}.log"
     try:
         status = install(name, command, sys.stdout, log)
-        if (
-            name == LLAMA
-            and not status
-            and not is_made_by(RECIPE, Path(sysconfig.get_path("platlib"), "llama_cpp/lib"))
-        ):
-            print(f"It was made by another version of {RECIPE[0]}, and is compiled anew.")
+        libraries = Path(sysconfig.get_path("platlib"), "llama_cpp/lib")
+        if name == LLAMA and not status and not is_made_by(NATIVE, os.environ.get("CMAKE_ARGS", ""), libraries):
+            print(f"It was made by other files than those in {NATIVE}, or with other CMAKE_ARGS, and is compiled anew.")
             subprocess.run(
                 [*pip, "cache", "remove", LLAMA.replace("-", "_")], capture_output=True
             )  # fails if it has none

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
-import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from tools.llama_sources import pinned, sources
 
 FOLDER = Path("build/cuda")
 # CUDA 13.0: nvcc, what it needs, and the headers that ggml-cuda includes.
@@ -41,19 +41,6 @@ def toolkit() -> Path:
     if not (root / "bin/nvcc").exists():
         _pip("install", "--no-deps", "--target", str(FOLDER / "site"), *WHEELS)
     return root.absolute()
-
-
-def sources() -> Path:
-    """Return the folder of the pinned llama.cpp's ggml, unpacked if it is missing."""
-    [pinned] = re.findall(r"llama-cpp-python==\S+", Path("setup.cfg").read_text())
-    folder = FOLDER / pinned
-    if not folder.exists():
-        _pip("download", "--no-deps", "--no-binary", "llama-cpp-python", "-d", str(FOLDER), pinned)
-        [archive] = FOLDER.glob("llama_cpp_python-*.tar.gz")
-        with tarfile.open(archive) as opened:
-            opened.extractall(folder, filter="data")
-    [ggml] = folder.glob("*/vendor/llama.cpp/ggml")
-    return ggml.absolute()
 
 
 def compile_file(nvcc: Path, ggml: Path, file: Path, arch: str) -> float:
@@ -89,7 +76,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="files at once")
     options = parser.parse_args()
     patterns = ["*.cu", "template-instances/*.cu"] if options.all else options.files or list(FILES)
-    nvcc, ggml = toolkit() / "bin/nvcc", sources()
+    nvcc, ggml = toolkit() / "bin/nvcc", sources(pinned()) / "vendor/llama.cpp/ggml"
     files = sorted({file for pattern in patterns for file in (ggml / "src/ggml-cuda").glob(pattern)})
     if not files:
         parser.error(f"no file is named {' or '.join(patterns)}")

@@ -7,21 +7,37 @@ which each was set; a time without a value is that of a value that was taken awa
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
-from srb.errors import StoryTooLarge, bad_field
-from srb.stories.json_body import read_object, shown
-from srb.stories.limits import MAX_KEY, MAX_NODES, MAX_NUMBER
+from srb.errors import bad_field
+from srb.stories.json_body import read_entries, read_object, shown
+from srb.stories.limits import MAX_KEY, MAX_NUMBER
 from srb.stories.media import Medium, media_of
 from srb.stories.merge import Entry
 from srb.stories.nodes import stored_json
-from srb.stories.parts import Part, check_marks, check_meta, nodes_of, runs_of, validated, value_text
-from srb.stories.shapes import NOT_MARK, NOT_META, FileShape
+from srb.stories.parts import (
+    STRICT,
+    Part,
+    Pause,
+    check_marks,
+    check_meta,
+    no_pause,
+    nodes_of,
+    runs_of,
+    validated,
+    validated_entries,
+    value_text,
+)
+from srb.stories.pieces import Limits, pieces_of
+from srb.stories.shapes import NOT_MARK, NOT_META, FileShape, Id, Key, MediumShape
 
+_MARKS = TypeAdapter(dict[Id, dict[Key, Any]], config=STRICT)
+_MEDIA = TypeAdapter(dict[Id, MediumShape], config=STRICT)
 SETTING = "settings."  # begins the keys of single settings, which a file has in one object
 _NULL = "null"
 
@@ -51,24 +67,32 @@ class StoredStory:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read_file(data: bytes, *, is_limited: bool = True) -> StoryFile:
+def read_file(data: bytes, *, is_limited: bool = True, pause: Pause = no_pause) -> StoryFile:
     """Return the story of a file, checked as a whole; raise InvalidRequest, which names the first field at fault.
 
-    Raise StoryTooLarge for more nodes than a story may have, if it `is_limited`.
+    Raise StoryTooLarge for more than a story may have, if it `is_limited`, before any of it is read. Nodes, runs, marks and
+    media are read in pieces, with a pause between two.
     """
-    given = read_object(data)
+    pieces = pieces_of(data, Limits() if is_limited else None, pause)
+    given = read_object(pieces.frame)
     if given.get("format") != "srb-story":
         raise bad_field("format", "should be 'srb-story': this is no story in SRB's format")
     if isinstance(given.get("version"), int) and given["version"] > 1:
         raise bad_field("version", f"is {given['version']}, and this server knows 1: it was written by a newer SRB")
     shape = validated(FileShape, given)
-    if is_limited and len(shape.nodes) > MAX_NODES:
-        message = f"The file has {len(shape.nodes)} nodes; a story may have {MAX_NODES}"
-        raise StoryTooLarge(message, param="nodes")
     check_marks(shape.changes.marks)
-    runs, media = runs_of(given.get("runs", {})), media_of(shape.media)
-    part = Part(_meta(given, shape), nodes_of(given["nodes"]), runs, _marks(shape), media)
-    return StoryFile(shape.id, shape.changed, part)
+
+    def entries(part: str) -> Iterator[Mapping[str, Any]]:
+        yield given.get(part, {})  # empty, unless the part's name was written with escapes
+        for piece in pieces.parts.get(part, ()):
+            pause()
+            yield read_entries(piece, part)
+
+    meta, nodes, runs = _meta(given, shape), nodes_of(entries("nodes"), pause), runs_of(entries("runs"), pause)
+    media: dict[str, Medium] = {}
+    for _, some in validated_entries(_MEDIA, entries("media"), "media", pause):
+        media |= media_of(some)
+    return StoryFile(shape.id, shape.changed, Part(meta, nodes, runs, _marks(entries("marks"), shape, pause), media))
 
 
 def _meta(given: Mapping[str, Any], shape: FileShape) -> dict[str, Entry]:
@@ -87,10 +111,11 @@ def _meta(given: Mapping[str, Any], shape: FileShape) -> dict[str, Entry]:
     return meta
 
 
-def _marks(shape: FileShape) -> dict[tuple[str, str], Entry]:
+def _marks(pieces: Iterable[Mapping[str, Any]], shape: FileShape, pause: Pause) -> dict[tuple[str, str], Entry]:
     times = shape.changes.marks
     marks = {(node, key): Entry(_NULL, time) for node, keys in times.items() for key, time in keys.items()}
-    for node, entries in shape.marks.items():
+    given = (each for _, some in validated_entries(_MARKS, pieces, "marks", pause) for each in some.items())
+    for node, entries in given:
         for_all = entries.get(NOT_MARK, 0)
         if type(for_all) is not int or not 0 <= for_all <= MAX_NUMBER:
             raise bad_field(f"marks.{node}.{NOT_MARK}", "should be a time in milliseconds")

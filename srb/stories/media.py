@@ -46,7 +46,7 @@ def medium_of(text: str, field: str) -> Medium:
 
 
 def media_of(given: Mapping[str, MediumShape]) -> dict[str, Medium]:
-    """Return the media of a file by their ids. Raise InvalidRequest for one that is damaged, or has another's id."""
+    """Return media of a file by their ids. Raise InvalidRequest for one that is damaged, or has another's id."""
     media = {}
     for name, shape in given.items():
         medium = medium_of(shape.data, f"media.{name}.data")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from srb.errors import bad_field
 from srb.stories.json_body import shown
@@ -14,9 +14,16 @@ from srb.stories.limits import MAX_TEXT, MAX_TITLE, MAX_VALUE
 from srb.stories.media import Medium
 from srb.stories.merge import Entry
 from srb.stories.nodes import Node, stored_json, units
-from srb.stories.shapes import NOT_MARK, NOT_META, KnownMeta
+from srb.stories.shapes import NOT_MARK, NOT_META, Id, KnownMeta, NodeShape, RunShape
 
 Shaped = TypeVar("Shaped", bound=BaseModel)
+T = TypeVar("T")
+Pause = Callable[[], None]  # called every few milliseconds of a long work; what it raises ends the work
+
+STRICT = ConfigDict(strict=True, defer_build=True)
+_NODES = TypeAdapter(dict[Id, NodeShape], config=STRICT)
+_RUNS = TypeAdapter(dict[Id, RunShape], config=STRICT)
+_SLICE = 500  # values that pydantic checks in one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +37,45 @@ class Part:
     media: dict[str, Medium] = field(default_factory=dict)
 
 
+def no_pause() -> None:
+    """The pause of a work that nobody else waits for."""
+
+
 def validated(shape: type[Shaped], given: Any, before: str = "") -> Shaped:
+    """Return the checked value. Raise InvalidRequest, which names the first field at fault, after `before`."""
+    return _validated(shape.model_validate, given, before)
+
+
+def validated_entries(
+    adapter: TypeAdapter[dict[str, T]], pieces: Iterable[Mapping[str, Any]], part: str, pause: Pause
+) -> Iterator[tuple[Mapping[str, Any], dict[str, T]]]:
+    """Yield the entries of a part, as they came and checked, in small slices.
+
+    pydantic keeps all other threads from running until it has gone through what it was given and gathered all faults of it.
+    """
+    for piece in pieces:
+        for entries in _slices(piece):
+            pause()
+            yield entries, _validated(adapter.validate_python, entries, f"{part}.")
+
+
+def _slices(entries: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Cut a mapping; an entry counts as many as it has."""
+    slice_: dict[str, Any] = {}
+    weight = 0
+    for name, entry in entries.items():
+        slice_[name] = entry
+        weight += 1 + len(entry) if isinstance(entry, dict) else 1
+        if weight >= _SLICE:
+            yield slice_
+            slice_, weight = {}, 0
+    if slice_:
+        yield slice_
+
+
+def _validated(check: Callable[[Any], T], given: Any, before: str) -> T:
     try:
-        return shape.model_validate(given)
+        return check(given)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
@@ -72,21 +115,26 @@ def check_marks(marks: Mapping[str, Mapping[str, Any]]) -> None:
             )
 
 
-def runs_of(given: Mapping[str, Any]) -> dict[str, Entry]:
+def runs_of(pieces: Iterable[Mapping[str, Any]], pause: Pause) -> dict[str, Entry]:
     """Return runs as values: the one that was made last stays."""
-    return {name: Entry(value_text(f"runs.{name}", run), run.get("made") or 0) for name, run in given.items()}
+    return {
+        name: Entry(value_text(f"runs.{name}", run), run.get("made") or 0)
+        for given, _ in validated_entries(_RUNS, pieces, "runs", pause)
+        for name, run in given.items()
+    }
 
 
-def nodes_of(given: Mapping[str, Any]) -> dict[str, Node]:
+def nodes_of(pieces: Iterable[Mapping[str, Any]], pause: Pause) -> dict[str, Node]:
     """Return the nodes, parents before children. Raise InvalidRequest for one that is too large, and for circles."""
     nodes = {}
-    for name, raw in given.items():
-        if (size := units(raw["text"])) > MAX_TEXT:
-            raise bad_field(f"nodes.{name}.text", f"has {size} UTF-16 units; one node may have {MAX_TEXT}")
-        node = Node.of(raw)
-        if len(node.json) - len(stored_json(node.text)) > MAX_VALUE:
-            raise bad_field(f"nodes.{name}", f"may take {MAX_VALUE} bytes beside its text")
-        nodes[name] = node
+    for given, _ in validated_entries(_NODES, pieces, "nodes", pause):
+        for name, raw in given.items():
+            if (size := units(raw["text"])) > MAX_TEXT:
+                raise bad_field(f"nodes.{name}.text", f"has {size} UTF-16 units; one node may have {MAX_TEXT}")
+            node = Node.of(raw)
+            if len(node.json) - len(stored_json(node.text)) > MAX_VALUE:
+                raise bad_field(f"nodes.{name}", f"may take {MAX_VALUE} bytes beside its text")
+            nodes[name] = node
     return _in_order(nodes)
 
 

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from srb.stories.json_body import read_object
 from srb.stories.merge import Entry
-from srb.stories.parts import Part, check_marks, check_meta, nodes_of, runs_of, validated, value_text
-from srb.stories.shapes import PostShape
+from srb.stories.parts import (
+    STRICT,
+    Part,
+    Pause,
+    check_marks,
+    check_meta,
+    no_pause,
+    nodes_of,
+    runs_of,
+    validated,
+    validated_entries,
+    value_text,
+)
+from srb.stories.shapes import EntryShape, Id, Key, PostShape
+
+_PARTS = ("meta", "nodes", "runs", "marks")
+_META = TypeAdapter(dict[Key, EntryShape], config=STRICT)
+_MARKS = TypeAdapter(dict[Id, dict[Key, EntryShape]], config=STRICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +38,25 @@ class Post:
     server: str | None = None
 
 
-def read_post(data: bytes) -> Post:
+def read_post(data: bytes, pause: Pause = no_pause) -> Post:
     """Return the post of a body; raise InvalidRequest, which names the first field at fault."""
     given = read_object(data)
-    shape = validated(PostShape, given)
-    check_meta({key: entry.value for key, entry in shape.meta.items()}, "meta.")
-    check_marks(shape.marks)
-    meta = {key: Entry(value_text(f"meta.{key}", entry.value), entry.changed) for key, entry in shape.meta.items()}
-    marks = {
-        (node, key): Entry(value_text(f"marks.{node}.{key}", entry.value), entry.changed)
-        for node, entries in shape.marks.items()
-        for key, entry in entries.items()
-    }
-    part = Part(meta, nodes_of(given.get("nodes", {})), runs_of(given.get("runs", {})), marks)
-    return Post(part, shape.since, shape.server)
+    parts = {name: given[name] for name in _PARTS if isinstance(given.get(name), dict)}
+    frame = validated(PostShape, given | {name: {} for name in parts})
+
+    def of(part: str) -> list[dict[str, Any]]:
+        return [parts[part]] if part in parts else []
+
+    meta: dict[str, EntryShape] = {}
+    for _, entries in validated_entries(_META, of("meta"), "meta", pause):
+        meta |= entries
+    check_meta({key: entry.value for key, entry in meta.items()}, "meta.")
+    marks: dict[tuple[str, str], Entry] = {}
+    for _, nodes in validated_entries(_MARKS, of("marks"), "marks", pause):
+        check_marks(nodes)
+        for node, values in nodes.items():
+            for key, entry in values.items():
+                marks[node, key] = Entry(value_text(f"marks.{node}.{key}", entry.value), entry.changed)
+    values_of_meta = {key: Entry(value_text(f"meta.{key}", entry.value), entry.changed) for key, entry in meta.items()}
+    part = Part(values_of_meta, nodes_of(of("nodes"), pause), runs_of(of("runs"), pause), marks)
+    return Post(part, frame.since, frame.server)

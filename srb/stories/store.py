@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,16 +11,17 @@ from sqlite3 import Connection
 
 import orjson
 
-from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly, StoryTooLarge, bad_field
+from srb.errors import StoriesFull, StoriesLocked, StoriesReadOnly
 from srb.stories import schema
 from srb.stories.database import Database
 from srb.stories.files import StoryFile, file_of
-from srb.stories.limits import BIN_DAYS, DAY, MAX_NODES
+from srb.stories.imports import Plan, plan_of
+from srb.stories.limits import BIN_DAYS, DAY
 from srb.stories.media import Medium
+from srb.stories.parts import Pause, no_pause
 from srb.stories.posts import Post
+from srb.stories.rows import StoredRows, StoryRow
 from srb.stories.tables import (
-    FULL,
-    StoryRow,
     above,
     find_medium,
     find_or_make,
@@ -145,7 +145,7 @@ class Store:
         with self._database.writing() as connection:
             row = find_or_make(connection, story, self._now())
             before = row.seq
-            merge(connection, row, post.part)
+            merge(StoredRows(connection, row), row, post.part)
             if row.is_new and row.refused and not row.touched:
                 row.discard(connection)
             elif row.is_new or row.touched:
@@ -161,7 +161,7 @@ class Store:
         """Store a picture or sound beside a story's texts, once; the story is made if it is new. Raise StoryTooLarge."""
         with self._database.writing() as connection:
             row = find_or_make(connection, story, self._now())
-            put_medium(connection, row, medium)
+            put_medium(StoredRows(connection, row), row, medium)
             if row.touched:
                 row.save(connection, self._now())
 
@@ -172,28 +172,22 @@ class Store:
         InvalidRequest for a file whose nodes do not fit together, and StoryTooLarge if it `is_limited`, as a story is that
         grows by posts.
         """
+        return self.carry_out(self.plan(file, is_limited=is_limited))
+
+    def plan(self, file: StoryFile, *, is_limited: bool = True, pause: Pause = no_pause) -> Plan:
+        """Decide what an import writes, and write nothing. Raise its errors, as `bring_in` does."""
+        with self._database.reading() as connection:
+            return plan_of(connection, file, is_limited, pause)
+
+    def carry_out(self, plan: Plan) -> Imported:
+        """Write what was planned; if the story has changed since then, it is planned anew."""
         with self._database.writing() as connection:
-            connection.execute("SAVEPOINT whole")
-            row = find_or_make(connection, file.id, self._now())
-            row.is_limited = is_limited
-            merge(connection, row, file.part)
-            copied = not row.is_new and any(each.reason != FULL for each in row.refused)
-            if copied:
-                connection.execute("ROLLBACK TO whole")
-                row = find_or_make(connection, secrets.token_hex(16), self._now())
-                row.is_limited = is_limited
-                merge(connection, row, file.part)
-            if any(each.reason == FULL for each in row.refused):
-                raise StoryTooLarge(f"With this file the story would have more than {MAX_NODES} nodes", param="nodes")
-            if row.refused:
-                raise bad_field(f"nodes.{row.refused[0].node}", row.refused[0].message)
-            if row.deleted is not None:
-                row.deleted, row.touched = None, True
-            if row.is_new:
-                row.save(connection, file.changed or self._now())
-            elif row.touched:
-                row.save(connection, self._now())
-            return Imported(row.id, row.seq, row.nodes, copied)
+            row = find_or_make(connection, plan.row.id, self._now())
+            if not plan.fits(row):
+                plan = plan_of(connection, plan.file, plan.row.is_limited, no_pause)
+                row = find_or_make(connection, plan.row.id, self._now())
+            plan.write(connection, row, (row.is_new and plan.file.changed) or self._now())
+            return Imported(plan.row.id, plan.row.seq, plan.row.nodes, plan.is_copy)
 
     def remove(self, story: str) -> bytes:
         """Put a story into the bin; return its id, state and sequence number as JSON. Raise NotFound."""

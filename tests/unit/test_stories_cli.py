@@ -11,7 +11,7 @@ import pytest
 
 from srb.errors import StoryTooLarge
 from srb.launch import cli
-from srb.stories import files, store, tables
+from srb.stories import pieces, rows, tables
 from tests.media import b64, wav
 from tests.stories import Stories, at, model, person
 
@@ -92,9 +92,9 @@ def test_a_story_beyond_the_limits_is_imported_as_it_was_exported(
     stories.add_medium(b64(sound), "one")
     stories.store.close()
     assert srb("export", "one", tmp_path / "one.json") == 0
-    for module in (files, tables, store):
+    for module in (pieces, rows):
         monkeypatch.setattr(module, "MAX_NODES", 1)
-    monkeypatch.setattr(tables, "MAX_STORY", 100)
+    monkeypatch.setattr(rows, "MAX_STORY", 100)
     monkeypatch.setattr(tables, "MAX_MEDIA", 100)
     target = Command(tmp_path / "new.sqlite3", srb._captured)
     assert target("import", tmp_path / "one.json") == 0, target.err
@@ -108,7 +108,7 @@ def test_a_story_beyond_the_limits_is_imported_as_it_was_exported(
     found = Stories(target.path)
     assert (room := found.read("one")) is not None
     assert (room["room"]["nodes"], room["room"]["bytes"]) == (0, 0)
-    with pytest.raises(StoryTooLarge, match="may have 1"):
+    with pytest.raises(StoryTooLarge, match="more than the 1 nodes"):
         found.bring_in(first)
     found.store.remove("one")
     assert found.store.ids() == []

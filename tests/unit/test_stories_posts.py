@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest
-from srb.stories import files
+from srb.stories import pieces
 from srb.stories.files import read_file
 from srb.stories.limits import MAX_DEPTH, MAX_NODES, MAX_TEXT, MAX_VALUE
 from srb.stories.posts import read_post
@@ -150,11 +150,11 @@ def test_a_file_with_more_nodes_than_a_story_may_have_is_refused_unless_it_is_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert MAX_NODES >= 100_000
-    monkeypatch.setattr(files, "MAX_NODES", 3)
+    monkeypatch.setattr(pieces, "MAX_NODES", 3)
     large = {**SMALL, "nodes": {f"n{number}": person("") for number in range(4)}}
     field, message = refusal(large, read_file)
     assert field == "nodes"
-    assert "may have 3" in message
+    assert "more than the 3 nodes" in message
     assert len(read_file(orjson.dumps(large), is_limited=False).part.nodes) == 4
 
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from srb.errors import InvalidRequest, NotFound, StoryTooLarge
-from srb.stories import audit, tables
+from srb.stories import audit, rows
 from srb.stories.limits import BIN_DAYS, DAY, MAX_STORY
 from srb.stories.posts import read_post
 from tests.stories import ID, Stories, at, model, person, texts
@@ -337,7 +337,7 @@ def test_an_imported_story_leaves_the_bin(stories: Stories) -> None:
 
 
 def test_a_full_story_takes_everything_but_new_nodes(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_NODES", 3)
+    monkeypatch.setattr(rows, "MAX_NODES", 3)
     stories.save(TALE)
     more = {
         "c": {"by": "model", "text": "c", "open": True},
@@ -363,15 +363,15 @@ def test_a_full_story_takes_everything_but_new_nodes(stories: Stories, monkeypat
 
 
 def test_answers_tell_the_room_that_a_nearly_full_story_has(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_NODES", 20)
+    monkeypatch.setattr(rows, "MAX_NODES", 20)
     for number in range(17):
         assert "room" not in stories.post(nodes={f"n{number}": person("x")})
     room = stories.post(nodes={"n17": person("x")})["room"]
     assert (room["used"], room["nodes"]) == (90, 2)
-    assert 0 < room["bytes"] < tables.MAX_STORY
-    monkeypatch.setattr(tables, "MAX_NODES", 10**6)
+    assert 0 < room["bytes"] < rows.MAX_STORY
+    monkeypatch.setattr(rows, "MAX_NODES", 10**6)
     assert "room" not in stories.read()
-    monkeypatch.setattr(tables, "MAX_STORY", 100 * (tables.MAX_STORY - room["bytes"]) // 95)
+    monkeypatch.setattr(rows, "MAX_STORY", 100 * (rows.MAX_STORY - room["bytes"]) // 95)
     assert stories.read()["room"]["used"] in (94, 95)
 
 
@@ -383,7 +383,7 @@ def test_a_file_for_which_a_story_has_no_room_is_refused_whole(
     stories.store.remove(ID)
     stories.post(nodes={"c": person("c")})
     before = stories.read()
-    monkeypatch.setattr(tables, "MAX_NODES", 3)
+    monkeypatch.setattr(rows, "MAX_NODES", 3)
     file["nodes"] |= {"d": person("d")}
     with pytest.raises(StoryTooLarge, match="more than"):
         stories.bring_in(file)
@@ -393,7 +393,7 @@ def test_a_file_for_which_a_story_has_no_room_is_refused_whole(
 def test_a_story_beyond_its_limits_is_refused_whole(stories: Stories, monkeypatch: pytest.MonkeyPatch) -> None:
     stories.save(TALE)
     before = stories.read()
-    monkeypatch.setattr(tables, "MAX_STORY", 2000)
+    monkeypatch.setattr(rows, "MAX_STORY", 2000)
     with pytest.raises(StoryTooLarge, match="bytes"):
         stories.post(marks={"a": {"note": at("x" * 2000, 1)}})
     assert stories.read() == before

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from srb.settings import Settings
-from srb.stories import files, tables
+from srb.stories import pieces, rows
 from srb.stories.limits import MAX_POST
 from srb.web.answers import ErrorAnswer
 from srb.web.app import create_app
@@ -183,18 +183,18 @@ def test_a_posts_limit_is_its_own_and_not_that_of_other_bodies(path: Path, monke
     error = error_of(http.post(ROOT, data=file, content_type="application/json"), 413)
     assert (error["param"], "srb stories import" in error["message"]) == ("body", True)
     monkeypatch.setattr(routes, "MAX_STORY", 10**6)
-    monkeypatch.setattr(tables, "MAX_STORY", 100)
+    monkeypatch.setattr(rows, "MAX_STORY", 100)
     longer = orjson.dumps(orjson.loads(file) | {"memory": "x" * 1000})
     error = error_of(http.post(ROOT, data=longer, content_type="application/json"), 413)
     assert (error["param"], "srb stories import" in error["message"]) == ("nodes", True)
-    monkeypatch.setattr(files, "MAX_NODES", 0)
+    monkeypatch.setattr(pieces, "MAX_NODES", 0)
     error = error_of(http.post(ROOT, data=file, content_type="application/json"), 413)
     assert (error["param"], "srb stories import" in error["message"]) == ("nodes", True)
 
 
 def test_a_story_that_grows_beyond_its_limit_is_413(http: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     http.post(ONE, json={"nodes": TALE})
-    monkeypatch.setattr(tables, "MAX_STORY", 1000)
+    monkeypatch.setattr(rows, "MAX_STORY", 1000)
     error = error_of(http.post(ONE, json={"nodes": {"c": person("x" * 1000)}}), 413)
     assert (error["param"], "1000" in error["message"]) == ("nodes", True)
     assert list(read(StoryParts, http.get(ONE).data)["nodes"]) == ["a", "b"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
@@ -47,6 +48,7 @@ from srb.web.loop.yielding import Turnstile
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 _LARGE = 65536  # bytes of a body that takes milliseconds to check
 _TURNSTILE = Turnstile()  # of the worker's large bodies
+_BODY_PIECE = 256 * 1024  # bytes of a body that are read at once
 _NAMES = ("model", "name")  # the fields that name a model
 
 
@@ -117,7 +119,7 @@ def read_bytes(request: Request) -> bytes:
     seconds = current_app.config["READ_TIMEOUT"]
     try:
         with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):
-            data = request.get_data(cache=False)
+            data = b"".join(_arriving(request))
     except (HTTPException, BodyTooSlow):
         raise
     except Exception as error:  # from the WSGI server, for malformed chunks
@@ -125,6 +127,13 @@ def read_bytes(request: Request) -> bytes:
     if request.max_content_length is not None and len(data) >= request.max_content_length:
         raise RequestEntityTooLarge
     return data
+
+
+def _arriving(request: Request) -> Iterator[bytes]:
+    """Yield the body in pieces. A client that sends without a pause would otherwise keep all other calls waiting."""
+    while piece := request.stream.read(_BODY_PIECE):
+        yield piece
+        gevent.sleep(0)
 
 
 class StreamOptions(BaseModel):

@@ -10,7 +10,6 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from srb.errors import BodyTooLarge, Forbidden, bad_field
-from srb.stories.files import read_file
 from srb.stories.json_body import read_object
 from srb.stories.limits import MAX_MEDIUM, MAX_NUMBER, MAX_POST, MAX_STORY, MAX_VALUE
 from srb.stories.media import Medium, medium_of
@@ -25,6 +24,7 @@ from srb.web.openapi import operation
 from srb.web.request_log import QUIET
 from srb.web.stories import door
 from srb.web.stories.answers import StoredMedium, StoryImported, StoryList, StoryParts, StoryPosted, StoryState
+from srb.web.stories.desk import Wish, checked
 
 routes = Blueprint("stories", __name__)
 
@@ -59,8 +59,9 @@ def overview() -> Response:
 def bring_in() -> Response:
     """Import a story from a file: into the story of its id, or as a new one."""
     try:
-        data = _body(MAX_STORY, "the file of a story")
-        return _json(orjson.dumps(web().stories.use(lambda store: store.bring_in(read_file(data)))))
+        data, wish = _body(MAX_STORY, "the file of a story"), Wish()
+        with web().calls.watching(wish, request.environ):
+            return _json(orjson.dumps(web().stories.bring_in(data, wish)))
     except BodyTooLarge as error:
         message = f"{error.message}; the command `srb stories import` takes larger ones"
         raise type(error)(message, **error.extra) from None
@@ -80,8 +81,8 @@ def read(story_id: str) -> Response:
 def post(story_id: str) -> Response:
     """Save parts of a story, merged with what is stored; a new id makes a new story."""
     _check_id(story_id)
-    data = _body(MAX_POST, "one post of a story")
-    return _json(web().stories.use(lambda store: store.post(story_id, read_post(data))))
+    post = checked(read_post, _body(MAX_POST, "one post of a story"))
+    return _json(web().stories.use(lambda store: store.post(story_id, post)))
 
 
 @routes.delete(ONE)
@@ -112,15 +113,8 @@ def export(story_id: str) -> Response:
 def add_medium(story_id: str) -> Response:
     """Store a picture or sound beside a story's texts; a new story id makes a new story."""
     _check_id(story_id)
-    data = _body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound")
-
-    def add(store: Store) -> Medium:
-        """Unpack, check and store it in the file's thread: a picture may take a second."""
-        medium = medium_of(validated(MediumShape, read_object(data)).data, "data")
-        store.add_medium(story_id, medium)
-        return medium
-
-    medium = web().stories.use(add)
+    medium = checked(_medium_of_body, _body(MAX_MEDIUM * 4 // 3 + MAX_VALUE, "a picture or sound"))
+    web().stories.use(lambda store: store.add_medium(story_id, medium))
     return _json(orjson.dumps({"id": medium.id, "type": medium.type, "bytes": len(medium.data)}))
 
 
@@ -130,6 +124,10 @@ def medium(story_id: str, medium_id: str) -> Response:
     """Return a picture or sound of a story, with the type that its bytes have."""
     found = web().stories.use(lambda store: store.medium(story_id, medium_id))
     return Response(found.data, mimetype=found.type, headers=_MEDIUM_HEADERS)
+
+
+def _medium_of_body(data: bytes) -> Medium:
+    return medium_of(validated(MediumShape, read_object(data)).data, "data")
 
 
 def _check_id(story_id: str) -> None:

@@ -1,0 +1,65 @@
+"""Imports of files: decided in memory, so that the file of the stories is locked only while the outcome is written."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from srb.errors import NotFound, StoryTooLarge, bad_field
+from srb.stories.files import StoryFile
+from srb.stories.parts import Pause
+from srb.stories.rows import LoadedRows, StoryRow
+from srb.stories.tables import FULL, find_story, merge
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an import of a file writes into a story, as that was at the sequence number `seq`; 0 if it was not there."""
+
+    file: StoryFile
+    row: StoryRow
+    rows: LoadedRows
+    seq: int
+    is_copy: bool  # the file's own id belongs to a story with other texts
+
+    def fits(self, row: StoryRow) -> bool:
+        """Whether the story is still as it was."""
+        return row.seq == self.seq
+
+    def write(self, connection: Connection, row: StoryRow, changed: int) -> None:
+        """Write everything into the story's row, which has just been found or made."""
+        self.row.number = row.number
+        self.rows.write(connection)
+        if self.row.deleted is not None:
+            self.row.deleted, self.row.touched = None, True
+        if row.is_new or self.row.touched:
+            self.row.save(connection, changed)
+
+
+def plan_of(connection: Connection, file: StoryFile, is_limited: bool, pause: Pause) -> Plan:
+    """Decide what an import writes. Raise InvalidRequest for nodes that do not fit together, and StoryTooLarge."""
+    try:
+        row = find_story(connection, file.id)
+    except NotFound:
+        row = _new_row(file.id)
+    seq, rows = row.seq, LoadedRows(row)
+    rows.load(connection, pause)
+    row.is_limited = is_limited
+    merge(rows, row, file.part, pause)
+    is_copy = seq > 0 and any(each.reason != FULL for each in row.refused)
+    if is_copy:
+        row = _new_row(secrets.token_hex(16))
+        seq, rows = 0, LoadedRows(row)
+        row.is_limited = is_limited
+        merge(rows, row, file.part, pause)
+    if any(each.reason == FULL for each in row.refused):
+        raise StoryTooLarge(f"With this file the story would have more than {row.most_nodes} nodes", param="nodes")
+    if row.refused:
+        raise bad_field(f"nodes.{row.refused[0].node}", row.refused[0].message)
+    row.check_size()
+    return Plan(file, row, rows, seq, is_copy)
+
+
+def _new_row(story: str) -> StoryRow:
+    return StoryRow(number=0, id=story, seq=0, changed=0, bytes=0, nodes=0, has_pairs=False, deleted=None)

@@ -51,6 +51,12 @@ class AnswerTooLarge(InvalidRequest):
     code = "answer_too_large"
 
 
+class PreparationTooLong(InvalidRequest):
+    """The request's preparation does not end, so the engine is restarted; no 503, which clients send again by themselves."""
+
+    code = "preparation_too_long"
+
+
 class Unauthorized(SRBError):
     code, type, http_status = "unauthorized", "authentication_error", 401
 

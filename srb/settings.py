@@ -692,7 +692,8 @@ class Settings(_SamplingSettings):
         30,
         ge=0,
         description="time limit for one step before the engine is restarted: this many seconds, plus as many for every 64 "
-        "tokens in the step; 0: no limit",
+        "tokens in the step; and for the preparation of a request: as many, plus as many for every MiB of it, and ten times "
+        "that for a picture; 0: no limit",
     )
     engine_managed: bool = Field(
         True, description="start the engine with the web server; false: another service starts it, such as systemd"

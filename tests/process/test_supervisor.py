@@ -7,6 +7,9 @@ import signal
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from srb.protocol import BranchSpec, Done, Generate, Rejected
 from tests.process.conftest import SUPERVISOR, Connect, Start
 from tests.processes import PYTHON, Process, brief, children, endless, engine_with, is_alive, status, wait_for
 
@@ -15,6 +18,18 @@ def engine_pid(supervisor: Process) -> int:
     """The pid of the supervisor's engine, once it runs."""
     [pid] = wait_for(lambda: children(supervisor.pid), "the supervisor has started an engine")
     return pid
+
+
+def supervisor_of(load: str) -> str:
+    """Return a script: the supervisor of engines whose model is loaded as by `engine_with`."""
+    _, _, script = engine_with(load)
+    return textwrap.dedent(f"""
+    import sys
+    from srb.engine.process import engine_child, supervisor
+    popen = engine_child.subprocess.Popen
+    engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
+    sys.exit(supervisor.main([]))
+    """)
 
 
 def test_a_killed_engine_is_started_again(start: Start, connect: Connect, runtime: Path) -> None:
@@ -42,15 +57,7 @@ def test_row_23_a_decode_that_hangs_in_native_code_is_aborted_and_the_engine_sta
         mark.touch()
         model.decode = lambda batch: lock(mutex) or lock(mutex)
     """
-    _, _, script = engine_with(hang)
-    supervise = f"""
-    import sys
-    from srb.engine.process import engine_child, supervisor
-    popen = engine_child.subprocess.Popen
-    engine_child.subprocess.Popen = lambda command, **options: popen([{PYTHON!r}, "-c", {script!r}, *command[3:]], **options)
-    sys.exit(supervisor.main([]))
-    """
-    supervisor = start(PYTHON, "-c", textwrap.dedent(supervise), stall_timeout=8)
+    supervisor = start(PYTHON, "-c", supervisor_of(hang), stall_timeout=8)
     worker = connect().ready()
     worker.send(endless("a"))
     assert worker.is_closed()
@@ -134,3 +141,32 @@ def test_an_upgrades_supervisor_takes_over_when_the_old_one_leaves(
     assert new.logs.count("another engine") == 1
     assert new.stop() == 0
     assert not runtime.exists()
+
+
+@pytest.mark.parametrize("hangs", ["in Python", "in native code"])
+def test_row_23_a_preparation_that_never_ends_is_refused_and_the_engine_started_again(
+    start: Start, connect: Connect, runtime: Path, hangs: str
+) -> None:
+    """Both engines hang in the preparation of a text that begins with "endless"; the decode loop has nothing to do."""
+    loop = "while True: pass" if hangs == "in Python" else "lock(mutex) or lock(mutex)"
+    hang = f"""
+    import ctypes
+    model, mutex, lock = FakeModel(), ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock
+    tokenize = model.tokenize
+    def hang(text, *options, **named):
+        if text.startswith("endless"):
+            {loop}
+        return tokenize(text, *options, **named)
+    model.tokenize = hang
+    """
+    supervisor = start(PYTHON, "-c", supervisor_of(hang), stall_timeout=4)
+    worker, other = connect().ready(), connect().ready()
+    worker.send(Generate("a", ("endless",), (BranchSpec(1),)))
+    other.send(brief("b"))
+    assert isinstance(other.next(Done), Done)  # others go on meanwhile
+    assert worker.next(Rejected).code == "preparation_too_long"
+    assert worker.is_closed()
+    assert "characters takes longer than 4 s" in supervisor.logs
+    wait_for(lambda: "restarting in" in supervisor.logs, "the restart is logged")
+    connect().ready().send(brief("c"))
+    wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from srb.engine.process.engine_child import HeartbeatMonitor
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.status_reporter import ToSupervisor
 from srb.engine.process.supervisor import Backoff
+from srb.errors import SRBError
 
 
 @dataclass
@@ -60,6 +63,52 @@ def test_row_23_an_engine_whose_step_ends_after_all_says_that_it_runs_again() ->
     assert reports.said == ["beat", hung, "running", "beat", "beat"]
     heartbeat.beat(163.0)
     assert reports.said[5:] == [hung]
+
+
+@dataclass
+class Preparing:
+    """A request that is prepared since 100.0, and the errors with which it was refused."""
+
+    characters: int = 0
+    encodes: bool = False
+    progressed_at: float = 100.0
+    refused: list[SRBError] = field(default_factory=list)
+
+    def refuse(self, error: SRBError) -> None:
+        self.refused.append(error)
+
+
+@pytest.mark.parametrize(
+    ("work", "seconds"),
+    [(Preparing(), 30), (Preparing(2**20), 60), (Preparing(3 * 2**20), 120), (Preparing(encodes=True), 300)],
+    ids=["short", "long", "longer", "picture"],
+)
+def test_row_23_a_preparation_may_take_longer_the_more_text_it_has(work: Preparing, seconds: int) -> None:
+    heartbeat = Heartbeat(ToSupervisor(-1), 30, Loop(turn_began=None), lambda: [Preparing(progressed_at=1e9), work])
+    assert heartbeat.hang_reason(100.0 + seconds) == ""
+    assert f"{work.characters} characters takes longer than {seconds} s" in heartbeat.hang_reason(100.6 + seconds)
+
+
+def test_row_23_a_request_that_never_ends_its_preparation_is_refused_before_the_hang_is_told() -> None:
+    reports, work = Reports(), Preparing()
+    heartbeat = Heartbeat(reports, 30, Loop(turn_began=None), lambda: [work])
+    heartbeat.beat(129.9)
+    assert work.refused == []
+    heartbeat.beat(130.4)
+    assert [error.http_status for error in work.refused] == [400]
+    assert reports.said == ["beat", "beat"]
+    heartbeat.beat(130.9)
+    assert reports.said[2:] == ["hung: the preparation of a request of 0 characters takes longer than 30 s"]
+    work.progressed_at = 131.0
+    heartbeat.beat(131.4)
+    assert reports.said[3:] == ["running", "beat"]
+
+
+def test_row_23_with_0_seconds_a_preparation_may_take_any_time() -> None:
+    work = Preparing()
+    heartbeat = Heartbeat(Reports(), 0, Loop(turn_began=None), lambda: [work])
+    heartbeat.beat(1e9)
+    assert work.refused == []
 
 
 def test_row_23_a_stopping_engine_sends_heartbeats_and_no_state() -> None:

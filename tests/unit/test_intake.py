@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from srb.engine.process import intake as module
-from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem
+from srb.engine.process.intake import CancelItem, DisconnectItem, Intake, QueryItem, SubmitItem, Work
 from srb.errors import Cancelled, InvalidRequest
 from srb.protocol import (
     BranchSpec,
@@ -26,7 +26,7 @@ from srb.protocol import (
     StateAction,
     Tokenize,
 )
-from tests.processes import DEADLINE
+from tests.processes import DEADLINE, wait_for
 
 
 class Prepared:
@@ -353,3 +353,52 @@ def test_every_request_ends_once_whenever_it_is_cancelled(seed: int) -> None:
         if thread.name == "requests":
             thread.join(DEADLINE)
     assert all(each.is_closed.is_set() for each in desk.engine.made)
+
+
+# What the heartbeat sees -----------------------------------------------------------------------------------------------
+
+
+def working(desk: Desk) -> list[Work]:
+    return desk.intake.works()
+
+
+def test_the_work_of_a_lane_is_seen_until_it_is_done(desk: Desk) -> None:
+    assert working(desk) == []
+    desk.generate("a", prompt="a" * 5000)
+    desk.begun()
+    [work] = working(desk)
+    assert work.characters > 5000
+    assert not work.encodes
+    desk.engine.gate.release()
+    desk.next_item()
+    wait_for(lambda: not working(desk), "the lane waits")
+
+
+def test_a_picture_that_begins_is_progress_and_those_that_wait_for_it_wait_for_nothing_else(desk: Desk) -> None:
+    other = Line()
+    desk.take(Generate("a", ("x",), (BranchSpec(1),), media=("unknown",)))
+    desk.begun()
+    [first] = working(desk)
+    assert first.encodes
+    desk.intake.take(other, Generate("b", ("x",), (BranchSpec(1),), media=("unknown",)))  # type: ignore[arg-type]
+    desk.begun()
+    assert len({work.progressed_at for work in working(desk)}) == 1
+    before = working(desk)[0].progressed_at
+    assert desk.engine.is_wanted()
+    assert {work.progressed_at > before for work in working(desk)} == {True}
+
+
+@pytest.mark.parametrize("leaves", ["client", "worker", "nobody"])
+def test_work_that_never_ends_is_seen_whoever_has_left_and_its_request_refused_once(desk: Desk, leaves: str) -> None:
+    desk.generate("a")
+    desk.begun()
+    if leaves == "client":
+        desk.take(Cancel("a"))
+    elif leaves == "worker":
+        desk.lose()
+    [work] = working(desk)
+    for _ in range(2):
+        work.refuse(InvalidRequest("too long"))
+    assert desk.next_event().code == ("invalid_request" if leaves == "nobody" else "cancelled")
+    assert desk.line.sent.empty()
+    assert len(working(desk)) == 1

@@ -226,7 +226,7 @@ def serve(settings: Settings, reporter: Reporter, load: Load) -> int:
         listener.announce(Ready(info.as_dict()))
         reporter.report_state("running")
         loop = DecodeLoop(engine, intake.inbox, tidy)
-        heartbeat = Heartbeat(reporter, settings.stall_timeout, loop)
+        heartbeat = Heartbeat(reporter, settings.stall_timeout, loop, intake.works)
         heartbeat.start()
         try:
             loop.run()

@@ -1,7 +1,8 @@
-"""Heartbeats: two a second once the model is loaded, except while a turn of the decode loop takes too long.
+"""Heartbeats: two a second once the model is loaded, except while a turn of the decode loop, or the preparation of a
+request, takes too long.
 
-A process that is stopped, or stuck with the interpreter's lock, sends none. An engine that hangs in native code reports
-it, and reports that it runs again if the turn ends after all.
+A process that is stopped, or stuck with the interpreter's lock, sends none. An engine that hangs in native code, or in
+Python beside the loop, reports it, and reports that it runs again if that ends after all.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from srb.engine.process.status_reporter import Reporter
+from srb.errors import PreparationTooLong, SRBError
 from srb.status import BEAT_SECONDS
 
 _TOKENS = 64  # a step of so many may take twice as long as one without tokens
+# The preparation of so many characters may take twice as long as that of none: it takes about a second of a slow core.
+_CHARACTERS = 2**20
+_ENCODING = 10  # a picture may take so many times as long: large projectors take a minute on a CPU
 
 
 class Watched(Protocol):
@@ -26,14 +32,36 @@ class Watched(Protocol):
     def turn_tokens(self) -> int: ...  # tokens of the current step
 
 
-class Heartbeat:
-    """The thread that sends heartbeats while the decode loop makes progress, and reports hangs and their ends."""
+class Preparation(Protocol):
+    """The preparation of one request beside the loop."""
 
-    def __init__(self, reporter: Reporter, stall_timeout: float, watched: Watched) -> None:
-        """Allow `stall_timeout` seconds for a turn, and as many again per 64 tokens; 0: any time."""
+    @property
+    def characters(self) -> int: ...
+    @property
+    def encodes(self) -> bool: ...  # pictures and sounds
+    @property
+    def progressed_at(self) -> float: ...  # time.monotonic()
+    def refuse(self, error: SRBError) -> None: ...
+
+
+class Heartbeat:
+    """The thread that sends heartbeats while the engine makes progress, and reports hangs and their ends."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        stall_timeout: float,
+        watched: Watched,
+        preparations: Callable[[], Sequence[Preparation]] = tuple,
+    ) -> None:
+        """Allow `stall_timeout` seconds for a turn, and as many again per 64 tokens; 0: any time.
+
+        As many are allowed for each of the `preparations` that there are, more for long texts and for pictures.
+        """
         self._reporter = reporter
         self._stall_timeout = stall_timeout or math.inf
         self._watched = watched
+        self._preparations = preparations
         self._is_hung = False  # whether the latest reported state is "hung"
         self._lock = threading.Lock()  # held while a state is reported, so none follows `leave_state_alone`
         self._may_report = True
@@ -51,15 +79,31 @@ class Heartbeat:
         """Return the seconds that a step of `tokens` tokens may take."""
         return self._stall_timeout * (1 + tokens / _TOKENS)
 
+    def preparation_budget(self, work: Preparation) -> float:
+        """Return the seconds that the preparation of a request may take without progress."""
+        return self._stall_timeout * (1 + work.characters / _CHARACTERS) * (_ENCODING if work.encodes else 1)
+
     def hang_reason(self, now: float) -> str:
-        """Return why the loop counts as hung at `now` (time.monotonic()); "" if it does not."""
+        """Return why the engine counts as hung at `now` (time.monotonic()); "" if it does not."""
         began, tokens = self._watched.turn_began, self._watched.turn_tokens
-        if began is None or now - began <= self.budget(tokens):
-            return ""
-        return f"a step of {tokens} tokens takes longer than {self.budget(tokens):.0f} s"
+        if began is not None and now - began > self.budget(tokens):
+            return f"a step of {tokens} tokens takes longer than {self.budget(tokens):.0f} s"
+        for work in self._preparations():
+            budget = self.preparation_budget(work)
+            # A beat later than the request is refused, so that its client hears of it before the engine is aborted.
+            if now - work.progressed_at > budget + BEAT_SECONDS:
+                return f"the preparation of a request of {work.characters} characters takes longer than {budget:.0f} s"
+        return ""
+
+    def _refuse_overdue(self, now: float) -> None:
+        """Refuse requests whose preparation takes too long, as wrong ones: sent again, they would stop the next engine."""
+        for work in self._preparations():
+            if now - work.progressed_at > (budget := self.preparation_budget(work)):
+                work.refuse(PreparationTooLong(f"the preparation of the request took longer than {budget:.0f} s"))
 
     def beat(self, now: float) -> None:
-        """Send one heartbeat, unless a turn takes too long; report a change between the two."""
+        """Send one heartbeat, unless something takes too long; report a change between the two."""
+        self._refuse_overdue(now)
         reason = self.hang_reason(now)
         if bool(reason) != self._is_hung:
             self._is_hung = bool(reason)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -89,6 +90,27 @@ Item = SubmitItem | CancelItem | QueryItem | DisconnectItem | WakeItem | StopIte
 Inbox = queue.SimpleQueue[Item]
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A lane's work on one command, as the heartbeat's thread reads it."""
+
+    lane: Lane
+    job: _Job
+    progressed_at: float  # time.monotonic(): its beginning, or the beginning of its latest picture
+
+    @property
+    def characters(self) -> int:
+        return self.job.weight
+
+    @property
+    def encodes(self) -> bool:
+        return self.lane.encodes
+
+    def refuse(self, error: SRBError) -> None:
+        """Refuse the command, unless it was cancelled; the lane's thread goes on with it, if it can."""
+        self.lane.refuse(self.job, error)
+
+
 # Lanes ------------------------------------------------------------------------------------------------------------
 
 
@@ -125,11 +147,12 @@ class Lane:
         self._inbox = inbox
         self._make = make
         self._long = long
-        self._gives_way = gives_way
+        self.encodes = gives_way
         self._jobs: dict[str, _Job] = {}  # by request_id, in the order of arrival; the first is being handled
         self._weight = 0
         self._changed = threading.Condition()
         self._end: SRBError | None = None  # why commands are refused now
+        self.work: Work | None = None  # None: its thread waits
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def add(self, command: Any) -> None:
@@ -168,6 +191,12 @@ class Lane:
                 self._refuse(job, reason)
             self._changed.notify()
 
+    def refuse(self, job: _Job, error: SRBError) -> None:
+        """Refuse a command, unless it was refused or has left the lane."""
+        with self._changed:
+            if self._has(job):
+                self._refuse(job, error)
+
     def _refuse(self, job: _Job, error: SRBError) -> None:
         self._remove(job)
         self._connection.send([Rejected.of(job.command.request_id, error)])
@@ -180,13 +209,14 @@ class Lane:
         self._weight -= job.weight
 
     def _work(self) -> None:
-        if self._gives_way:
+        if self.encodes:
             give_way()
         while job := self._next():
+            self.work = Work(self, job, time.monotonic())
             if self._long is not None and self._long[1](job.command):
                 self._hand_over(job, self._long[0])
                 continue
-            made = self._make(job.command, partial(self._has, job))
+            made = self._make(job.command, partial(self._is_wanted, job))
             with self._changed:  # a cancel comes either before this block or after it
                 if self._has(job):
                     self._remove(job)
@@ -205,8 +235,14 @@ class Lane:
             except SRBError as error:
                 self._connection.send([Rejected.of(job.command.request_id, error)])
 
+    def _is_wanted(self, job: _Job) -> bool:
+        """Whether a command was not refused; that it is asked, before each picture, is a sign of progress."""
+        self.work = Work(self, job, time.monotonic())
+        return self._has(job)
+
     def _next(self) -> _Job | None:
         """Wait for a command; return None when the lane is closed."""
+        self.work = None
         with self._changed:
             while not self._jobs and self._end is None:
                 self._changed.wait()
@@ -253,7 +289,8 @@ class Intake:
         self._refusal: SRBError | None = EngineLoading("the model is being loaded")
         # For requests, for (de)tokenizing, for requests with media, and for those whose media have to be encoded.
         self._lanes: dict[Connection, tuple[Lane, Lane, Lane, Lane]] = {}
-        self._lock = threading.Lock()  # guards _lanes and _refusal
+        self._left: list[Lane] = []  # lanes of closed connections, whose threads may still work
+        self._lock = threading.Lock()  # guards _lanes, _left and _refusal
 
     def open(self, engine: Preparing) -> None:
         """Accept commands from now on."""
@@ -299,9 +336,18 @@ class Intake:
         """Close the lanes of a closed connection; nothing of it reaches the inbox after DisconnectItem."""
         with self._lock:
             lanes = self._lanes.pop(connection, ())
+            self._left = [lane for lane in (*self._left, *lanes) if lane.work is not None]
         for lane in lanes:
             lane.close(Cancelled("the connection was closed"))
         self.inbox.put(DisconnectItem(connection))
+
+    def works(self) -> list[Work]:
+        """Return what the lanes work on now. Pictures wait for each other: progress of one is that of all."""
+        with self._lock:
+            lanes = [*self._left, *(lane for own in self._lanes.values() for lane in own)]
+        works = [work for lane in lanes if (work := lane.work) is not None]
+        latest = max((work.progressed_at for work in works if work.encodes), default=0.0)
+        return [replace(work, progressed_at=latest) if work.encodes else work for work in works]
 
     def _lanes_of(self, connection: Connection) -> tuple[Lane, Lane, Lane, Lane]:
         """Return the lanes of an open connection. Raise the present refusal, if any."""

@@ -95,7 +95,9 @@ def _build(checkup: Checkup) -> Iterator[Line]:
     for node, trouble in checkup.nodes.items():
         yield "RPC node", trouble or f"{node} answers"
     for name, words in (("features", build.features), ("patches", build.patches)):
-        for number, line in enumerate(textwrap.wrap(", ".join(sorted(words)) or "none", _WIDTH - _NAMES)):
+        for number, line in enumerate(
+            textwrap.wrap(", ".join(sorted(words)) or "none", _WIDTH - _NAMES, break_on_hyphens=False)
+        ):
             yield "" if number else name, line
 
 

@@ -376,6 +376,7 @@ def test_patches_that_are_missing_are_found_and_those_that_are_there_are_shown(m
     shown = as_text(checkup(machine), [])
     assert "patches       amx-columns-of-sequences, amx-tile-config" in shown
     assert "SRB_PATCHES" not in shown
+    assert all(name in shown for name in PATCHES), "a name is not divided among lines"
     assert as_json(checkup(machine), [])["build"]["patches"] == sorted(PATCHES)
 
 

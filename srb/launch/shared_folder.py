@@ -23,9 +23,8 @@ _OUR_FILE = re.compile(
     r"|last_scrape\.(json|\d+\.partial)"  # srb/web/metrics.py
     r"|(counter|gauge_[a-z]+)_\d+\.db"  # prometheus-client, one of each kind per process
 )
-_STREAMS = "streams"  # srb/web/calls/kept_streams.py: a folder with a folder for each stream
+_STREAMS = "streams"  # srb/web/calls/kept_streams.py: a folder with a file for each stream
 _OUR_STREAM = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]+")
-_OUR_STREAM_FILE = re.compile(r"about|done|\d+")
 
 
 def make_shared_folder() -> str:
@@ -84,11 +83,8 @@ def _remove_streams(fd: int) -> None:
     """Remove the kept streams from the shared folder that is open as `fd`; what has other files remains."""
     with suppress(OSError), _opened(_STREAMS, fd) as streams:
         for name in filter(_OUR_STREAM.fullmatch, os.listdir(streams)):
-            with suppress(OSError), _opened(name, streams) as stream:
-                for file in filter(_OUR_STREAM_FILE.fullmatch, os.listdir(stream)):
-                    if _is_own_file(stream, file):
-                        os.unlink(file, dir_fd=stream)
-                os.rmdir(name, dir_fd=streams)
+            if _is_own_file(streams, name):
+                os.unlink(name, dir_fd=streams)
         os.rmdir(_STREAMS, dir_fd=fd)
 
 

@@ -103,15 +103,15 @@ def test_foreign_files_in_a_servers_folder_stay(left: Path) -> None:
     (left / "chapters").mkdir()
     (left / "chapters" / "counter_1.db").write_text("one")
     (left / "rates.sqlite").mkdir()
-    stream = left / "streams" / ("0" * 32 + ".0")
-    stream.mkdir(parents=True)
-    (stream / "0").write_bytes(b"x")
-    (stream / "my-poem.txt").write_text("Roses")
+    streams = left / "streams"
+    streams.mkdir()
+    (streams / ("0" * 32 + ".0")).write_bytes(b"x")
+    (streams / "my-poem.txt").write_text("Roses")
     sweep_shared_folders()
-    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", f"streams/{stream.name}/my-poem.txt"}
+    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", "streams/my-poem.txt"}
     assert (left / "rates.sqlite").is_dir()
     sweep_shared_folders()
-    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", f"streams/{stream.name}/my-poem.txt"}
+    assert files(left) == {"my-novel.txt", "chapters/counter_1.db", "streams/my-poem.txt"}
 
 
 def test_links_are_not_followed_and_not_removed(left: Path, temporary: Path, tmp_path: Path) -> None:

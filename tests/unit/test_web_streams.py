@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -199,12 +201,30 @@ def test_a_name_that_is_too_long_is_refused_and_the_request_is_cancelled() -> No
     assert engine.cancelled
 
 
+def test_readers_count_as_open_requests_until_they_leave() -> None:
+    script = Gated()
+    http, _ = serve(script, max_client_requests=3)
+    leave_early(http)  # goes on, and counts
+    readers = [again(http) for _ in range(2)]
+    refused = again(http)
+    assert (refused.status_code, refused.json["error"]["code"]) == (429, 429)
+    readers[0].close()
+    readers[0].close()
+    readers.append(again(http))
+    assert [each.status_code for each in readers] == [200] * 3
+    script.go.set()
+    for reader in readers[1:]:
+        assert text_of(reader.data) == "".join(TEXTS)
+
+
 # The files ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptStreams:
-    monkeypatch.setattr(kept_streams, "SEGMENT", 10)
+    monkeypatch.setattr(kept_streams, "RING", 20)
+    monkeypatch.setattr(kept_streams, "MAX_WRITE", 8)
+    monkeypatch.setattr(kept_streams, "_SIZE", 28)
     return KeptStreams(tmp_path)
 
 
@@ -214,18 +234,32 @@ def read_all(streams: KeptStreams, start: int = 0, name: str = "talk") -> bytes:
     return b"".join(stream.read(start, lambda: True))
 
 
-def test_the_last_segments_of_a_long_stream_are_kept(streams: KeptStreams) -> None:
+@pytest.mark.parametrize("step", [1, 7, 8, 9, 47])
+def test_the_last_bytes_of_a_long_stream_are_kept(streams: KeptStreams, step: int) -> None:
     recording = streams.begin("", "talk", "r")
-    text = bytes(range(65, 65 + 47))
-    for at in range(0, len(text), 7):
-        recording.append(text[at : at + 7])
+    text = bytes(range(65, 65 + 147))
+    for at in range(0, len(text), step):
+        recording.append(text[at : at + step])
     recording.finish()
     recording.finish()
     stream = streams.find("", "talk")
     assert stream is not None
-    assert (stream.total, stream.first, stream.is_over) == (47, 30, True)
-    for start in (30, 35, 40, 46, 47):
+    assert (stream.total, stream.first, stream.is_over) == (147, 127, True)
+    for start in (127, 130, 140, 146, 147):
         assert read_all(streams, start) == text[start:]
+    assert stream.path.stat().st_size <= kept_streams._HEAD + 28
+
+
+def test_a_reader_that_is_too_slow_ends_before_bytes_that_others_were_written_over(streams: KeptStreams) -> None:
+    recording = streams.begin("", "talk", "r")
+    recording.append(b"abcdefgh")
+    stream = streams.find("", "talk")
+    assert stream is not None
+    reader = stream.read(4, lambda: True)
+    assert next(reader) == b"efgh"
+    recording.append(bytes(100))
+    assert list(reader) == []
+    recording.finish()
 
 
 def test_every_worker_sees_the_streams_of_all(streams: KeptStreams, tmp_path: Path) -> None:
@@ -236,58 +270,98 @@ def test_every_worker_sees_the_streams_of_all(streams: KeptStreams, tmp_path: Pa
     assert stream is not None
     assert (stream.total, stream.is_over, stream.request_id) == (6, False, "r")
     assert other.find("somebody", "talk") is None
+    reader = stream.read(0, lambda: True)
+    assert next(reader) == b"so far"
     other.remove(stream)
     recording.append(b" and on")
+    assert not recording.is_kept
     recording.finish()
+    assert list(reader) == []
     assert streams.find("", "talk") is None
-    assert stream.is_over
     assert list((tmp_path / "streams").iterdir()) == []
 
 
-def test_streams_of_the_past_are_swept(streams: KeptStreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams.begin("", "old", "r1").finish()
-    [folder] = (tmp_path / "streams").iterdir()
-    past = time.time() - kept_streams.KEPT_SECONDS - 1
-    os.utime(folder / "done", (past, past))
-    assert streams.find("", "old") is None
-    broken, fresh = (tmp_path / "streams" / f"{number}.1" for number in range(2))
-    for each in (broken, fresh):
-        each.mkdir()
-        (each / "about").touch()  # of a worker that died then
-    os.utime(broken, (past, past))
-    streams.begin("", "running", "r2")
-    assert (folder.exists(), broken.exists(), fresh.exists()) == (False, False, True)
+def test_streams_of_the_past_are_swept(streams: KeptStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # beyond Linux' process ids
-        streams.begin("", "died", "r3")
+        patch.setattr(time, "time", lambda: now - kept_streams.KEPT_SECONDS - 1)
+        streams.begin("", "old", "a1").finish()
+    assert streams.find("", "old") is None
+    running, dying = streams.begin("", "running", "a2"), streams.begin("", "died", "a3")
+    dying._close()  # as the end of its process does
     died = streams.find("", "died")
     assert died is not None
     assert died.is_over
     monkeypatch.setattr(kept_streams, "MAX_KEPT", 1)
     for number in range(3):
         streams.begin("", f"ended {number}", f"e{number}").finish()
-    streams.begin("", "last", "r4")
+    last = streams.begin("", "last", "a4")
     assert streams.find("", "died") is None
     assert streams.find("", "running") is not None
     assert sum(streams.find("", f"ended {number}") is not None for number in range(3)) == 1
+    assert len(list(streams._root.iterdir())) == 3
+    for recording in (running, last):
+        recording.finish()
 
 
 def test_a_reader_that_leaves_is_not_waited_for(streams: KeptStreams) -> None:
-    streams.begin("", "talk", "r").append(b"begun")
+    recording = streams.begin("", "talk", "r")
+    recording.append(b"begun")
     stream = streams.find("", "talk")
     assert stream is not None
     wanted = iter([True, False])
     assert list(stream.read(0, lambda: next(wanted))) == [b"begun"]
+    recording.finish()
+
+
+def test_nothing_of_a_stream_is_read_or_written_by_the_workers_loop(
+    streams: KeptStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that hangs would stop all calls of the worker. A file is opened once by its writer, and once by each reader."""
+    loop, calls = threading.get_ident(), list[str]()
+
+    def noted(name: str, act: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            if threading.get_ident() == loop:
+                calls.append(name)
+            return act(*given, **named)
+
+        return call
+
+    opened = []
+    for module, name in (
+        (os, "pread"),
+        (os, "pwrite"),
+        (os, "fstat"),
+        (fcntl, "flock"),
+        (Path, "open"),
+        (Path, "unlink"),
+    ):
+        monkeypatch.setattr(module, name, noted(name, getattr(module, name)))
+    open_ = Path.open
+    monkeypatch.setattr(Path, "open", lambda *given, **named: opened.append(given) or open_(*given, **named))
+    recording = streams.begin("", "talk", "r")
+    stream = streams.find("", "talk")
+    assert stream is not None
+    before = len(opened)
+    for _ in range(10):
+        recording.append(b"x")
+    assert len(opened) == before
+    reader = stream.read(0, lambda: True)
+    for _ in range(5):
+        recording.append(b"y")
+        assert next(reader)
+    assert len(opened) == before + 1
+    recording.finish()
+    streams.remove(stream)
+    assert calls == []
 
 
 def test_a_disk_that_is_full_costs_the_kept_stream_alone(streams: KeptStreams, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = streams.begin("", "talk", "r")
-
-    def full(*_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("builtins.open", full)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     recording.append(b"text")
+    assert not recording.is_kept
     recording.append(b"text")
     recording.finish()
     monkeypatch.undo()
@@ -295,10 +369,7 @@ def test_a_disk_that_is_full_costs_the_kept_stream_alone(streams: KeptStreams, m
 
 
 def test_a_disk_without_room_for_a_stream_costs_no_chat_and_its_client_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     script = Gated()
     http, engine = serve(script)
     leave_early(http)

@@ -307,14 +307,22 @@ class Calls:
         """
         if self.closing:
             raise ShuttingDown("The server is shutting down")
-        self.count(environ)
-        counted = environ.pop(_COUNTED, None)
         self._listeners.add(listener)
         try:
-            with self.watching(listener, environ):
+            with self.reading(listener, environ):
                 yield
         finally:
             self._listeners.discard(listener)
+
+    @contextlib.contextmanager
+    def reading(self, reader: Waiting, environ: MutableMapping[str, Any]) -> Iterator[None]:
+        """Within the block, count a stream that needs no engine; tell `reader` as `watching` does. Raise RateLimited."""
+        self.count(environ)
+        counted = environ.pop(_COUNTED, None)
+        try:
+            with self.watching(reader, environ):
+                yield
+        finally:
             if self._limit is not None and counted is not None:
                 self._limit.give_back(counted)
 

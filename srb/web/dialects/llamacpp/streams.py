@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import uuid4
 
 from flask import Blueprint, Response, request
@@ -13,7 +12,7 @@ from srb.errors import NotFound, bad_field
 from srb.protocol import StopBranches
 from srb.web.bodies.completion import read_body
 from srb.web.calls.calls import Call
-from srb.web.calls.kept_streams import KeptEventStream, KeptStream, Reader
+from srb.web.calls.kept_streams import KeptEventStream, StreamReader
 from srb.web.calls.renderer import Renderer
 from srb.web.calls.streaming import HEADERS, stream_response
 from srb.web.context import web
@@ -60,18 +59,8 @@ def read_stream() -> Response:
         raise bad_field("from", "should be the number of bytes that were read")
     if int(said) < stream.first:
         raise bad_field("from", "Stream offset lost, please restart")
-    body = _bytes(stream, int(said), request.environ)
+    body = StreamReader(stream, int(said), web().calls, request.environ)
     return Response(body, mimetype="text/event-stream", headers=HEADERS, direct_passthrough=True)
-
-
-def _bytes(stream: KeptStream, start: int, environ: dict[str, Any]) -> Iterator[bytes]:
-    calls, reader = web().calls, Reader()
-
-    def read() -> Iterator[bytes]:
-        with calls.watching(reader, environ):
-            yield from stream.read(start, lambda: reader.is_reading)
-
-    return read()
 
 
 @routes.delete("/v1/stream")

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 
 from srb.errors import ProtocolError
+from srb.framing import MAX_FRAME
 
 CONTROL_SOCKET = "models.sock"  # in the runtime folder
-MAX_CONTROL_FRAME = 1024 * 1024  # bytes
+MAX_CONTROL_FRAME = MAX_FRAME  # bytes; `Models` has the own settings of all models, chat templates among them
 
 
 @dataclass(frozen=True, slots=True)

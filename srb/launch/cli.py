@@ -46,6 +46,8 @@ _WITH_SETTINGS = {
     "cluster": cluster,
 }  # commands about a server with the options of `srb serve`
 
+MAX_VARIABLE = 128 * 1024 - 64  # bytes of a setting's value: Linux's limit of one variable, less its name
+
 
 class _HelpFormatter(argparse.HelpFormatter):
     """Help with one VALUE after all names of an option, as in Python 3.13."""
@@ -150,9 +152,18 @@ def _read(arguments: Sequence[str], *, may_fetch: bool) -> tuple[Settings, dict[
         )
         settings = Settings.load(flags=given, environ=environ)
         settings.load_api_keys()
+        _check_lengths(given)
     except ConfigError as error:
         _fail(_with_sources(error.message, flags, variables))
     return settings, environ | {ENV_PREFIX + name.upper(): value for name, value in given.items()}
+
+
+def _check_lengths(given: Mapping[str, str]) -> None:
+    """Raise ConfigError for a value that no variable can hand on: the exec would fail with "Argument list too long"."""
+    for name, value in given.items():
+        if (size := len(value.encode())) > MAX_VARIABLE:
+            instead = "give long texts by their files (chat-template-file), or the setting in a configuration file"
+            raise ConfigError(f"{name}: has {size} bytes, and a variable has room for {MAX_VARIABLE}; {instead}")
 
 
 def _settings(flags: Options, variables: Options, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,11 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from srb.framing import FrameSocket
 from srb.model_control import (
     CONTROL_SOCKET,
+    MAX_CONTROL_FRAME,
     Done,
     Granted,
     Leave,
@@ -30,7 +32,8 @@ from srb.model_control import (
     encode,
 )
 from tests.process.conftest import SUPERVISOR, Start
-from tests.processes import DEADLINE, PYTHON, Process, children, wait_for
+from tests.process.test_supervisor import supervisor_of
+from tests.processes import DEADLINE, PYTHON, Process, children, is_alive, wait_for
 from tools.random_gguf import write_llama
 
 MODELS = {"models": "a=fake:,b=fake:", "model": "", "model_seconds": 0}
@@ -42,7 +45,7 @@ class Peer:
     def __init__(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(DEADLINE)
-        self.frames = FrameSocket(self.sock)
+        self.frames = FrameSocket(self.sock, MAX_CONTROL_FRAME)
         self.states: dict[str, str] = {}
 
     def send(self, command: Any) -> None:
@@ -371,3 +374,52 @@ def test_workers_are_answered_while_an_engine_that_shall_end_does_not_say_whethe
     finally:
         os.kill(engine, signal.SIGCONT)
     assert peer.next() == Granted("1")
+
+
+def test_workers_are_answered_while_an_engine_that_hangs_does_not_end(start: Start, connect: Connect) -> None:
+    deaf = """
+    import signal
+    signal.signal(signal.SIGABRT, signal.SIG_IGN)
+    model = FakeModel()
+    """
+    supervisor = start(PYTHON, "-c", supervisor_of(deaf), **MODELS, stall_timeout=2)
+    peer = connect()
+    peer.until("a", "loaded")
+    [engine] = children(supervisor.pid)
+    os.kill(engine, signal.SIGSTOP)
+    wait_for(lambda: "hangs and is aborted" in supervisor.logs, "the engine is aborted")
+    for number in range(3):
+        peer.send(Look(f"look {number}"))
+        assert peer.next() == Done(f"look {number}")
+    assert is_alive(engine)  # it is killed only after a while
+    wait_for(lambda: not is_alive(engine), "it is killed")
+    peer.until("a", "loading")
+    peer.send(Want("1", "a"))
+    assert peer.next() == Granted("1")
+
+
+def test_a_socket_that_cannot_listen_is_told_as_what_it_is(start: Start) -> None:
+    supervisor = start(PYTHON, "-c", """if True:
+        import sys
+        from srb.engine.process import models_supervisor, supervisor
+        def listen(path):
+            raise OSError(98, "Address already in use")
+        models_supervisor.listen = listen
+        sys.exit(supervisor.main([]))
+    """, **MODELS)  # fmt: skip
+    assert supervisor.wait() == 1
+    assert "Address already in use" in supervisor.logs
+    assert "AttributeError" not in supervisor.logs
+
+
+@pytest.mark.parametrize("size", [17_000, 60_000])
+def test_workers_are_told_of_many_models_with_chat_templates_of_their_own(
+    start: Start, connect: Connect, tmp_path: Path, size: int
+) -> None:
+    tables = [{"name": f"m{place}", "model": "fake:", "chat_template": "x" * size} for place in range(64)]
+    config = tmp_path / "srb.toml"
+    config.write_text(f"models = {orjson.dumps(orjson.dumps(tables).decode()).decode()}")
+    start(*SUPERVISOR, config=config, model="")
+    peer = connect()
+    peer.until("m0", "loaded")
+    assert len(peer.states) == 64

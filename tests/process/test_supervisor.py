@@ -170,3 +170,40 @@ def test_row_23_a_preparation_that_never_ends_is_refused_and_the_engine_started_
     wait_for(lambda: "restarting in" in supervisor.logs, "the restart is logged")
     connect().ready().send(brief("c"))
     wait_for(lambda: status(runtime)["state"] == "running", "the next engine runs")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGABRT, signal.SIGSEGV])
+def test_row_24_a_model_that_ends_three_engines_while_it_is_loaded_has_failed(
+    start: Start, runtime: Path, tmp_path: Path, signum: signal.Signals
+) -> None:
+    starts = tmp_path / "starts"
+    supervisor = start(PYTHON, "-c", supervisor_of(f"""
+    with open({str(starts)!r}, "a") as file:
+        file.write("x")
+    os.kill(os.getpid(), {signum.value})
+    time.sleep(60)
+    """))  # fmt: skip
+    wait_for(lambda: status(runtime)["state"] == "failed", "the model has failed")
+    assert signum.name in status(runtime)["message"]
+    assert starts.read_text() == "xxx"
+    assert supervisor.stop() == 0
+    assert starts.read_text() == "xxx"
+
+
+def test_row_24_an_engine_that_is_killed_while_it_loads_and_one_that_once_ran_are_started_again(
+    start: Start, connect: Connect, runtime: Path, tmp_path: Path
+) -> None:
+    """The first two abort, the third runs, is aborted, the next two abort as well, and the last one runs."""
+    starts = tmp_path / "starts"
+    supervisor = start(PYTHON, "-c", supervisor_of(f"""
+    with open({str(starts)!r}, "a") as file:
+        file.write("x")
+    if os.path.getsize({str(starts)!r}) in (1, 2, 4, 5):
+        os.abort()
+    model = FakeModel()
+    """))  # fmt: skip
+    connect().ready()
+    wait_for(lambda: status(runtime)["state"] == "running", "the third engine runs")
+    assert starts.read_text() == "xxx"
+    os.kill(engine_pid(supervisor), signal.SIGABRT)
+    wait_for(lambda: status(runtime)["state"] == "running" and len(starts.read_text()) == 6, "the sixth engine runs")

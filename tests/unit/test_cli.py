@@ -452,3 +452,22 @@ def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("srb 0.")
+
+
+@pytest.mark.parametrize("template", ["x" * 17_000, "ä" * 17_000], ids=["ASCII", "UTF-8"])
+def test_a_list_of_presets_too_long_for_a_variable_is_refused_with_what_would_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, template: str
+) -> None:
+    presets = tmp_path / "presets.ini"
+
+    def write(count: int) -> None:
+        presets.write_text(
+            "".join(f"[m{place}]\nmodel = fake:\nchat-template = {template}\n" for place in range(count))
+        )
+
+    write(64)
+    problem = refusal(capsys, "serve", "--models-preset", str(presets))
+    assert "models: has" in problem
+    assert "chat-template-file" in problem
+    write(3)
+    assert len(serve("--models-preset", str(presets)).models) > 3 * 17_000

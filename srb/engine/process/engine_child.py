@@ -90,6 +90,10 @@ class EngineChild:
         for signum in signals:
             self._process.send_signal(signum)
 
+    def poll(self) -> int | None:
+        """Return the exit status of a process that has ended, and None while it has not; does not wait."""
+        return self._process.poll()
+
     def end(self, *signals: int, more_seconds: float = 0.0) -> int:
         """Send `signals`, wait for the exit status, and kill a process that does not end in time."""
         self.send(*signals)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
+import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +53,7 @@ log = logging.getLogger("srb.supervisor")
 _LOCK_NAME = "models.lock"
 _LOCK_SECONDS = 0.2  # between two attempts at another supervisor's lock
 _ASK_SECONDS = 0.5  # for an engine's answer whether requests run
+_REAP_SECONDS = 0.05  # between two looks at a process that is ending
 _AGAIN_SECONDS = 0.2  # until it is asked again
 
 
@@ -71,7 +74,9 @@ class _Engine:
         self.question: EngineQuestion | None = None  # whether requests run, while it is asked
         self.answer_by = 0.0
         self.ask_again_at = 0.0
-        self.kill_at: float | None = None  # set once it was told to end
+        self.kill_at: float | None = None  # set once it was told to end, was aborted, or has left
+        self.was_told = False  # to end, for another model's sake or a person's
+        self.has_left = False  # it reports no more: it is ending, which may take it a while (a core dump, much memory)
 
     def may_end(self, now: float) -> bool:
         """Whether no request runs, not even one that no call reads; it is asked, and False until it has answered."""
@@ -119,6 +124,7 @@ class ModelsSupervisor:
         self._restarts: dict[str, int] = {}
         self._failed_files: dict[str, Any] = {}  # the state of a failed model's files
         self._published: list[Any] = []  # facts that the workers know
+        self._listener: socket.socket | None = None  # until it listens
         self._next_tick = 0.0
         self._wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
@@ -147,6 +153,7 @@ class ModelsSupervisor:
                 for action in self._turns.plan(time.monotonic()):
                     self._act(action)
                 self._stop_idle()
+                self._reap()
                 self._settle_needs()
                 self._publish()
                 self._wait()
@@ -225,17 +232,19 @@ class ModelsSupervisor:
                 if not engine.may_end(now):
                     continue
                 log.info("unloading model %s", engine.name)
-                engine.stops = False
+                engine.stops, engine.was_told = False, True
                 engine.kill_at = now + KILL_SECONDS + self._settings.state_seconds
                 engine.child.send(signal.SIGTERM)
             elif engine.kill_at is not None and now >= engine.kill_at:
                 log.warning("the engine of %s did not exit in time and is killed", engine.name)
                 engine.child.send(signal.SIGKILL)
+                engine.kill_at = math.inf
 
     def _read(self, engine: _Engine) -> None:
         reports = engine.child.read_reports()
         if reports is None:
-            self._note_end(engine)
+            engine.has_left = True
+            engine.kill_at = engine.kill_at or time.monotonic() + KILL_SECONDS
             return
         if engine.monitor.is_stale:
             self._write_status(engine, engine.state)
@@ -255,20 +264,24 @@ class ModelsSupervisor:
             print(first_screen(self._url, self._listed[engine.name].settings(self._settings)), flush=True)
             self._url = ""
 
-    def _note_end(self, engine: _Engine, status: int | None = None) -> None:
-        status = engine.child.end() if status is None else status
+    def _reap(self) -> None:
+        """Note the ends of the engines that have ended."""
+        for engine in list(self._engines.values()):
+            if engine.has_left and engine.child.poll() is not None:
+                self._note_end(engine, engine.child.end())  # which does not wait
+
+    def _note_end(self, engine: _Engine, status: int) -> None:
         engine.forget_question()
         del self._engines[engine.name]
         for needs in self._needs.values():
             needs.is_outdated = True
         name = engine.name
-        was_told = engine.kill_at is not None
         is_final = status in (EXIT_MODEL, EXIT_CONFIG)
         reason = engine.message if is_final else f"the engine exited ({describe(status)})"
         self._turns.ended(name, time.monotonic(), reason, is_final=is_final)
         if self._turns.state(name) is State.FAILED:
             self._failed_files[name] = self._files_now(name)
-        if was_told:
+        if engine.was_told:
             remove_status(engine.folder)
             self._clear(engine)
             return
@@ -293,7 +306,8 @@ class ModelsSupervisor:
             engine.was_heard = False
             if engine.monitor.abort_reason and engine.kill_at is None:
                 log.error("the engine of %s hangs and is aborted: %s", engine.name, engine.monitor.abort_reason)
-                self._note_end(engine, engine.child.end(signal.SIGABRT, signal.SIGCONT))
+                engine.kill_at = time.monotonic() + KILL_SECONDS
+                engine.child.send(signal.SIGABRT, signal.SIGCONT)
 
     def _end_all(self) -> None:
         for needs in self._needs.values():
@@ -309,7 +323,8 @@ class ModelsSupervisor:
                 clean_up(folder)
         for peer in self._peers.values():
             peer.close()
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         remove_status(self._settings.runtime_path)
 
     # Workers --------------------------------------------------------------------------------------------------------
@@ -319,14 +334,16 @@ class ModelsSupervisor:
         now = time.monotonic()
         times = [self._next_tick, self._turns.wake_at(now)]
         times += [max(engine.acts_at, now) for engine in self._engines.values() if engine.stops]
+        times += [now + _REAP_SECONDS for engine in self._engines.values() if engine.has_left]
         seconds = min(TICK_SECONDS, max(0.0, min(at for at in times if at is not None) - now))
-        engines = {engine.child.reports: engine for engine in self._engines.values()}
+        engines = {engine.child.reports: engine for engine in self._engines.values() if not engine.has_left}
         questions = {
             engine.question.sock.fileno(): engine.question
             for engine in self._engines.values()
             if engine.question is not None and engine.question.is_writing is None
         }
         needs = {each.fileno(): each for each in self._needs.values() if not each.is_done}
+        assert self._listener is not None
         reading = [self._wake, self._listener.fileno(), *engines, *questions, *needs, *self._peers]
         writing = [fd for fd, peer in self._peers.items() if peer.has_unsent]
         readable, writable, _ = select.select(reading, writing, [], seconds)
@@ -351,6 +368,7 @@ class ModelsSupervisor:
             self._tick()
 
     def _accept(self) -> None:
+        assert self._listener is not None
         with contextlib.suppress(BlockingIOError, ConnectionError):
             sock, _ = self._listener.accept()
             peer = self._peers[sock.fileno()] = ControlPeer(sock)

@@ -33,6 +33,8 @@ log = logging.getLogger("srb.supervisor")
 
 _FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
 _MAX_DELAY = 10.0
+_MAX_CRASHES = 3  # of native code while a model loads, in a row: then its file is at fault, and the model has failed
+_CRASHES = tuple(-signum for signum in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 _HEALTHY_SECONDS = 30.0  # an engine that was ready this long resets the delay
 
 
@@ -67,11 +69,16 @@ class Supervisor:
     def run(self) -> int:
         """Keep an engine alive; return the exit status."""
         make_runtime_dir(self._settings.runtime_path)
-        backoff = Backoff()
+        backoff, crashes = Backoff(), 0
         try:
             while not self._stopping:
                 status, healthy_seconds = self._run_engine()
-                if status in (EXIT_MODEL, EXIT_CONFIG):
+                crashes = crashes + 1 if status in _CRASHES and not healthy_seconds else 0
+                if crashes == _MAX_CRASHES:
+                    self._give_up(
+                        f"the model cannot be loaded: {crashes} engines ended while they did ({describe(status)})"
+                    )
+                elif status in (EXIT_MODEL, EXIT_CONFIG):
                     self._wait(None)  # the reason is in status.json; a restart would not help
                 elif not self._stopping:
                     delay = backoff.after(healthy_seconds)
@@ -120,6 +127,12 @@ class Supervisor:
 
     def _write_status(self, state: str, message: str = "", percent: int | None = None) -> None:
         write_status(self._settings.runtime_path, state, message, self._restarts, percent=percent)
+
+    def _give_up(self, reason: str) -> None:
+        """Wait until stopped: another start would end as the last ones did."""
+        log.error("%s", reason)
+        self._write_status("failed", reason)
+        self._wait(None)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait for `seconds`, or for ever if None, or until stopped."""

@@ -142,6 +142,12 @@ class Unavailable(SRBError):
     retry_after: int | None = 1
 
 
+class BodiesFull(Unavailable):
+    """The worker receives as many large bodies as it has memory for."""
+
+    code = "bodies_full"
+
+
 class QueueTimeout(Unavailable):
     """The request waited in the queue for queue_timeout seconds."""
 

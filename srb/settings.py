@@ -312,6 +312,12 @@ class _RequestSettings(BaseModel):
         description="POST and PATCH requests per minute that one client (an API key, or an address) may send, apart from "
         "stories that it saves; 0: no limit",
     )
+    max_bodies_mib: int = Field(
+        256,
+        ge=1,
+        description="memory of the bodies that one worker receives at the same time, in MiB; beyond it one of more than "
+        "64 KiB is answered 503",
+    )
     max_unread_bytes: int = Field(
         4 * 1024 * 1024,
         ge=65536,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import gevent
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from srb import logs
@@ -20,11 +20,13 @@ from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound,
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.web import routes
 from srb.web.access import Access
+from srb.web.bodies.completion import BODY_SIZE
 from srb.web.calls.calls import CALL
 from srb.web.calls.engine_client import EngineClient
 from srb.web.calls.models_client import ModelsClient
 from srb.web.chat.template import check_configured
 from srb.web.context import Web, web
+from srb.web.loop.memory import BodyBudget, Trimmer, keep_large_blocks_apart
 from srb.web.metrics import ROUTE, Metrics
 from srb.web.model_choice import ModelChoice
 from srb.web.openapi import body_models
@@ -88,6 +90,10 @@ def create_app(settings: Settings | None = None, client: EngineClient | None = N
     check_configured(settings)
     app = Application(__name__, static_folder=None)
     app.config["READ_TIMEOUT"] = settings.read_timeout
+    app.config["BODY_BUDGET"] = BodyBudget(settings.max_bodies_mib * 2**20)
+    keep_large_blocks_apart()
+    trimmer = Trimmer()
+    app.teardown_request(lambda _: trimmer.note(g.get(BODY_SIZE, 0)))
     shared = app.extensions["srb"] = Web(settings, client or _own_engine(settings))
     app.metrics = shared.metrics
     app.before_request(_note_route)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,37 @@ def test_row_04_a_body_without_end_is_read_only_so_far(strict: Server, framing: 
         answer = HTTPResponse(client)
         answer.begin()
         assert answer.status == 413
+
+
+def memory(pid: int) -> int:
+    """Return the bytes that a process has in memory."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+def test_row_57_uploads_that_are_held_open_have_a_budget_and_their_memory_goes_back(tmp_path: Path) -> None:
+    size, uploads = 30_000_000, 12
+    head = b"POST /v1/srb/stories HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with ExitStack() as held, Server(tmp_path, max_bodies_mib=64, log_level="debug") as server:
+        server.start()
+        wait_for(lambda: "bodies are built" in server.logs, "the worker has what it needs for all requests")
+        [worker] = server.workers
+        before = memory(worker)
+        refused = 0
+        for _ in range(uploads):
+            client = held.enter_context(socket.create_connection(("127.0.0.1", server.port), DEADLINE))
+            with suppress(ConnectionError):  # it was refused, and no more of it is read
+                client.sendall(head + b"Content-Length: %d\r\n\r\n" % size + b" " * (size - 1))
+            wait_for(lambda: server.live() == 200, "others are answered")
+            client.setblocking(False)
+            with suppress(BlockingIOError):
+                refused += client.recv(65536).startswith(b"HTTP/1.1 503")
+        assert refused >= uploads - 3
+        assert server.logs.count("/v1/srb/stories 127.0.0.1: 503") == refused
+        assert server.post("/v1/completions", ROUTES["/v1/completions"]).status_code == 200
+        held.close()
+        wait_for(lambda: memory(worker) - before < 24 * 2**20, "the memory goes back")
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     },  # of the web only the counters that it gives back, see below
     "srb.stories": {"srb"},  # the stories' file, for web workers and the command line
     "srb.web": {*WEB_FRAME, *DIALECTS, "srb.web.chat", "srb.web.ops", "srb.web.stories"},
-    "srb.web.loop": set(),  # the worker's one thread
+    "srb.web.loop": {"srb"},  # the worker's one thread
     "srb.web.bodies": {"srb", "srb.web.loop"},
     "srb.web.calls": {"srb", "srb.web", "srb.web.bodies", "srb.web.loop"},
     "srb.web.chat": {"srb", "srb.web.loop"},

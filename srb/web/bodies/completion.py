@@ -7,8 +7,8 @@ Sampling defaults come from the settings; a field with the value None is absent 
 from __future__ import annotations
 
 import gc
+import math
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
@@ -19,7 +19,7 @@ from flask import Request, current_app, g
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from srb.errors import BodyTooSlow, InvalidRequest, bad_field
+from srb.errors import BodiesFull, BodyTooSlow, InvalidRequest, bad_field
 from srb.protocol import MAX_DEPTH, BranchSpec, ContextShift, Explore, Generate
 from srb.sampling_params import MAX_SIBLING_PENALTY
 from srb.settings import Settings
@@ -43,12 +43,14 @@ from srb.web.bodies.fields import (
 from srb.web.bodies.media import MAX_FILES, image_prompts, marked_prompt, own_media
 from srb.web.bodies.sampling import BranchList, SamplingBody, explain
 from srb.web.bodies.size import refusal_of
+from srb.web.loop.memory import BodyBudget
 from srb.web.loop.yielding import Turnstile
 
+BODY_SIZE = "srb_body_size"  # name in flask.g: the bytes of the body that have arrived
 _PEEKED, _READ = "srb_peeked", "srb_read"  # names in flask.g: a body that is to be read, and what is known of one
 _LARGE = 65536  # bytes of a body that takes milliseconds to check
 _TURNSTILE = Turnstile()  # of the worker's large bodies
-_BODY_PIECE = 256 * 1024  # bytes of a body that are read at once
+_PIECE = 256 * 1024  # bytes of a body that are read at once
 _NAMES = ("model", "name")  # the fields that name a model
 
 
@@ -112,15 +114,15 @@ def parse_json(data: bytes) -> Any:
 
 
 def read_bytes(request: Request) -> bytes:
-    """Return the body as it came; raise the errors of read_object that are not of its content.
+    """Return the body as it came; raise the errors of read_object that are not of its content, and BodiesFull.
 
     Werkzeug reads at most max_content_length bytes, and raises 413 only for an announced length.
     """
     seconds = current_app.config["READ_TIMEOUT"]
     try:
         with gevent.Timeout(seconds, BodyTooSlow(f"The body did not arrive within {seconds} seconds")):
-            data = b"".join(_arriving(request))
-    except (HTTPException, BodyTooSlow):
+            data = _received(request, current_app.config["BODY_BUDGET"])
+    except (HTTPException, BodyTooSlow, BodiesFull):
         raise
     except Exception as error:  # from the WSGI server, for malformed chunks
         raise InvalidRequest(f"The body could not be read: {error}") from None
@@ -129,11 +131,20 @@ def read_bytes(request: Request) -> bytes:
     return data
 
 
-def _arriving(request: Request) -> Iterator[bytes]:
-    """Yield the body in pieces. A client that sends without a pause would otherwise keep all other calls waiting."""
-    while piece := request.stream.read(_BODY_PIECE):
-        yield piece
-        gevent.sleep(0)
+def _received(request: Request, budget: BodyBudget) -> bytes:
+    """Return the body, read in pieces: a client that sends without a pause would otherwise keep all other calls waiting."""
+    stream, data = request.stream, bytearray()  # both raise 413 for an announced length, before anything is read
+    most = request.max_content_length or math.inf
+    try:
+        with budget.receiving(request.content_length or 0) as arrive:
+            while len(data) < most and (piece := stream.read(_PIECE)):
+                arrive(len(piece))
+                data += piece
+                gevent.sleep(0)
+            return bytes(data)
+    finally:
+        setattr(g, BODY_SIZE, len(data))
+        data.clear()  # the traceback of an error may live until the next collection
 
 
 class StreamOptions(BaseModel):

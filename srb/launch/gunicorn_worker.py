@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import gevent
 from gevent.pool import Pool
 from gunicorn.arbiter import Arbiter
 from gunicorn.http import parser, wsgi
+from gunicorn.http.errors import ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
 from srb.errors import ConfigError
@@ -49,7 +50,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
             self._send(b"")
 
     def _hold_headers(self) -> None:
-        if self.connections.is_short:
+        if self.connections.is_short or self.status_code == 401:  # who guesses keys begins anew each time
             self.force_close()
         lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
         self._head, self.headers_sent = "".join(lines).encode("latin-1"), True
@@ -155,6 +156,12 @@ class Worker(GeventWorker):  # type: ignore[misc]
         self._connections.progress(sock)
         try:
             super().handle_request(listener_name, req, sock, addr)
+        except (
+            StopIteration
+        ):  # the answer ends the connection; with unread bytes it would be reset, and the answer lost
+            with suppress(OSError, ParseException):
+                self._has_read_all(req)
+            raise
         except OSError as error:
             if not isinstance(error, TimeoutError) and error.errno not in _GONE:
                 raise

@@ -8,6 +8,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gevent
+
 from srb import logs
 from srb.protocol import Done, Failed, Generate, Rejected
 from srb.web.calls.mailbox import Mailbox
@@ -17,6 +19,7 @@ log = logging.getLogger("srb.web")
 BEGAN = "srb.began"  # key of a WSGI environ: time.monotonic()
 _HAS_LINE = "srb.has_line"  # key of a WSGI environ: the call has a CallLine, logged at its end
 QUIET = "srb.quiet"  # key of a WSGI environ: the call is one of very many, so its success is logged at debug level
+REFUSAL_SECONDS = 1.0  # between two log lines about requests without a key
 _MAX_PATH = 200
 MODEL = "srb.model"  # key of a WSGI environ: the model that the request uses, where there are several
 
@@ -24,8 +27,8 @@ MODEL = "srb.model"  # key of a WSGI environ: the model that the request uses, w
 def log_response(environ: Mapping[str, Any], status: str) -> None:
     """Log one line per response, whose `status` is WSGI's ("200 OK").
 
-    Successful GETs, and saves of stories, are logged only at debug level. Calls that generate, or read the events of a
-    running request, are left out: they are logged when they end (see CallLine).
+    Successful GETs, and saves of stories, are logged only at debug level, and requests without a key in one line a second.
+    Calls that generate, or read the events of a running request, are left out: they are logged when they end (see CallLine).
     """
     if _HAS_LINE in environ:
         return
@@ -33,8 +36,41 @@ def log_response(environ: Mapping[str, Any], status: str) -> None:
     ms = 1000 * (time.monotonic() - environ[BEGAN])
     only_reads = code < 400 and (asked["method"] in ("GET", "HEAD", "OPTIONS") or QUIET in environ)
     fields = asked | {"status": code, "ms": round(ms, 1)}
+    if code == 401 and not _refusals.may_log():
+        return
     text = "%(method)s %(path)s %(client)s: %(status)d, %(ms).0f ms"
     log.log(logging.DEBUG if only_reads else logging.INFO, text, fields, extra=logs.with_fields(fields))
+
+
+class _Refusals:
+    """The requests without a key: the first is logged by itself, those of each second after it as their number."""
+
+    def __init__(self) -> None:
+        self._more: int | None = None  # of this second; None: the last one had none
+
+    def may_log(self) -> bool:
+        """Count a request; return whether it has a line of its own."""
+        if self._more is not None:
+            self._more += 1
+            return False
+        self._begin()
+        return True
+
+    def _begin(self) -> None:
+        self._more = 0
+        gevent.spawn_later(REFUSAL_SECONDS, self._end)
+
+    def _end(self) -> None:
+        more, self._more = self._more, None
+        if more:
+            fields = {"status": 401, "requests": more}
+            log.info(
+                "%(requests)d more requests without a valid key: %(status)d", fields, extra=logs.with_fields(fields)
+            )
+            self._begin()
+
+
+_refusals = _Refusals()  # of this worker
 
 
 class CallLine:

@@ -73,6 +73,19 @@ def test_without_a_key_everything_is_401(locked: Server, request_line: str, head
     assert b"Invalid API Key" in body or request_line.startswith("HEAD")
 
 
+@pytest.mark.parametrize("size", [0, 20, 3_000_000])
+def test_an_answer_401_ends_its_connection_and_reaches_a_client_that_still_sends(locked: Server, size: int) -> None:
+    with socket.create_connection(("127.0.0.1", locked.port), DEADLINE) as client:
+        head = f"POST /llm/v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
+        client.sendall(head + b" " * size)
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        assert answer.status == 401
+        assert answer.headers["Connection"] == "close"
+        assert b"Invalid API Key" in answer.read()
+        assert client.recv(1) == b""
+
+
 def test_a_spoofed_host_does_not_help(locked: Server) -> None:
     for host in ("localhost", "evil.example", "127.0.0.1", ""):
         assert raw(locked, "GET /llm/v1/models HTTP/1.1", f"Host: {host}")[0] == 401

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import gevent
 import pytest
 
 from srb.protocol import Accepted, BranchSpec, Delta, Done, Event, Failed, Generate, PromptDone
+from srb.web import request_log
 from srb.web.calls.mailbox import Mailbox
-from srb.web.request_log import CallLine
+from srb.web.request_log import BEGAN, CallLine, log_response
 
 CANCELLED = ("cancelled", "The client has left")
 
@@ -81,3 +83,32 @@ def test_a_refused_call_has_none(caplog: pytest.LogCaptureFixture) -> None:
     fields = line(caplog)
     assert tokens(fields) == (0, 0, 0, 0, 0, 0)
     assert fields["outcome"] == "refused"
+
+
+def test_requests_without_a_key_have_one_line_a_second(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(status: str) -> None:
+        log_response({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/models", BEGAN: 0.0}, status)
+
+    def lines() -> list[str]:
+        return [record.getMessage() for record in caplog.records]
+
+    seconds: list[Any] = []  # what is to be done at the end of each
+    monkeypatch.setattr(request_log, "_refusals", request_log._Refusals())
+    monkeypatch.setattr(gevent, "spawn_later", lambda _, act: seconds.append(act))
+    with caplog.at_level("INFO", "srb.web"):
+        for _ in range(5000):
+            answer("401 UNAUTHORIZED")
+        answer("404 NOT FOUND")
+        assert [text.partition(": ")[2][:3] for text in lines()] == ["401", "404"]
+        seconds.pop()()
+        assert lines()[2:] == ["4999 more requests without a valid key: 401"]
+        for _ in range(3):
+            answer("401 UNAUTHORIZED")
+        seconds.pop()()
+        assert lines()[3:] == ["3 more requests without a valid key: 401"]
+        seconds.pop()()
+        assert not seconds
+        answer("401 UNAUTHORIZED")
+        assert len(lines()) == 5

@@ -198,6 +198,17 @@ def test_a_host_that_is_named_as_a_socket_is_not_ours(host: str) -> None:
     assert allowed_origin(client(cors_origins="localhost"), f"http://{host}") is None
 
 
+def test_options_is_answered_without_a_key_and_tells_nothing_of_what_the_server_has(locked: FlaskClient) -> None:
+    asked = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
+    answers = set()
+    for path in ("/v1/models", "/v1/completions", "/nowhere", "/", "/slots/0", "/health/../v1/models", "/%2e", "*"):
+        with locked.open("/", method="OPTIONS", headers=asked, environ_overrides={"PATH_INFO": path}) as response:
+            assert response.status_code == 200
+            assert response.data == b""
+            answers.add(tuple(response.headers))
+    assert len(answers) == 1
+
+
 # Other pages' origins -------------------------------------------------------------------------------------------------
 
 

@@ -59,7 +59,8 @@ class JSONFormatter(logging.Formatter):
         line |= getattr(record, FIELDS, {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        # orjson leaves those above U+007F: of them some begin a line or a terminal's command, too.
+        return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", orjson.dumps(line, default=str).decode())
 
 
 class LogFile(logging.handlers.WatchedFileHandler):

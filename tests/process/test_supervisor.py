@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import textwrap
 from pathlib import Path
 
+import orjson
 import pytest
 
 from srb.protocol import BranchSpec, Done, Generate, Rejected
 from tests.process.conftest import SUPERVISOR, Connect, Start
-from tests.processes import PYTHON, Process, brief, children, endless, engine_with, is_alive, status, wait_for
+from tests.processes import PYTHON, Process, Worker, brief, children, endless, engine_with, is_alive, status, wait_for
 
 
 def engine_pid(supervisor: Process) -> int:
@@ -207,3 +209,73 @@ def test_row_24_an_engine_that_is_killed_while_it_loads_and_one_that_once_ran_ar
     assert starts.read_text() == "xxx"
     os.kill(engine_pid(supervisor), signal.SIGABRT)
     wait_for(lambda: status(runtime)["state"] == "running" and len(starts.read_text()) == 6, "the sixth engine runs")
+
+
+RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INFO|WARNING|ERROR) srb\.\w+\[\d+\]: ")
+FORGED = "2026-11-26 09:30:00 ERROR srb.supervisor[1]: forged"
+
+
+def writing(text: str, then: str = "") -> str:
+    """The load of an engine whose native code writes a text to standard error with each tokenization, and does `then`."""
+    return f"""
+    import ctypes
+    model, libc = FakeModel(), ctypes.CDLL(None)
+    tokenize = model.tokenize
+    def write(*options, **named):
+        libc.dprintf(2, b"%s", {text.encode()!r})
+        {then or "pass"}
+        return tokenize(*options, **named)
+    model.tokenize = write
+    """
+
+
+@pytest.mark.parametrize("text", [f"x\n{FORGED}\n", f"\x1b[2K{FORGED}\n", f"x\r{FORGED}"], ids=["line", "ANSI", "CR"])
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("models", ["", "a=fake:"])
+def test_what_native_code_writes_forges_no_line_of_the_log(
+    start: Start, connect: Connect, runtime: Path, text: str, log_format: str, models: str
+) -> None:
+    """An abort's stack is in the log too, a record for each line, whoever supervises the engine."""
+    settings = {"models": models, "model": ""} if models else {}
+    supervisor = start(
+        PYTHON, "-c", supervisor_of(writing(text, "os.abort()")), log_format=log_format, **settings
+    )  # fmt: skip
+    folder = wait_for(lambda: next(runtime.rglob("engine.sock"), None), "an engine listens").parent
+    worker = Worker(folder).ready()
+    worker.send(brief("a"))
+    assert worker.is_closed()
+    worker.close()
+    wait_for(lambda: "SIGABRT" in supervisor.logs, "its end is logged")
+    before_end, _ = supervisor.logs.split("SIGABRT", 1)
+    lines = before_end.replace("\r", "\n").split("\n")[:-1]
+    assert not any(line.startswith(FORGED[:20]) and "forged" in line and "engine" not in line for line in lines)
+    assert "\x1b" not in before_end
+    if log_format == "json":
+        messages = [orjson.loads(line)["message"] for line in lines]
+    else:
+        assert all(RECORD.match(line) for line in lines), lines
+        messages = [line.split("]: ", 1)[1] for line in lines]
+    native = [message for message in messages if message.startswith("engine ")]
+    assert any("forged" in message for message in native)
+    assert any("Fatal Python error: Aborted" in message for message in native)
+    assert all(" of a: " in message for message in native) == bool(models)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGSTOP, signal.SIGKILL])
+def test_an_engine_whose_supervisor_reads_no_more_goes_on_or_ends_but_never_blocks(
+    start: Start, connect: Connect, signum: signal.Signals
+) -> None:
+    supervisor = start(PYTHON, "-c", supervisor_of(writing("text " * 2000 + "\n")))
+    worker = connect().ready()
+    engine = engine_pid(supervisor)
+    os.kill(supervisor.pid, signum)
+    try:
+        if signum == signal.SIGSTOP:
+            for number in range(50):  # the pipe has room for six
+                worker.send(brief(f"a{number}"))
+                worker.next(Done)
+        else:
+            assert worker.is_closed()
+            wait_for(lambda: not is_alive(engine), "the engine has ended")
+    finally:
+        supervisor.send(signal.SIGCONT)

@@ -64,6 +64,13 @@ def test_no_message_begins_a_line_of_its_own_or_speaks_to_the_terminal(logger: l
     assert stream.getvalue().count("\n") == 1
 
 
+def test_no_json_line_has_a_control_character(logger: logging.Logger) -> None:
+    text = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029))) + 'ä"'
+    line = logs.JSONFormatter().format(logger.makeRecord("srb.web", logging.INFO, "", 1, text, (), None))
+    assert all(character.isprintable() for character in line)
+    assert orjson.loads(line)["message"] == text
+
+
 def test_a_file_that_was_moved_away_is_opened_anew(logger: logging.Logger, tmp_path: Path) -> None:
     log_file = tmp_path / "log"
     logs.configure(Settings(log_format="json", log_file=str(log_file)))

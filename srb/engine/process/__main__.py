@@ -282,7 +282,7 @@ def main(argv: list[str] | None = None, load: Load = load_engine) -> int:
         prog="python -m srb.engine.process", description="Run the engine of an SRB server."
     )
     supervisor = begin(parser, argv)
-    faulthandler.enable()  # print the Python stack when native code aborts, or hangs and is aborted
+    faulthandler.enable(2)  # print the Python stack when native code aborts, or hangs and is aborted
     os.environ["GGML_NO_BACKTRACE"] = "1"  # else an abort in native code forks a debugger and hangs
     sys.setswitchinterval(_SWITCH_SECONDS)
 

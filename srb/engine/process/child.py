@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from srb import logs
+from srb.engine.process.native_output import write_natively_to
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.status_reporter import Reporter, ToSupervisor, ToSystemd
 from srb.errors import ConfigError, MachineError
@@ -20,7 +21,10 @@ def begin(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> ToSupe
     """Read the supervisor's options, and end with it from now on; return the way to report to it, if it started this."""
     parser.add_argument("--parent", type=int, help="pid of the supervisor; this process exits when it does")
     parser.add_argument("--report", type=int, help="file descriptor of the pipe to the supervisor")
+    parser.add_argument("--native-stderr", type=int, help="file descriptor of the pipe that native code writes to")
     options = parser.parse_args(argv)
+    if options.native_stderr is not None:
+        write_natively_to(options.native_stderr)
     ignore_reloads()
     if options.parent is not None:
         exit_with_parent(options.parent)

@@ -12,11 +12,13 @@ from typing import Any
 
 import orjson
 
+from srb.engine.process.native_output import NativeOutput
 from srb.status import STALE_SECONDS
 
 log = logging.getLogger("srb.supervisor")
 
 KILL_SECONDS = 5.0  # from SIGTERM to SIGKILL; the engine's own deadline is earlier
+_LOG_SECONDS = 0.5  # for the last lines of an engine that has ended
 TICK_SECONDS = 1.0  # two heartbeats
 _STALE_TICKS = int(STALE_SECONDS / TICK_SECONDS)
 ENGINE, BRIDGE = "srb.engine.process", "srb.cluster.bridge"  # the modules that are run; no supervisor imports either
@@ -60,9 +62,10 @@ class HeartbeatMonitor:
 class EngineChild:
     """One engine process, and the pipe on which it reports. With a cluster it is the bridge to the cluster's engines."""
 
-    def __init__(self, module: str = ENGINE, environ: Mapping[str, str] | None = None) -> None:
-        """Start the module, with `environ` added to this process's variables."""
+    def __init__(self, module: str = ENGINE, environ: Mapping[str, str] | None = None, name: str = "") -> None:
+        """Start the module, with `environ` added to this process's variables; `name` is that of one of several models."""
         self.reports, engine_end = os.pipe()
+        self._output = NativeOutput()
         command = [
             sys.executable,
             "-m",
@@ -71,9 +74,13 @@ class EngineChild:
             str(os.getpid()),
             "--report",
             str(engine_end),
+            "--native-stderr",
+            str(self._output.engine_end),
         ]
         variables = {**os.environ, **(environ or {})}
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[engine_end], env=variables)
+        passed = [engine_end, self._output.engine_end]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed, env=variables)
+        self._output.start(f"engine {self._process.pid}" + (f" of {name}" if name else ""))
         os.close(engine_end)
         self._unread = b""
 
@@ -103,6 +110,7 @@ class EngineChild:
             log.warning("the engine did not exit in time and is killed")
             self._process.kill()
             self._process.wait()
+        self._output.join(_LOG_SECONDS)  # before the log says how it ended
         os.close(self.reports)
         return self._process.returncode
 

@@ -65,7 +65,7 @@ class _Engine:
         self.folder = listed.folder(settings)
         self.settings = listed.settings(settings)
         make_runtime_dir(self.folder)
-        self.child = EngineChild(environ=listed.environ(settings))
+        self.child = EngineChild(environ=listed.environ(settings), name=listed.name)
         self.monitor = HeartbeatMonitor(self.settings.stall_timeout)
         self.state = ""  # as it reported last
         self.message = ""

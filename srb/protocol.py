@@ -49,7 +49,8 @@ class BranchSpec:
     branch with "boundary" after that many (`stop_after`) words, lines, sentences or paragraphs. `append` (strings and
     token ids) stands after the shared prompt for this branch alone, and counts as prompt. With `score` the end of the
     branch has the mean log-probability, even if its tokens' are not asked for (`sampling.n_probs` −1). No string of
-    `banned_strings` comes in the text.
+    `banned_strings` comes in the text. With `token_healing` the last characters before the text may become a part of its
+    first token (see `srb/engine/healing.py`).
     """
 
     seed: int
@@ -64,6 +65,7 @@ class BranchSpec:
     append: tuple[str | int, ...] = ()
     banned_strings: tuple[str, ...] = ()
     score: bool = False
+    token_healing: bool = False
     place: int = -1  # in a part of a request that a cluster divides: its index in the whole; −1: its index
 
     @property

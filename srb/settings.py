@@ -549,6 +549,10 @@ class Settings(_SamplingSettings):
         description="choose tokens on the GPU where a branch's samplers allow it; auto: if a few steps at the start are "
         "faster with it, and never on a CPU or with RPC nodes",
     )
+    token_healing: SwitchOrAuto = Field(
+        "auto",
+        description="let the last characters of a prompt become part of the next token; auto: in the srb dialect",
+    )
     text_overlap: SwitchOrAuto = Field(
         "auto",
         description="turn tokens into text while the GPU computes the next ones; auto: if a few steps at the start show "

@@ -10,8 +10,9 @@ from functools import partial
 
 from srb.engine.exploring import Fork
 from srb.engine.first_words import Ending
+from srb.engine.healing import KnownEndings
 from srb.engine.model import Logits, Model
-from srb.engine.probs import chosen_probs, token_probs
+from srb.engine.probs import behind, chosen_probs, token_probs
 from srb.engine.prompts import Prompts
 from srb.engine.request import Branch, BranchState
 from srb.engine.rewinding import Rewinding, dead_end
@@ -65,6 +66,7 @@ class Branches:
         self._note_end = note_end
         self._note_stop = note_stop
         self._settling = Settling(self)
+        self._known_endings = KnownEndings()
         # Branches whose newest token is not read yet, with its probability: what it says is found during the next decode.
         self._unread: dict[Branch, Prob | None] = {}
         self.counters = BranchCounters()
@@ -73,15 +75,58 @@ class Branches:
         """Start a branch: fork its prefix and sample its own first token, or resume it where it was paused."""
         prompt = branch.request.prefix.node
         assert prompt is not None
-        branch.lease = self._tree.start(prompt, branch.tokens, _worth_sharing(branch))
+        known = branch.tokens
+        if branch.ending is not None:
+            self._begin_healing(branch)
+            # A pilot computes what the tree may have: it needs the logits.
+            known = branch.tokens if branch.ending is None else branch.tokens[: branch.ending.num_quiet + 1]
+        branch.lease = self._tree.start(prompt, known, _worth_sharing(branch))
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
             branch.num_cached = branch.num_computed
         branch.move(BranchState.RUNNING)
         if branch.spec.max_tokens == 0:
             self.end(branch, FinishReason.LIMIT, events)
-        elif not branch.tokens:
+        elif not branch.tokens or branch.begins_with_cover:
             self.sample(branch, None, events)
+
+    def _begin_healing(self, branch: Branch) -> None:
+        """Draw the cover of a branch that has no sequence yet, or let the branch be the pilot that computes the rows."""
+        ending = branch.ending
+        assert ending is not None
+        if not ending.is_known:
+            self._known_endings.recall(ending)
+        if ending.is_known:
+            self._draw_cover(branch)
+        else:
+            branch.give(ending.path)
+            ending.pilot = branch
+
+    def note_rows(self, branch: Branch, count: int, last_row: int) -> None:
+        """Note the rows of a pilot's next `count` tokens, the last one in `last_row` of the decode."""
+        assert branch.ending is not None
+        for index in range(max(branch.num_computed, branch.ending.num_quiet), branch.num_computed + count):
+            branch.ending.note(index, self._model.logits(last_row - (branch.num_computed + count - 1 - index)))
+
+    def _end_pilot(self, branch: Branch) -> None:
+        """Draw the cover of a pilot that has computed all rows; it starts again as all that wait for it do."""
+        assert branch.ending is not None
+        self._known_endings.remember(branch.ending)
+        branch.move(BranchState.WAITING)
+        # What was appended is left for the branches with the same `append`, this one included.
+        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+        self._draw_cover(branch)
+
+    def _draw_cover(self, branch: Branch) -> None:
+        ending, prompt_logits = branch.ending, branch.request.prefix.logits
+        assert ending is not None
+        assert prompt_logits is not None
+        drawn = ending.draw(branch.spec.sampling, branch.spec.seed, prompt_logits)
+        branch.give(drawn.tokens)
+        if drawn.logits is not None:
+            branch.cover, branch.prompt_bytes = drawn, drawn.hidden
+            branch.text.follow(drawn.hidden.decode("utf-8", "replace"))
+        branch.ending = None  # last: another thread that forks the branch reads the rest only then
 
     def note_computed(self, branch: Branch, count: int) -> None:
         """Note that `count` further tokens of a branch were computed; memory with states may leave a checkpoint."""
@@ -91,6 +136,11 @@ class Branches:
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
         self.counters.decode_steps_total += row is not None
+        if branch.ending is not None:
+            self._end_pilot(branch)
+            return
+        if branch.begins_with_cover:
+            row = None  # the cover has the logits
         try:
             if branch.is_plain and row is not None:
                 token = branch.sampler.sample(row)
@@ -325,9 +375,13 @@ class Branches:
         n_top = max(0, sampling.n_probs)
         if sampling.post_sampling_probs:
             prob = chosen_probs(self._model, branch.sampler.candidates, token, n_top)
+            if branch.cover is not None and branch.begins_with_cover:
+                prob = behind(prob, branch.cover.hidden)
             branch.logprob_sum += math.log(max(prob["prob"], MIN_PROB))
             return prob
         prob = token_probs(self._model, self._logits(branch, row), token, n_top)
+        if branch.cover is not None and branch.begins_with_cover:
+            prob = behind(prob, branch.cover.hidden, branch.cover.logprob)
         branch.logprob_sum += prob["logprob"] or 0.0  # None is only for a prompt's first token
         return prob
 
@@ -355,6 +409,8 @@ class Branches:
         """Return a row of the last decode, or the logits of the branch's prefix if `row` is None."""
         if row is not None:
             return self._model.logits(row)
+        if branch.begins_with_cover and branch.cover is not None and branch.cover.logits is not None:
+            return branch.cover.logits
         assert branch.request.prefix.logits is not None
         return branch.request.prefix.logits
 
@@ -414,7 +470,9 @@ class Branches:
             self._settling.settle(branch, events)
 
     def _piece(self, branch: Branch, token: int) -> bytes:
-        return self._model.piece(token, token in branch.request.preserved)
+        """Return the bytes of a branch's newest token, less those that the prompt has."""
+        piece = self._model.piece(token, token in branch.request.preserved)
+        return piece if branch.cover is None or branch.length > 1 else piece[len(branch.cover.hidden) :]
 
     def _end(
         self, branch: Branch, reason: FinishReason, events: list[Event], *, stop: str = "", truncated: bool = False

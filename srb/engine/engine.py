@@ -240,7 +240,7 @@ class Engine:
             self._embeddings.add(request)
             return events
         self._registry.add(request, self._clock())
-        return [*events, Accepted(request.request_id, len(request.prefix.tokens))]
+        return [*events, Accepted(request.request_id, request.num_sent)]
 
     def collect(self) -> list[Event]:
         """Return the replies to saves of states that other threads have ended, and the ends of rests that are over."""
@@ -672,6 +672,8 @@ class Engine:
             if chunk.completes:
                 done.append((span, row, chunk.draft))
             if isinstance(span, Branch):
+                if span.ending is not None:
+                    self._branches.note_rows(span, chunk.count, row)
                 self._residency.record_branch(chunk.num_tokens, span.start + span.num_computed)
                 span.num_computed, span.num_ahead = span.num_computed + chunk.count, len(chunk.draft)
                 if self._keeps_states:

@@ -16,6 +16,7 @@ from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
 from srb.engine.grammar.schemas import prepared
+from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
 from srb.engine.model import LoraScales, Model, Sampler, SavedState, StateStore
@@ -52,6 +53,7 @@ class Preparer:
         self._states = states
         self._is_in_memory = is_in_memory
         self._texts = KnownTexts(model)
+        self._pieces = Pieces(model)
         self.media = MediaFiles(model.encoder, clock=clock)
         self._has_logged_biases = False
         self.lora: LoraScales = tuple(adapter.scale for adapter in model.adapters)  # scales of requests that name none
@@ -110,20 +112,63 @@ class Preparer:
         if not prompt:
             prompt = self._blank_page()
         self._check_fits("", len(prompt))
-        given = self._given(command.branches, len(prompt))
+        sent_prompt, prompt = prompt, self._cut(command, prompt)
+        removed = sent_prompt[len(prompt) :]
+        lora = self.lora if command.lora is None else self.scales(command.lora)
+        appended = self._given(command.branches, len(sent_prompt))
+        endings = self._endings(command, sent_prompt, removed, appended, lora)
+        given = [self.given_before(own, removed, ending) for own, ending in zip(appended, endings, strict=True)]
         if command.shift is not None and (command.shift.n_keep < -1 or command.shift.n_discard < 0):
             raise bad_field("n_keep", "should be -1 or more, and n_discard should be 0 or more")
-        lora = self.lora if command.lora is None else self.scales(command.lora)
         saved = self._saved(command.state) if command.state else None
         check_spreading(command)
         self.check_together(command.branches)
         samplers = self._samplers(command.branches, prompt, given)
         saved = saved if saved and saved.lora == lora else None
         preserved = self._preserved(command.preserved_tokens)
-        request = Request(command, prompt, samplers, saved, lora, given, preserved, media)
+        request = Request(command, prompt, samplers, saved, lora, given, preserved, media, endings, removed)
         if command.explore is not None:
             request.explore(self._exploration(command.explore, command.branches[0]), command.explore)
         return request
+
+    # ---- token healing
+
+    def _cut(self, command: Generate, prompt: Tokens) -> Tokens:
+        """Return a prompt without the tokens that branches heal: the last ones of a text; ids are taken as they are."""
+        is_wanted = self._may_heal(command) and any(heals(spec) and not spec.append for spec in command.branches)
+        if not is_wanted or not isinstance(command.prompt[-1], str):
+            return prompt
+        return prompt[: len(prompt) - num_removed(prompt, self._model)]
+
+    @staticmethod
+    def _may_heal(command: Generate) -> bool:
+        """Whether a request's prompt may be computed without its end."""
+        return command.explore is None and not command.prompt_logprobs
+
+    def _endings(
+        self, command: Generate, prompt: Tokens, removed: Tokens, given: Sequence[list[int]], lora: LoraScales
+    ) -> list[Ending | None]:
+        """Return what each branch heals: alike for all without `append`, and for those with the same one."""
+        found: dict[tuple[str | int, ...], Ending | None] = {(): None}
+        if removed:
+            found[()] = Ending(removed, self._pieces, self._model, key=key_of(prompt, removed, lora))
+        for spec, own in zip(command.branches, given, strict=True):
+            if spec.append not in found and heals(spec):
+                found[spec.append] = self.ending(spec.append, own, removed) if self._may_heal(command) else None
+        return [found[spec.append] if heals(spec) else None for spec in command.branches]
+
+    def ending(self, append: Sequence[str | int], given: Sequence[int], removed: Tokens) -> Ending | None:
+        """Return the end of an `append` that can be healed, after the prompt's `removed` tokens; None if there is none."""
+        if not append or not isinstance(append[-1], str):
+            return None
+        count = num_removed(given, self._model, least=0)
+        own, last = tokens_of(given[: len(given) - count]), tokens_of(given[len(given) - count :])
+        return Ending(last, self._pieces, self._model, removed + own) if last else None
+
+    @staticmethod
+    def given_before(own: Sequence[int], removed: Tokens, ending: Ending | None) -> Tokens:
+        """Return the tokens that a branch is given: without those that it heals, and else with the prompt's removed ones."""
+        return removed + tokens_of(own) if ending is None else ending.before
 
     def _preserved(self, texts: Sequence[str]) -> frozenset[int]:
         """Return the control tokens with these texts; a text that is no single token of the vocabulary has none."""
@@ -243,14 +288,14 @@ class Preparer:
             return 0
         return ids + sum(-(-size // self._model.max_piece_bytes) for size in sizes)
 
-    def _samplers(self, specs: Sequence[BranchSpec], prompt: Tokens, given: Sequence[list[int]]) -> list[Sampler]:
+    def _samplers(self, specs: Sequence[BranchSpec], prompt: Tokens, given: Sequence[Tokens]) -> list[Sampler]:
         """Return a sampler for each branch: one is built for each set of parameters and past, the others are its clones."""
         prompt = self._text_of(prompt)
         samplers: list[Sampler] = []
-        built: dict[tuple[SamplingParams, tuple[str | int, ...]], Sampler] = {}
+        built: dict[tuple[SamplingParams, bytes], Sampler] = {}
         try:
             for spec, own in zip(specs, given, strict=True):
-                alike = spec.sampling, spec.append
+                alike = spec.sampling, own.tobytes()
                 if alike in built:
                     samplers.append(built[alike].clone(spec.seed, spec.min_tokens))
                     continue
@@ -441,6 +486,11 @@ class Preparer:
             if isinstance(token, int):
                 self._check_token(token, "logit_bias")
             yield token, bias
+
+
+def heals(spec: BranchSpec) -> bool:
+    """Whether a branch heals the end of what stands before its text; a grammar begins behind it, and is kept as it is."""
+    return spec.token_healing and not (spec.sampling.grammar or spec.sampling.json_schema)
 
 
 def _file(text: str, field: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,6 +45,26 @@ def chosen_probs(model: Model, candidates: Candidates, token: int, n_top: int) -
     }
 
 
+def behind(prob: TokenProbs, hidden: bytes, logprob: float = 0.0) -> TokenProbs:
+    """Return the entry of a token that begins with the prompt's bytes `hidden`, as one of the text behind them.
+
+    `logprob` is added to each; tokens that do not begin so are left out.
+    """
+    head = list(hidden)
+
+    def cut(entry: Any) -> Any:
+        piece = entry["bytes"][len(head) :]
+        moved = {"logprob": max(entry["logprob"] + logprob, LEAST_LOGPROB)} if "logprob" in entry else {}
+        return {**entry, **_text(bytes(piece)), **moved}
+
+    lists = {
+        name: [cut(each) for each in entries if each["bytes"][: len(head)] == head]
+        for name, entries in prob.items()
+        if isinstance(entries, list) and name.startswith("top_")
+    }
+    return cast(TokenProbs, {**cut(prob), **lists})
+
+
 def unknown_prob(model: Model, token: int) -> TokenProbs:
     """Return the entry of a prompt's first token, which nothing predicts."""
     return {**_piece(model, token), "logprob": None, "top_logprobs": []}
@@ -58,6 +79,8 @@ def _chosen(model: Model, token: int, prob: float) -> TokenProbs:
 
 
 def _piece(model: Model, token: int) -> TokenProbs:
-    piece = model.piece(token)
-    text = _CUT_CHARACTER.sub(b"", piece).decode("utf-8", "replace")
-    return {"id": token, "token": text, "bytes": list(piece)}
+    return cast(TokenProbs, {"id": token, **_text(model.piece(token))})
+
+
+def _text(piece: bytes) -> dict[str, Any]:
+    return {"token": _CUT_CHARACTER.sub(b"", piece).decode("utf-8", "replace"), "bytes": list(piece)}

@@ -12,6 +12,7 @@ from srb.engine.banned import BannedStrings
 from srb.engine.boundaries import Finder, finder
 from srb.engine.exploring import Exploration, Fork, Path
 from srb.engine.first_words import FirstWord, FirstWords
+from srb.engine.healing import Cover, Ending
 from srb.engine.lookup import Draft, PromptLookup
 from srb.engine.media import MediaRun
 from srb.engine.model import Logits, LoraScales, Sampler, SavedState
@@ -118,20 +119,28 @@ class Branch:
     """
 
     __slots__ = (
-        "began_at", "draft", "ended", "first_word", "grammar_from", "has_new_line", "index", "is_plain", "lease",
-        "logprob_sum", "num_accepted", "num_ahead", "num_cached", "num_computed", "num_drafted", "num_given",
-        "num_hidden", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "request", "rewinding", "sampler",
-        "shown", "slot", "spec", "start", "state", "text", "tokens",
+        "began_at", "cover", "draft", "ended", "ending", "first_word", "grammar_from", "has_new_line", "index", "is_plain",
+        "lease", "logprob_sum", "num_accepted", "num_ahead", "num_cached", "num_computed", "num_drafted", "num_given",
+        "num_hidden", "num_of_prompt", "num_rewinds", "num_shifted", "num_shown", "origin", "path", "prompt_bytes",
+        "request", "rewinding", "sampler", "shown", "slot", "spec", "start", "state", "text", "tokens",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, index: int, spec: BranchSpec, sampler: Sampler, given: Sequence[int] = ()
+        self,
+        request: Request,
+        index: int,
+        spec: BranchSpec,
+        sampler: Sampler,
+        given: Sequence[int] = (),
+        ending: Ending | None = None,
     ) -> None:
         self.request = request
         self.start = len(request.prefix.tokens)  # position of tokens[0]
-        self.tokens = tokens_of(given)
-        self.num_given = len(given)
-        self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
+        self.ending = ending  # whose cover the branch has not drawn yet; None: nothing is healed
+        self.cover: Cover | None = None  # what its first own token has to begin with; None: nothing
+        self.num_of_prompt = 0  # given tokens that count with the prompt already
+        self.prompt_bytes = b""  # with which the readable tokens begin, and the text does not
+        self.give(given)
         self.num_cached: int | None = None  # given tokens that the tree held when the branch first started
         self.num_computed = 0
         self.num_ahead = 0  # drafted tokens that are computed and not yet drawn; never between two steps
@@ -161,6 +170,16 @@ class Branch:
         self.origin: tuple[int, int] | None = None  # of a fork: its origin's index, and how many of its tokens it has
         self.path: Path | None = None  # of a request that explores
         self.ended: BranchEnded | None = None
+
+    def give(self, tokens: Sequence[int]) -> None:
+        """Let the branch begin with given tokens, which readers do not see, in place of those that it has."""
+        self.tokens = tokens_of(tokens)
+        self.num_given = len(tokens)
+        self.num_hidden = self.grammar_from = self.num_given  # the grammar's text begins at the token `grammar_from`
+        if self.ending is not None:
+            self.num_of_prompt = self.num_given if self.ending.is_of_prompt else len(self.request.removed)
+        else:
+            self.num_of_prompt = min(len(self.request.removed), self.num_given)
 
     def fork(self, fork: Fork) -> Branch:
         """Add a branch to the request that explores another token than this one's; return it. It has no tokens yet."""
@@ -243,6 +262,16 @@ class Branch:
         return self.path is not None or ((spreading := self.request.spreading) is not None and spreading.steers(self))
 
     @property
+    def num_given_cached(self) -> int:
+        """Number of the branch's own given tokens that the tree held when it first started."""
+        return max(0, (self.num_cached or 0) - self.num_of_prompt)
+
+    @property
+    def begins_with_cover(self) -> bool:
+        """Whether the next token is the first, and has to begin with removed bytes of the prompt."""
+        return self.cover is not None and not self.length
+
+    @property
     def end(self) -> int:
         """Position after the last token."""
         return self.start + len(self.tokens)
@@ -250,6 +279,8 @@ class Branch:
     @property
     def is_free(self) -> bool:
         """Whether the next token depends on the branch alone, and none is forbidden."""
+        if self.ending is not None or self.begins_with_cover:
+            return False
         return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
 
     @property
@@ -281,6 +312,7 @@ class Request:
         "cache_prompt",
         "can_grow",
         "ceased_at",
+        "ending",
         "exploration",
         "has_turn",
         "id_slot",
@@ -295,6 +327,7 @@ class Request:
         "prefix_done_at",
         "preserved",
         "prompt_logprobs",
+        "removed",
         "report_progress",
         "request_id",
         "rests_since",
@@ -317,10 +350,13 @@ class Request:
         given: Iterable[Sequence[int]] | None = None,
         preserved: frozenset[int] = frozenset(),
         media: Sequence[MediaRun] = (),
+        endings: Iterable[Ending | None] | None = None,
+        removed: Tokens | None = None,
     ) -> None:
         """Take ownership of the samplers, one for each branch.
 
-        `given` has each branch's tokens of `append`, and `media` the runs of media in the prompt.
+        `given` has each branch's tokens of `append`, `media` the runs of media in the prompt, and `endings` what each
+        branch heals. `removed` are the last tokens as they were sent, which the `prompt` lacks.
         """
         self.request_id = command.request_id
         self.awaits: Node | None = None  # another request's prompt that is being computed and shares more of this one
@@ -334,6 +370,7 @@ class Request:
         self.cache_prompt = command.cache_prompt  # reuse the tree's texts, and leave computed text in the tree
         self.prefix = Prefix(self, prompt, media)
         self.num_prompt = len(prompt)  # as given, without `append`; a context shift replaces the prefix's tokens
+        self.removed = tokens_of(()) if removed is None else removed
         self.shift = command.shift
         self.spreading: Spreading | None = None  # None: branches do not depend on each other
         if command.distinct_first or command.sibling_penalty:
@@ -342,8 +379,11 @@ class Request:
         if command.distinct_words and (command.shift is None or len(command.branches) > 1):  # else there is one branch
             self.words = FirstWords()
         self.exploration: Exploration | None = None  # None: branches are added by commands alone
-        parts = zip(command.branches, samplers, given or [()] * len(command.branches), strict=True)
+        none = [None] * len(command.branches)
+        parts = zip(command.branches, samplers, given or [()] * len(none), endings or none, strict=True)
         self.branches = [Branch(self, index, *part) for index, part in enumerate(parts)]
+        of_prompt = (branch.ending for branch in self.branches if branch.ending and branch.ending.is_of_prompt)
+        self.ending: Ending | None = next(of_prompt, None)  # for branches that are added; None: it is not healed
         self.base = command.base or command.branches[0]  # of branches that are added
         self.owner = command.owner
         self.max_unread = command.max_unread
@@ -396,14 +436,20 @@ class Request:
         return self.cache_prompt and not self.wants_prompt_logprobs
 
     @property
+    def num_sent(self) -> int:
+        """Number of the shared prompt's tokens as it was sent."""
+        return self.num_prompt + len(self.removed)
+
+    @property
     def prompt_tokens(self) -> int:
         """Number of given tokens: the shared prompt's, and those of each branch's `append`."""
-        return self.num_prompt + sum(branch.num_given for branch in self.branches)
+        given = sum(branch.num_given - branch.num_of_prompt for branch in self.branches)
+        return self.num_sent + given
 
     @property
     def cached_tokens(self) -> int:
         """Number of given tokens that the tree held when they were first needed."""
-        return (self.prefix.num_cached or 0) + sum(branch.num_cached or 0 for branch in self.branches)
+        return (self.prefix.num_cached or 0) + sum(branch.num_given_cached for branch in self.branches)
 
     def in_state(self, state: BranchState) -> list[Branch]:
         return [branch for branch in self.branches if branch.state is state]

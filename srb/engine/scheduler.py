@@ -46,6 +46,13 @@ class Chunk:
         return self.count + len(self.draft)
 
     @property
+    def num_quiet(self) -> int:
+        """Number of a pilot's first tokens here whose logits are not needed."""
+        assert isinstance(self.span, Branch)
+        assert self.span.ending is not None
+        return max(0, self.span.ending.num_quiet - self.span.num_computed)
+
+    @property
     def is_newest(self) -> bool:
         """Whether it is one token of a branch, as a step has of each that runs."""
         return self.count == 1 and isinstance(self.span, Branch)
@@ -78,6 +85,11 @@ class Chunk:
             assert isinstance(span, Prefix)
             batch.vectors = run.chunk.vectors[first - run.start : first - run.start + count]
             batch.is_whole, batch.run = run.chunk.is_whole, run
+        if isinstance(span, Branch) and span.ending is not None:
+            quiet = min(self.num_quiet, count)
+            row = batch.add(seq_id, position, span.tokens[first : first + quiet], False) if quiet else -1
+            loud = span.tokens[first + quiet : first + count]
+            return batch.add(seq_id, position + quiet, loud, True, want_all=True) if loud else row
         want_all = isinstance(span, Prefix) and span.request.wants_prompt_logprobs
         return batch.add(seq_id, position, span.tokens[first : first + count], self.completes, want_all)
 
@@ -183,6 +195,10 @@ class Scheduler:
             if isinstance(span, Prefix) and span.request.wants_prompt_logprobs:
                 count = min(count, MAX_PROMPT_LOGPROBS, 1 + spare_rows)
                 spare_rows -= max(count - 1, 0)
+            if isinstance(span, Branch) and span.ending is not None and count > 0:
+                quiet = Chunk(span, count).num_quiet
+                count = min(count, quiet + 1 + spare_rows)
+                spare_rows -= max(count - quiet - 1, 0)
             if isinstance(span, Prefix) and span.media and count > 0:
                 count = _up_to_media(span, count, free, may_be_whole=not has_whole)
                 has_whole = has_whole or count > budget
@@ -297,6 +313,8 @@ class Scheduler:
             if request.is_unread and readers_come:
                 return  # what it took now would be taken back in the next step
             branch = waiting[request.request_id].pop(0)
+            if branch.ending is not None and branch.ending.is_awaited:
+                continue  # it draws when the pilot has computed the rows
             total = sum(running.values())
             needed = branch.pending + (HEADROOM * (total + 1) if total else 1)
             kept_back = 0

@@ -115,8 +115,8 @@ class Slots:
 
 def _running(branches: list[Branch]) -> dict[str, Any]:
     first, request = branches[0], branches[0].request
-    cached = (request.prefix.num_cached or 0) + (first.num_cached or 0)
-    prompt = request.num_prompt + first.num_given
+    cached = (request.prefix.num_cached or 0) + first.num_given_cached
+    prompt = request.num_sent + first.num_given - first.num_of_prompt
     sampling = {field.name: getattr(first.spec.sampling, field.name) for field in fields(SamplingParams)}
     return {
         "request_id": request.request_id,

@@ -13,8 +13,9 @@ from typing import Any, get_args
 
 from srb.engine.banned import BannedStrings
 from srb.engine.branch_specs import MAX_SEED, check_banned, check_branches
+from srb.engine.healing import Ending
 from srb.engine.model import Model, Sampler
-from srb.engine.preparing import Preparer
+from srb.engine.preparing import Preparer, heals
 from srb.engine.request import Branch, BranchState, Request, finder_of
 from srb.engine.tokens import Tokens, tokens_of
 from srb.errors import Conflict, InvalidRequest, NotFound, bad_field
@@ -29,6 +30,9 @@ class ForkPoint:
     tokens: Tokens
     text: str
     origin: Branch
+    num_hidden: int  # of the tokens, those that readers do not see
+    prompt_bytes: bytes = b""  # with which the other tokens begin
+    ending: Ending | None = None  # what a branch heals that begins where its origin does
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Draft:
     grammar_from: int
     text: str  # of the given tokens that readers see
     banned: BannedStrings | None  # built here, since the branch is made by the decode thread
+    ending: Ending | None = None
 
 
 @dataclass(slots=True)
@@ -101,38 +106,62 @@ class Steering:
         spec = replace(spec, seed=seed, append=append)
         check_branches([spec])
         added = self._preparer.tokenize(append, add_special=False, parse_special=True, field="append") if append else []
-        given = tokens_of([*(point.tokens if point else ()), *added])
+        ending = self._ending(request, spec, added, point)
+        own = tokens_of(added) if point is not None else self._preparer.given_before(added, request.removed, ending)
+        given = own if point is None else point.tokens + own
         self._preparer.check_fits(len(prompt) + len(given))
         same_grammar = point is not None and not append and _grammar(spec) == _grammar(point.origin.spec)
         grammar_from = min(point.origin.grammar_from, len(given)) if point and same_grammar else len(given)
         sampler = self._preparer.sampler(spec, prompt, given, given[grammar_from:])
         banned = BannedStrings.of(spec.banned_strings) if spec.banned_strings else None
         if point is None:
-            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "", banned)
-        text = point.text + _text(self._model, added, request.preserved)[0]
-        return Draft(spec, sampler, has_own_seed, given, point.origin.num_hidden, grammar_from, text, banned)
+            return Draft(spec, sampler, has_own_seed, given, len(given), len(given), "", banned, ending)
+        pieces = [self._model.piece(token, token in request.preserved) for token in added]
+        text = point.text + _text(pieces)[0]
+        num_hidden = len(given) if ending is not None else point.num_hidden
+        return Draft(spec, sampler, has_own_seed, given, num_hidden, grammar_from, text, banned, ending)
+
+    def _ending(
+        self, request: Request, spec: BranchSpec, added: Sequence[int], point: ForkPoint | None
+    ) -> Ending | None:
+        """Return what a new branch heals: the prompt's end, or its own `append`'s; a fork's append is taken as it is."""
+        if not heals(spec) or (point is not None and spec.append):
+            return None
+        if point is not None:
+            return point.ending
+        return self._preparer.ending(spec.append, added, request.removed) if spec.append else request.ending
 
     def _fork_point(self, source: Branch, token: int | None, character: int | None) -> ForkPoint:
         """Return the place in a branch that a fork names; without a number, the end of what its readers have seen."""
         if source.num_shifted:
             raise Conflict("the branch has shifted its context, so it cannot be forked", state=state_of(source))
+        if (ending := source.ending) is not None:  # it has no text yet, and no beginning of its own
+            if token or character:
+                raise bad_field("from", f"branch {source.index} has no text so far")
+            return ForkPoint(ending.before, "", source, len(ending.before), ending=ending)
         num_readable, shown = source.num_readable, "".join(source.shown)
         hidden, own = source.tokens[: source.num_hidden], source.tokens[source.num_hidden :][:num_readable]
+        pieces = _pieces(self._model, source, own)
         if token is not None and not 0 <= token <= len(own):
             raise bad_field("from", f"branch {source.index} has {len(own)} tokens so far, so there is no token {token}")
         if character is not None and not 0 <= character <= len(shown):
             problem = f"branch {source.index} has {len(shown)} characters so far, so there is no character {character}"
             raise bad_field("from", problem)
         if token is not None:
-            text, is_whole = _text(self._model, own[:token], source.request.preserved)
+            text, is_whole = _text(pieces[:token])
             if not is_whole:
                 raise bad_field("from", f"token {token} of branch {source.index} ends inside a character")
-            if len(text) <= len(shown):
-                return ForkPoint(hidden + own[:token], text, source)
-        at = len(shown) if character is None else character
-        count, length = _tokens_before(self._model, own, at, source.request.preserved)
-        rest = self._preparer.tokenize([shown[length:at]], False, False, "from") if length < at else []
-        return ForkPoint(hidden + own[:count] + tokens_of(rest), shown[:at], source)
+            if len(text) <= len(shown) and (token or not source.prompt_bytes):
+                return ForkPoint(hidden + own[:token], text, source, len(hidden), source.prompt_bytes)
+        at = 0 if token == 0 else len(shown) if character is None else character
+        count, length = _tokens_before(pieces, at)
+        left = source.prompt_bytes[sum(len(self._model.piece(each)) for each in own[:count]) :]
+        ahead = _decoded(left) + shown[length:at]
+        tokens = hidden + own[:count]
+        tokens += tokens_of(self._preparer.tokenize([ahead], False, False, "from") if ahead else ())
+        if not at:
+            return ForkPoint(tokens, "", source, len(tokens))
+        return ForkPoint(tokens, shown[:at], source, len(hidden), source.prompt_bytes)
 
     # ---- the decode thread
 
@@ -155,10 +184,11 @@ class Steering:
             if seed != spec.seed:  # other branches were added meanwhile
                 spec, sampler = replace(spec, seed=seed), sampler.clone(seed, spec.min_tokens)
                 draft.sampler.close()
-            branch = Branch(request, index, spec, sampler, draft.given)
+            branch = Branch(request, index, spec, sampler, draft.given, draft.ending)
             branch.num_hidden, branch.grammar_from = draft.num_hidden, draft.grammar_from
             if growth.point:
-                branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.origin.num_hidden
+                branch.prompt_bytes = growth.point.prompt_bytes
+                branch.origin = growth.point.origin.index, len(growth.point.tokens) - growth.point.num_hidden
                 branch.follow(draft.text)
             request.branches.append(branch)
             if request.places is not None:
@@ -219,7 +249,7 @@ class Steering:
             "id": request.request_id,
             "state": _state_of_request(request),
             "age": self._clock() - request.arrived_at,
-            "prompt_tokens": request.num_prompt,
+            "prompt_tokens": request.num_sent,
             "linger": request.linger,
             "branches": [describe_branch(branch, texts) for branch in request.branches],
         }
@@ -320,19 +350,36 @@ def _state_of_request(request: Request) -> str:
     return "queued" if request.is_queued else "running"
 
 
-def _text(model: Model, tokens: Sequence[int], preserved: frozenset[int]) -> tuple[str, bool]:
+def _pieces(model: Model, branch: Branch, tokens: Sequence[int]) -> list[bytes]:
+    """Return what each of a branch's readable tokens adds to its text; the first ones may begin with the prompt's end."""
+    pieces, hidden = [], len(branch.prompt_bytes)
+    for token in tokens:
+        piece = model.piece(token, token in branch.request.preserved)
+        pieces.append(piece[hidden:])
+        hidden = max(0, hidden - len(piece))
+    return pieces
+
+
+def _decoded(hidden: bytes) -> str:
+    """Return the end of a prompt as text. Raise InvalidRequest if it is a part of a character."""
+    try:
+        return hidden.decode()
+    except UnicodeDecodeError:
+        raise bad_field("from", "is inside the first token, which begins within a character of the prompt") from None
+
+
+def _text(pieces: Sequence[bytes]) -> tuple[str, bool]:
     """Return the text of tokens without an incomplete character at the end, and whether there is none."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(b"".join(model.piece(token, token in preserved) for token in tokens))
-    return text, not decoder.getstate()[0]
+    return decoder.decode(b"".join(pieces)), not decoder.getstate()[0]
 
 
-def _tokens_before(model: Model, tokens: Sequence[int], at: int, preserved: frozenset[int]) -> tuple[int, int]:
+def _tokens_before(pieces: Sequence[bytes], at: int) -> tuple[int, int]:
     """Return how many tokens have whole characters before character `at`, as many as possible, and their length."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     best, length = (0, 0), 0
-    for count, token in enumerate(tokens, 1):
-        length += len(decoder.decode(model.piece(token, token in preserved)))
+    for count, piece in enumerate(pieces, 1):
+        length += len(decoder.decode(piece))
         if length > at:
             break
         if not decoder.getstate()[0]:

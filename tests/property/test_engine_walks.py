@@ -39,6 +39,13 @@ FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tok
 MOST_OF_A_FILE = 29
 ABOUT_MEDIA: list[tuple[str | int, ...]] = [("the old king said", -1, " then"), (-2, -1), ("the fox", -3, ".")]
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
+UNFINISHED = [
+    "the old king and the ga",
+    "the old king ",
+    "the old king said",
+    "river boat " * 12 + "☃",
+    "the fox said th",
+]
 # Biases that forbid all tokens but a few bytes, the king and the end of the text.
 FEW_LETTERS = tuple(
     (token, None)
@@ -256,6 +263,26 @@ class EngineWalk(RuleBasedStateMachine):
         names = {"bias": "logit_bias", "banned": "banned_strings"}
         options = {names.get(name, name): value for name, value in options.items()}
         options |= {"distinct_words": True, "can_grow": True, "lora": ((0, 0.0),)}
+        request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
+        self.spread[request_id] = Spread(prompt, n, seed, max_tokens, options)
+
+    @rule(
+        prompt=st.sampled_from(UNFINISHED),
+        n=st.integers(1, 10),
+        seed=st.integers(0, 1000),
+        max_tokens=st.sampled_from([1, 2, 3, 25]),
+        temperature=st.sampled_from([0, 0.8, 2.0]),
+        stop=st.sampled_from([(), (" king",), ("e",)]),
+        banned=st.sampled_from([(), (" garden",), ("a", "e o", "?")]),
+        words=st.booleans(),
+        first=st.booleans(),
+        append=st.sampled_from([(), (), (" and the ga",), ("☃",), (" ",)]),
+    )
+    def submit_unfinished(self, prompt: str, n: int, seed: int, max_tokens: int, **options: Any) -> None:
+        """A prompt that ends within a word, which is healed."""
+        names = {"banned": "banned_strings", "words": "distinct_words", "first": "distinct_first"}
+        options = {names.get(name, name): value for name, value in options.items()}
+        options |= {"token_healing": True, "can_grow": True, "lora": ((0, 0.0),)}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
         self.spread[request_id] = Spread(prompt, n, seed, max_tokens, options)
 

@@ -10,7 +10,7 @@ import gc
 import math
 import secrets
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 import gevent
@@ -183,6 +183,8 @@ class CompletionBody(SamplingBody):
 
     model_config = ConfigDict(json_schema_extra={"required": ["prompt"]})
 
+    continues_text: ClassVar[bool] = True  # False: the prompt is a template's, whose end is no writer's
+
     # Filled by `parse`, from every form of a prompt.
     prompt: Annotated[list[Prompt], WithJsonSchema(PROMPT_SCHEMA)] = Field(default_factory=list)
     n: Integer | None = field_alias("n_cmpl", "n")
@@ -351,8 +353,17 @@ class CompletionBody(SamplingBody):
         """Return the specification of a branch without fields of its own, then those of a prompt's `n` branches."""
         seeds = self.seeds(n, settings.seed)
         alike = self.spec_from(
-            BranchSpec(seeds[0], max_tokens, default_stop(settings), self.sampling(settings), score=bool(self.rank))
+            BranchSpec(
+                seeds[0],
+                max_tokens,
+                default_stop(settings),
+                self.sampling(settings),
+                score=bool(self.rank),
+                token_healing=settings.token_healing == "on",
+            )
         )
+        if not self.continues_text:
+            alike = replace(alike, token_healing=False)
         if self.branches is None:
             return (alike, *(replace(alike, seed=seed) for seed in seeds))
         own = (

@@ -80,6 +80,7 @@ class BranchFields(_ParametersBody):
     stop_at: Boundary | None = None
     stop_after: Annotated[Integer, between(1, MAX_STOP_AFTER)] | None = None
     min_tokens: Natural | None = None
+    token_healing: bool | None = None
 
     # The bounds of a temperature that varies, by the names of text-generation-webui and its clients.
     dynamic_temperature: bool = True
@@ -116,6 +117,7 @@ class BranchFields(_ParametersBody):
             "n_indent": self.n_indent,
             "stop_at": self.stop_at,
             "stop_after": self.stop_after,
+            "token_healing": self.token_healing,
         }
         return {name: value for name, value in given.items() if value is not None}
 

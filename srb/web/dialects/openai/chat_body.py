@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -83,6 +83,7 @@ class ChatBody(CompletionBody):
     """The body of a chat completion: all fields of CompletionBody except `prompt`, and those of chats."""
 
     model_config = ConfigDict(json_schema_extra=_without_prompt)
+    continues_text: ClassVar[bool] = False
 
     messages: Annotated[list[dict[str, Any]], BeforeValidator(parse_messages), WithJsonSchema(MESSAGES_SCHEMA)]
     tools: Annotated[list[dict[str, Any]], BeforeValidator(parse_tools)] = Field(default_factory=list)

@@ -34,7 +34,7 @@ def completions() -> Response:
 def answer(body: dict[str, Any]) -> Response:
     """Answer a completion body in this dialect, with a stream unless the body has `"stream": false`."""
     settings = web().settings
-    asked = TextCompletionBody.parse(body)
+    asked = TextCompletionBody.parse({"token_healing": settings.token_healing != "off", **body})
     if len(asked.prompt) != 1:
         raise bad_field("prompt", "this dialect continues one prompt; send several to the openai dialect")
     stream = asked.stream is not False

@@ -1,0 +1,267 @@
+"""Token healing: a text that ends within a word goes on as if its last characters could still be part of a longer token.
+
+How the end of a text is tokenized depends on what follows. A model that reads " fire" and "pl" hardly ever writes "ace", and
+after a lone space it writes numbers, since in its training that word was one token, " fireplace". So the last tokens
+of the text are removed, and what a branch draws has to begin with their bytes. The ways to do so are *covers*: a beginning
+of the removed tokens (which may be none of them), and one token that reaches to the end of the removed bytes or beyond.
+All covers have a probability under the model; a branch draws one, and its text begins behind the removed bytes.
+
+The probabilities are those of characters, not of tokens (Vieira et al. 2024, "From Language Models over Tokens to Language
+Models over Characters"), up to what is left out: more than MAX_REMOVED tokens are never removed, and covers that begin
+with other tokens than the tokenizer's own do not count. TabbyAPI and guidance restrict the next token alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from srb.engine.model import Logits, LoraScales, Model
+from srb.engine.tokens import Tokens, is_media, tokens_of
+from srb.protocol import SamplingParams
+
+if TYPE_CHECKING:
+    from srb.engine.request import Branch
+
+MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
+MAX_KNOWN = 64  # prompts whose rows are remembered, of some kilobytes each: asked again, they need no further decode
+
+Ids = npt.NDArray[np.int32]
+
+
+def num_removed(tokens: Sequence[int], model: Model, least: int = 1) -> int:
+    """Return how many of the last tokens are removed: back to the beginning of a word, with the space before it.
+
+    At least `least` tokens stay; control tokens and media are never removed.
+    """
+    count, piece = 0, b""
+    while count < MAX_REMOVED and len(tokens) - count > least:
+        token = tokens[-1 - count]
+        before, piece = piece, b"" if is_media(token) else model.piece(token)
+        if not piece or (before[:1].isspace() and not piece[-1:].isspace()):
+            break
+        count += 1
+    return count
+
+
+class Pieces:
+    """The vocabulary's tokens by their bytes. Safe from any thread."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._lock = Lock()
+        self._by_byte: dict[int, list[tuple[bytes, int]]] | None = None  # by their first byte
+        self._sorted: set[int] = set()
+
+    def beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
+        """Return the tokens whose text begins with `head`, and for each whether its text is longer."""
+        with self._lock:
+            pieces = self._of_byte(head[0])
+        first = bisect_left(pieces, (head, -1))
+        last = bisect_left(pieces, (head + b"\xff" * (self._model.max_piece_bytes or 256), self._model.n_vocab), first)
+        found = pieces[first:last]
+        ids = np.fromiter((token for _, token in found), np.int32, len(found))
+        return ids, np.fromiter((len(piece) > len(head) for piece, _ in found), np.bool_, len(found))
+
+    def _of_byte(self, byte: int) -> list[tuple[bytes, int]]:
+        """Return the tokens that begin with a byte, sorted: only those, since sorting all would hold up other threads."""
+        if self._by_byte is None:
+            self._by_byte = {}
+            for token in range(self._model.n_vocab):
+                if piece := self._model.piece(token):
+                    self._by_byte.setdefault(piece[0], []).append((piece, token))
+        pieces = self._by_byte.get(byte, [])
+        if byte not in self._sorted:
+            pieces.sort()
+            self._sorted.add(byte)
+        return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The covers' last tokens after some removed ones: their logits, and what turns these into log-probabilities."""
+
+    logits: npt.NDArray[np.float32]  # of the covers' last tokens, shape (covers,)
+    norm: float  # logarithm of the sum over the vocabulary
+    next_logit: float  # of the next removed token
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The beginning that a branch has drawn: given `tokens`, and the `logits` of those that may be its first own token.
+
+    That token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no logits.
+    `logprob` is that of all such covers together, under the model alone: without temperature and the like.
+    """
+
+    tokens: Tokens
+    logits: Logits | None = None
+    hidden: bytes = b""
+    logprob: float = 0.0
+
+
+class Ending:
+    """The removed end of a prompt, or of a branch's `append`, and the probabilities of its covers.
+
+    Place j is that behind j removed tokens. Its row comes from the prompt's logits (place 0, if nothing is appended), from a
+    *pilot* — the first branch, which computes the removed tokens — or from an earlier request with the same prompt.
+    """
+
+    __slots__ = (
+        "_drawn", "before", "covers", "is_longer", "is_of_prompt", "key", "n_vocab", "pilot", "removed", "rests", "rows",
+    )  # fmt: skip
+
+    def __init__(
+        self, removed: Tokens, pieces: Pieces, model: Model, before: Tokens | None = None, key: bytes = b""
+    ) -> None:
+        """`removed` are the last tokens of the prompt, or of an `append`: then `before` are the given ones before them.
+
+        The rows behind a prompt are remembered by its `key`; b"": they are not.
+        """
+        self.removed = removed
+        self.is_of_prompt = before is None
+        self.before = tokens_of(()) if before is None else before
+        texts = [model.piece(token) for token in removed]
+        self.rests = [b"".join(texts[place:]) for place in range(len(removed))]  # the removed bytes from a place on
+        found = [pieces.beginning_with(rest) for rest in self.rests]
+        self.covers = [ids for ids, _ in found]
+        self.is_longer = [longer for _, longer in found]
+        self.n_vocab = model.n_vocab
+        self.rows: list[Row | None] = [None] * len(removed)
+        self.pilot: Branch | None = None  # the branch that computes the rows
+        self.key = key
+        self._drawn: dict[tuple[float, ...], tuple[npt.NDArray[np.float64], list[Cover]]] = {}
+
+    @property
+    def path(self) -> Tokens:
+        """The tokens that a pilot computes: all but the last removed one, behind which nothing is covered."""
+        return self.before + self.removed[:-1]
+
+    @property
+    def num_quiet(self) -> int:
+        """Number of the path's tokens behind which there is no place."""
+        return max(0, len(self.before) - 1)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nothing has to be computed before a branch draws, but the prompt's own logits."""
+        return None not in self.rows[0 if self.before else 1 :]
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a pilot is computing the rows."""
+        return self.pilot is not None and self.pilot.seq_id is not None and not self.is_known
+
+    def note(self, index: int, logits: Logits) -> None:
+        """Note the logits behind the token `index` of the path."""
+        if (place := index + 1 - len(self.before)) >= 0:
+            self.rows[place] = self._row(place, logits)
+
+    def _row(self, place: int, logits: Logits) -> Row:
+        largest = float(logits.max())
+        norm = largest + float(np.log(np.exp(logits - np.float32(largest)).sum(dtype=np.float64)))
+        return Row(logits[self.covers[place]], norm, float(logits[self.removed[place]]))
+
+    def draw(self, params: SamplingParams, seed: int, prompt_logits: Logits) -> Cover:
+        """Return the cover that `seed` draws; the order of the request's branches does not matter.
+
+        `top_k`, `top_p`, `min_p` and the temperature apply to the covers as to any tokens; the longer tokens of a place
+        count together, and the branch's own sampler chooses among them.
+        """
+        asked = float(params.top_k), params.top_p, params.min_p, params.temperature
+        if asked not in self._drawn:
+            if self.rows[0] is None:
+                self.rows[0] = self._row(0, prompt_logits)
+            self._drawn[asked] = self._weigh(*asked)
+        bounds, covers = self._drawn[asked]
+        digest = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8, person=b"srb-healing").digest()
+        return covers[int(np.searchsorted(bounds, int.from_bytes(digest, "little") / 2**64, side="right"))]
+
+    def _weigh(
+        self, top_k: float, top_p: float, min_p: float, temperature: float
+    ) -> tuple[npt.NDArray[np.float64], list[Cover]]:
+        """Return the covers that a branch may draw, and the upper bounds of their shares of the interval 0 … 1."""
+        logprobs, kinds, so_far = [], [], 0.0
+        for place, row in enumerate(self.rows):
+            assert row is not None
+            logprobs.append(row.logits.astype(np.float64) - row.norm + so_far)
+            kinds.append(2 * place + self.is_longer[place])
+            so_far += row.next_logit - row.norm
+        kind, all_logprobs = np.concatenate(kinds), np.concatenate(logprobs)
+        plain = np.bincount(kind, _chosen_from(all_logprobs, 0, 1.0, 0.0, 1.0), minlength=2 * len(self.rows))
+        chosen = np.bincount(kind, _chosen_from(all_logprobs, int(top_k), top_p, min_p, temperature), len(plain))
+        drawn = [int(each) for each in np.flatnonzero(chosen)]
+        bounds = np.cumsum(chosen[drawn], dtype=np.float64)
+        bounds[-1] = 1.0  # up to rounding
+        return bounds, [self._cover(each // 2, bool(each % 2), float(np.log(plain[each]))) for each in drawn]
+
+    def _cover(self, place: int, is_longer: bool, logprob: float) -> Cover:
+        row = self.rows[place]
+        assert row is not None
+        tokens, kept = self.before + self.removed[:place], self.is_longer[place] == is_longer
+        if not is_longer:  # of several tokens with the same text, such as a byte's, the likeliest
+            best = self.covers[place][kept][int(row.logits[kept].argmax())]
+            return Cover(tokens + tokens_of([int(best)]))
+        logits = np.full(self.n_vocab, -np.inf, np.float32)
+        logits[self.covers[place][kept]] = row.logits[kept]
+        return Cover(tokens, logits, self.rests[place], logprob)
+
+
+def _chosen_from(
+    logprobs: npt.NDArray[np.float64], top_k: int, top_p: float, min_p: float, temperature: float
+) -> npt.NDArray[np.float64]:
+    """Return the probabilities that top-k, top-p, min-p and the temperature leave, in this order, as llama.cpp's chain."""
+    kept = np.ones(len(logprobs), np.bool_)
+    order = np.argsort(-logprobs, kind="stable")
+    if top_k > 0:
+        kept[order[top_k:]] = False
+    probs = np.exp(logprobs - logprobs.max())
+    if top_p < 1.0:
+        share = np.cumsum(probs[order] * kept[order])
+        kept[order[1:][share[:-1] >= top_p * share[-1]]] = False
+    kept &= probs >= min_p
+    if temperature <= 0:
+        kept &= np.arange(len(probs)) == order[0]
+        return kept.astype(np.float64)
+    left = np.where(kept, np.exp((logprobs - logprobs.max()) / temperature), 0.0)
+    chosen: npt.NDArray[np.float64] = left / left.sum()
+    return chosen
+
+
+class KnownEndings:
+    """Rows of the prompts that were healed last, so that a prompt that is asked again is not computed further.
+
+    For the decode thread alone.
+    """
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[bytes, list[Row | None]] = OrderedDict()
+
+    def recall(self, ending: Ending) -> None:
+        """Give an ending the rows behind the prompt's own end, if they are known."""
+        if ending.key in self._rows:
+            self._rows.move_to_end(ending.key)
+            ending.rows[1:] = self._rows[ending.key][1:]
+
+    def remember(self, ending: Ending) -> None:
+        if ending.key and len(ending.rows) > 1:
+            self._rows[ending.key] = list(ending.rows)
+            self._rows.move_to_end(ending.key)
+            while len(self._rows) > MAX_KNOWN:
+                self._rows.popitem(last=False)
+
+
+def key_of(prompt: Tokens, removed: Sequence[int], lora: LoraScales) -> bytes:
+    """Return the key of a prompt's rows: a digest of all its tokens and the LoRA scales."""
+    digest = hashlib.blake2b(repr(lora).encode(), digest_size=16)
+    digest.update(prompt.tobytes())
+    digest.update(tokens_of(removed).tobytes())
+    return digest.digest()

@@ -1,0 +1,284 @@
+"""Token healing: a branch draws what the model makes of the prompt's characters, and its text begins right behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srb.engine.fake import BOS, EOS, FakeModel
+from srb.engine.healing import MAX_REMOVED, Pieces, num_removed
+from srb.engine.model import Batch
+from srb.protocol import Delta
+from tests.engine_helpers import Driver, Outcome, plain
+
+CUT = "the old king and the ga"  # " garden" is a word of the fake; " ", "g" and "a" are bytes
+
+
+def heal(
+    prompt: Any, n: int = 1, seed: int = 1, driver: Driver | None = None, **options: Any
+) -> tuple[Driver, Outcome]:
+    driver = driver or Driver(FakeModel(n_ctx=4096, n_seq_max=80))
+    request_id = driver.submit(prompt, n, seed, token_healing=True, **options)
+    driver.run()
+    return driver, driver.result(request_id)
+
+
+def text_of(model: FakeModel, tokens: Any) -> str:
+    return b"".join(model.piece(token) for token in tokens).decode()
+
+
+def logprobs_after(model: FakeModel, tokens: list[int]) -> Any:
+    """Return the log-probabilities behind tokens, by a decode alone."""
+    batch = Batch((), 0)
+    row = batch.add(0, 0, tokens, True)
+    model.decode(batch)
+    logits = model.logits(row).astype(np.float64)
+    model.clear()
+    finite = np.where(np.isfinite(logits), logits, -np.inf)
+    return finite - np.logaddexp.reduce(finite)
+
+
+def chances(prompt: str) -> dict[str, float]:
+    """Return the chance of each text that the first token behind a prompt's characters may make, by all covers."""
+    model = FakeModel(n_ctx=4096)
+    tokens = model.tokenize(prompt, True, True)
+    count = num_removed(tokens, model)
+    head, removed = tokens[:-count], tokens[-count:]
+    found: Counter[str] = Counter()
+    for place in range(count):
+        rest = text_of(model, removed[place:]).encode()
+        before = sum(logprobs_after(model, head + removed[:at])[removed[at]] for at in range(place))
+        logprobs = logprobs_after(model, head + removed[:place])
+        for token in range(model.n_vocab):
+            if (piece := model.piece(token)).startswith(rest):
+                found[piece[len(rest) :].decode("latin-1")] += float(np.exp(before + logprobs[token]))
+    total = sum(found.values())
+    return {text: chance / total for text, chance in found.items() if chance}
+
+
+@pytest.mark.parametrize("prompt", [CUT, "the old king ", "the lamp under the r", "a river and ", "the fox said the o"])
+def test_first_tokens_have_the_chances_of_the_prompts_characters(prompt: str) -> None:
+    """Whether a text goes on within the word, for 400 seeds; the exact end of the prompt may be followed by either."""
+    expected = chances(prompt)
+    driver = Driver(FakeModel(n_ctx=4096, n_seq_max=80))
+    sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    goes_on = 0
+    for first in range(0, 400, 50):
+        request_id = driver.submit(prompt, 50, first, max_tokens=1, token_healing=True, **sampling)
+        driver.run()
+        goes_on += sum(bool(text) and not text.startswith(" ") for text in driver.result(request_id).texts.values())
+    least = sum(chance for text, chance in expected.items() if text and not text.startswith(" "))
+    assert least - 0.1 <= goes_on / 400 <= least + expected.get("", 0.0) + 0.1
+
+
+def test_a_word_that_the_prompt_begins_is_completed() -> None:
+    driver, outcome = heal(CUT, n=8, temperature=0)
+    best = max(chances(CUT).items(), key=lambda each: each[1])
+    assert best[0] == "rden"
+    assert outcome.texts[0].startswith("rden")
+    assert driver.engine.stats()["requests_total"] == 1
+
+
+@pytest.mark.parametrize(
+    "prompt", [CUT, "the old king ", "the king", "the fox said. ", "☃ snow", "the letter\n\n", "x"]
+)
+def test_the_text_goes_on_exactly_behind_the_prompt(prompt: str) -> None:
+    driver, outcome = heal(prompt, n=6, seed=3)
+    for index in range(6):
+        whole = text_of_bytes(driver.model, outcome.tokens[index])
+        behind = [whole[size:] for size in range(len(whole) + 1) if prompt.encode().endswith(whole[:size])]
+        assert outcome.texts[index] in {text.decode("utf-8", "replace") for text in behind}
+
+
+def text_of_bytes(model: FakeModel, tokens: list[int]) -> bytes:
+    return b"".join(model.piece(token) for token in tokens)
+
+
+def test_a_branch_is_the_same_alone_and_among_others() -> None:
+    _, together = heal(CUT, n=6, seed=20)
+    for index in range(6):
+        _, alone = heal(CUT, seed=20 + index)
+        assert together.texts[index] == alone.texts[0]
+
+
+def test_a_prompt_that_was_computed_as_it_is_heals_as_any_other() -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    driver.submit(CUT, 4)
+    driver.run()
+    _, outcome = heal(CUT, n=4, driver=driver)
+    assert outcome.texts == heal(CUT, n=4)[1].texts
+
+
+def test_usage_counts_the_prompt_as_it_was_sent() -> None:
+    model = FakeModel()
+    sent = len(model.tokenize(CUT, True, True))
+    for healed in (False, True):
+        driver = Driver(FakeModel(n_ctx=4096))
+        request_id = driver.submit(CUT, 4, token_healing=healed)
+        driver.run()
+        [done] = driver.result(request_id).terminal
+        assert done.prompt_tokens == sent
+        assert 0 <= done.cached_tokens <= sent
+
+
+def test_a_prompt_that_is_asked_again_needs_no_decode_before_its_first_tokens() -> None:
+    counts = []
+    driver = Driver(FakeModel(n_ctx=4096))
+    for _ in range(2):
+        before = driver.model.n_decodes
+        heal(CUT, driver=driver, max_tokens=1)
+        counts.append(driver.model.n_decodes - before)
+    assert counts[1] == 0 < counts[0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options"),
+    [
+        ((*FakeModel().tokenize(CUT, True, True),), {}),  # ids are taken as they are
+        (CUT, {"grammar": 'root ::= "x"'}),
+        (CUT, {"prompt_logprobs": True}),
+        (("the ga", EOS), {}),
+    ],
+    ids=["ids", "grammar", "prompt_logprobs", "control"],
+)
+def test_what_is_not_healed_is_as_without(prompt: Any, options: dict[str, Any]) -> None:
+    outcomes = []
+    for healed in (False, True):
+        driver = Driver(FakeModel(n_ctx=4096))
+        request_id = driver.submit(prompt, 3, token_healing=healed, **options)
+        driver.run()
+        outcomes.append(driver.result(request_id))
+    assert outcomes[0].texts == outcomes[1].texts
+    assert outcomes[0].tokens == outcomes[1].tokens
+
+
+def test_each_append_is_healed_by_itself() -> None:
+    driver, outcome = heal("the old king", n=3, append=(" and the ga",), temperature=0)
+    assert {outcome.texts[index][:4] for index in range(3)} == {"rden"}
+    assert driver.engine.stats()["sequences_used"] == driver.engine.stats()["sequences_idle"]
+
+
+def test_banned_strings_see_the_healed_word() -> None:
+    _, outcome = heal(CUT, n=8, banned_strings=(" garden",), temperature=1.0)
+    assert not any(outcome.texts[index].startswith("rden") for index in range(8))
+
+
+def test_stop_strings_see_the_text_behind_the_prompt() -> None:
+    _, outcome = heal(CUT, temperature=0, stop=("rden",))
+    assert outcome.texts[0] == ""
+    assert outcome.ends[0].reason == "word"
+
+
+@pytest.mark.parametrize("where", [{"token": 0}, {"token": 1}, {"token": 3}, {"character": 0}, {"character": 2}, {}])
+def test_a_fork_goes_on_behind_the_same_characters(where: dict[str, int]) -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id = driver.submit(CUT, 1, 5, max_tokens=-1, token_healing=True, can_grow=True, temperature=0)
+    for _ in range(12):
+        driver.step()
+    shown = driver.result(request_id).texts[0]
+    assert shown.startswith("rden")
+    [index] = driver.add(request_id, plain(9, max_tokens=3), origin=0, **where)
+    beginning = driver.result(request_id).texts[index]
+    branch = driver.request(request_id).branches[index]
+    request = driver.request(request_id)
+    given = text_of_bytes(driver.model, [*request.prefix.tokens, *branch.tokens])
+    assert given == (CUT + beginning).encode()
+    assert shown.startswith(beginning)
+    driver.cancel(request_id)
+    driver.run()
+
+
+def test_a_fork_of_a_fork_within_the_healed_word_has_no_character_twice() -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id = driver.submit(CUT, 1, 5, max_tokens=-1, token_healing=True, can_grow=True, temperature=0)
+    for _ in range(12):
+        driver.step()
+    [first] = driver.add(request_id, plain(9, max_tokens=-1), origin=0, character=3)
+    for _ in range(5):
+        driver.step()
+    for at in range(4):
+        [second] = driver.add(request_id, plain(9, max_tokens=-1), origin=first, character=at)
+        branch, prefix = driver.request(request_id).branches[second], driver.request(request_id).prefix.tokens
+        assert text_of_bytes(driver.model, [*prefix, *branch.tokens]) == (CUT + "rden"[:at]).encode()
+    driver.cancel(request_id)
+    driver.run()
+
+
+def test_added_branches_heal_as_the_first_ones_do() -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id = driver.submit(CUT, 1, 5, max_tokens=-1, token_healing=True, can_grow=True, temperature=0)
+    driver.step()
+    driver.step()
+    indices = driver.add(request_id, plain(6, max_tokens=3), plain(7, (" and the ga",), max_tokens=3))
+    for _ in range(30):
+        driver.step()
+    outcome = driver.result(request_id)
+    assert [outcome.texts[index][:4] for index in indices] == ["rden", "rden"]
+    driver.cancel(request_id)
+    driver.run()
+
+
+def test_others_draw_when_the_pilot_is_cancelled() -> None:
+    driver = Driver(FakeModel(n_ctx=4096))
+    request_id = driver.submit(CUT, 4, 5, token_healing=True, temperature=0)
+    while driver.request(request_id).prefix.logits is None:
+        driver.step()
+    assert driver.request(request_id).branches[0].ending is not None
+    driver.cancel(request_id, 0)
+    driver.run()
+    outcome = driver.result(request_id)
+    assert [outcome.texts[index][:4] for index in range(1, 4)] == ["rden"] * 3
+
+
+def test_few_sequences_and_cells_suffice() -> None:
+    driver = Driver(FakeModel(n_ctx=80, n_seq_max=2, n_batch=8, n_ubatch=4))
+    ids = [driver.submit(CUT, 5, 10 * each, token_healing=True) for each in range(3)]
+    driver.run()
+    for each, request_id in enumerate(ids):
+        for index in range(5):
+            _, alone = heal(CUT, seed=10 * each + index)
+            assert driver.result(request_id).texts[index] == alone.texts[0]
+
+
+@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}, {"decodes_ahead": True}])
+def test_every_kind_of_memory_heals_alike(memory: dict[str, bool]) -> None:
+    for prompt in (CUT, "the old king "):
+        driver = Driver(FakeModel(n_ctx=4096, **memory))
+        _, outcome = heal(prompt, n=5, driver=driver)
+        _, plain_memory = heal(prompt, n=5)
+        assert outcome.texts == plain_memory.texts
+
+
+def test_log_probabilities_are_those_of_what_was_written() -> None:
+    driver, outcome = heal(CUT, n=1, max_tokens=1, n_probs=3, temperature=0)
+    [delta] = [event for event in outcome.events if isinstance(event, Delta) and event.probs]
+    assert delta.probs is not None
+    [prob] = delta.probs
+    assert prob["token"] == "rden" == bytes(prob["bytes"]).decode()
+    assert np.exp(prob["logprob"]) == pytest.approx(chances(CUT)["rden"], rel=1e-3)
+    assert prob["top_logprobs"][0]["token"] == "rden"
+    del driver
+
+
+def test_a_word_is_removed_back_to_its_space() -> None:
+    model = FakeModel()
+    for text, removed in [("the old king", " king"), (CUT, " ga"), ("the old king ", " "), ("the king.", " king.")]:
+        tokens = model.tokenize(text, True, True)
+        assert text_of(model, tokens[len(tokens) - num_removed(tokens, model) :]) == removed
+    long = model.tokenize("the " + "x" * 40, True, True)
+    assert num_removed(long, model) == MAX_REMOVED
+    assert num_removed([BOS], model) == 0
+
+
+def test_pieces_are_all_that_begin_with_the_bytes() -> None:
+    model = FakeModel()
+    pieces = Pieces(model)
+    for head in (b" ", b" g", b" ga", b"g", b"\xff", b" the"):
+        ids, longer = pieces.beginning_with(head)
+        expected = {token for token in range(model.n_vocab) if model.piece(token).startswith(head)}
+        assert set(ids.tolist()) == expected
+        for token, is_longer in zip(ids.tolist(), longer.tolist(), strict=True):
+            assert is_longer == (model.piece(token) != head)

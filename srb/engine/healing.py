@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,18 +52,16 @@ def num_removed(tokens: Sequence[int], model: Model, least: int = 1) -> int:
 
 
 class Pieces:
-    """The vocabulary's tokens by their bytes. Safe from any thread."""
+    """The vocabulary's tokens by their bytes. Safe from any thread: what two make at once is the same."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._lock = Lock()
-        self._by_byte: dict[int, list[tuple[bytes, int]]] | None = None  # by their first byte
-        self._sorted: set[int] = set()
+        self._by_byte: dict[int, list[tuple[bytes, int]]] | None = None  # by their first byte, in any order
+        self._sorted: dict[int, list[tuple[bytes, int]]] = {}  # only those that were needed: sorting holds up all threads
 
     def beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the tokens whose text begins with `head`, and for each whether its text is longer."""
-        with self._lock:
-            pieces = self._of_byte(head[0])
+        pieces = self._of_byte(head[0])
         first = bisect_left(pieces, (head, -1))
         last = bisect_left(pieces, (head + b"\xff" * (self._model.max_piece_bytes or 256), self._model.n_vocab), first)
         found = pieces[first:last]
@@ -72,17 +69,16 @@ class Pieces:
         return ids, np.fromiter((len(piece) > len(head) for piece, _ in found), np.bool_, len(found))
 
     def _of_byte(self, byte: int) -> list[tuple[bytes, int]]:
-        """Return the tokens that begin with a byte, sorted: only those, since sorting all would hold up other threads."""
-        if self._by_byte is None:
-            self._by_byte = {}
-            for token in range(self._model.n_vocab):
-                if piece := self._model.piece(token):
-                    self._by_byte.setdefault(piece[0], []).append((piece, token))
-        pieces = self._by_byte.get(byte, [])
+        """Return the tokens that begin with a byte, sorted."""
         if byte not in self._sorted:
-            pieces.sort()
-            self._sorted.add(byte)
-        return pieces
+            if self._by_byte is None:
+                found: dict[int, list[tuple[bytes, int]]] = {}
+                for token in range(self._model.n_vocab):
+                    if piece := self._model.piece(token):
+                        found.setdefault(piece[0], []).append((piece, token))
+                self._by_byte = found
+            self._sorted[byte] = sorted(self._by_byte.get(byte, []))
+        return self._sorted[byte]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ class Row:
 class Cover:
     """The beginning that a branch has drawn: given `tokens`, and the `logits` of those that may be its first own token.
 
-    That token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no logits.
+    The first own token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no logits.
     `logprob` is that of all such covers together, under the model alone: without temperature and the like.
     """
 

@@ -86,7 +86,7 @@ class Build:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the CPU's instructions and libraries give; not the patches, which have a name each."""
+        """The CPU's instructions and libraries; not the patches, which have a name each."""
         found = features_of(self.system_info)
         return frozenset(name for name, value in found.items() if value != "0" and name != _PATCHES)
 

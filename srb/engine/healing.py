@@ -57,7 +57,7 @@ class Pieces:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._by_byte: dict[int, list[tuple[bytes, int]]] | None = None  # by their first byte, in any order
-        self._sorted: dict[int, list[tuple[bytes, int]]] = {}  # only those that were needed: sorting holds up all threads
+        self._sorted: dict[int, list[tuple[bytes, int]]] = {}  # only those that were needed
 
     def beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the tokens whose text begins with `head`, and for each whether its text is longer."""
@@ -94,8 +94,8 @@ class Row:
 class Cover:
     """The beginning that a branch has drawn: given `tokens`, and the `logits` of those that may be its first own token.
 
-    The first own token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no logits.
-    `logprob` is that of all such covers together, under the model alone: without temperature and the like.
+    The first own token begins with the prompt's bytes `hidden`. Where the given tokens end as the prompt does there are no
+    logits. `logprob` is that of all such covers together, under the model alone: without temperature and the like.
     """
 
     tokens: Tokens

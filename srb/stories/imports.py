@@ -15,7 +15,7 @@ from srb.stories.tables import FULL, find_story, merge
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an import of a file writes into a story, as that was at the sequence number `seq`; 0 if it was not there."""
+    """The rows that an import writes into a story as it was at the sequence number `seq`; 0: it was not there."""
 
     file: StoryFile
     row: StoryRow

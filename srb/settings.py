@@ -26,12 +26,14 @@ from pydantic import (
 )
 
 from srb.errors import ConfigError
+from srb.held import read_text
 from srb.named_models import NAMED_MODELS, model_file
 from srb.profiles import PROFILES, ProfileName
 from srb.rpc_nodes import Node, nodes_of
 from srb.sampling_params import MAX_GRAMMAR, PARAMETERS, Parameter
 
 ENV_PREFIX = "SRB_"
+TEXT_FILES = ("api_key_file", "chat_template_file", "system_prompt_file")  # settings that name files which workers read
 _SECRET = {"api_key"}  # values that no error message quotes
 SOCKET_NAME = "engine.sock"  # the engine's socket, in the runtime folder
 STATES_SOCKET = "states.sock"  # a replica's socket, by which its engine shares named states with others
@@ -807,12 +809,8 @@ class Settings(_SamplingSettings):
         """
         found: list[str] = []
         if self.api_key_file:
-            try:
-                lines = Path(self.api_key_file).read_text("utf-8").splitlines()
-                found = [key for line in lines if not line.startswith("#") and (key := line.strip())]
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is not text"
-                raise ConfigError(f"api_key_file: cannot read {self.api_key_file}: {reason}") from None
+            lines = read_text("api_key_file", self.api_key_file).splitlines()
+            found = [key for line in lines if not line.startswith("#") and (key := line.strip())]
         keys = tuple(split_commas(self.api_key) + found)
         if not keys and (self.api_key or self.api_key_file):
             raise ConfigError("api_key or api_key_file is set, but has no key")

@@ -26,13 +26,15 @@ from gunicorn.glogging import Logger as GunicornLogger
 
 from srb import logs
 from srb.errors import ConfigError, ModelLoadFailed
-from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL
+from srb.exit_codes import EXIT_CONFIG, EXIT_MACHINE, EXIT_MODEL, EXIT_WORKER
 from srb.gguf import check_adapter_files, check_model_file
+from srb.held import Held, read_text_now
 from srb.launch.chosen_model import choose
 from srb.launch.own_engine import Address, own_engine_environ
 from srb.launch.shared_folder import make_shared_folder, remove_shared_folder, sweep_shared_folders
+from srb.launch.workers import Workers
 from srb.model_list import default_model, list_models
-from srb.settings import ENV_PREFIX, SERVER_ID_VARIABLE, Settings
+from srb.settings import ENV_PREFIX, SERVER_ID_VARIABLE, TEXT_FILES, Settings
 from srb.systemd import notify, without_variables
 from srb.welcome import first_screen
 
@@ -157,6 +159,7 @@ _model_names: list[str] = []  # of several models
 _settings = _load()
 _supervisor: subprocess.Popen[bytes] | None = None
 _supervisor_died = False
+_workers: Workers | None = None
 _shared_folder = ""  # the workers' shared counts and system prompt, see shared_folder.py
 
 
@@ -227,10 +230,7 @@ def pre_exec(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Start the supervisor, which prints the first screen when the model is loaded."""
-    global _supervisor, _shared_folder
-    sweep_shared_folders()
-    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = make_shared_folder()
-    server.handle_hup = partial(_reload, server)
+    global _supervisor, _shared_folder, _workers
     if worker_connections < _settings.worker_connections:
         server.log.warning(
             "worker_connections is %d in place of %d, since a process may have only %d descriptors (ulimit -Hn)",
@@ -239,11 +239,19 @@ def when_ready(server: Any) -> None:
     addresses = _addresses(server)
     url = _public_url(addresses[0])
     notify(f"STATUS={_status(url)}")
-    if not _settings.engine_managed:
+    if _settings.engine_managed:
+        os.environ |= own_engine_environ(_settings, addresses)
+    else:
         os.environ.pop(SERVER_ID_VARIABLE, None)
+    try:
+        _workers = Workers(server, _held_now, partial(_checked_for_reload, server))
+    except ConfigError as error:
+        _fail(EXIT_CONFIG, error.message)
+    sweep_shared_folders()
+    _shared_folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = make_shared_folder()
+    if not _settings.engine_managed:
         print(first_screen(url, _settings), flush=True)
         return
-    os.environ |= own_engine_environ(_settings, addresses)
     command = [sys.executable, "-m", "srb.engine.process.supervisor", "--parent", str(os.getpid()), "--url", url]
     # In a session of its own: Ctrl-C reaches only the arbiter, which ends the streams first and the engine last.
     _supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=_engine_environ())
@@ -258,19 +266,25 @@ def _status(url: str) -> str:
     return f"listening on {url}; models: {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
 
 
-def _reload(server: Any) -> None:
-    """On SIGHUP replace the workers, if the new settings are valid: a worker that cannot start ends the whole server."""
-    checked = _run_check()
-    if checked.returncode:
-        server.log.error("not reloaded: %s", checked.stderr.strip() or f"exit status {checked.returncode}")
-        return
-    models = Settings.load().models
-    if bool(models) != bool(_settings.models):  # its workers would look for engines that this server does not have
-        server.log.error("not reloaded: models was %s; restart the server", "added" if models else "removed")
-        return
-    if models != _settings.models:
+def _held_now() -> Held:
+    """Return the settings of now, with the texts of the files that they name. Raise ConfigError."""
+    settings = Settings.load()
+    texts = {path: read_text_now(name, path) for name in TEXT_FILES if (path := getattr(settings, name))}
+    for listed in list_models(settings).values() if settings.models else ():
+        if path := listed.own.get("chat_template_file"):
+            texts[path] = read_text_now("chat_template_file", path)
+    return Held(settings, texts)
+
+
+def _checked_for_reload(server: Any) -> Held:
+    """Return the same after a check whether a worker can start with them. Raise ConfigError."""
+    held = _held_now()
+    _check_workers()
+    if bool(held.settings.models) != bool(_settings.models):  # workers would look for engines that this server lacks
+        raise ConfigError(f"models was {'added' if held.settings.models else 'removed'}; restart the server")
+    if held.settings.models != _settings.models:
         server.log.warning("the setting models has changed: the engines keep the old list until the server restarts")
-    server.reload()
+    return held
 
 
 def _engine_environ() -> dict[str, str]:
@@ -299,6 +313,11 @@ def _public_url(address: Address) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def post_fork(server: Any, worker: Any) -> None:
+    """Let a worker that cannot start exit with a status of its own; the arbiter decides what follows."""
+    server.WORKER_BOOT_ERROR = server.APP_LOAD_ERROR = EXIT_WORKER
+
+
 def post_worker_init(worker: Any) -> None:
     """Connect to the engine now instead of at the first request."""
     worker.wsgi.extensions["srb"].start()
@@ -316,6 +335,8 @@ def child_exit(server: Any, worker: Any) -> None:
 
     from srb.web.limits import give_back_calls  # needed only after a worker's end
 
+    if _workers is not None:
+        _workers.ended(worker)
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
     try:
         give_back_calls(Path(_shared_folder), server.WORKERS)

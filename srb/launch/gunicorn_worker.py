@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import mmap
 import socket
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ from typing import Any
 
 import gevent
 from gevent.pool import Pool
-from gunicorn.arbiter import Arbiter
 from gunicorn.http import parser, wsgi
 from gunicorn.http.errors import ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
 from srb.errors import ConfigError
+from srb.exit_codes import EXIT_WORKER
 from srb.launch.connections import Connections, Server, Unreader
 
 
@@ -92,6 +93,7 @@ log = logging.getLogger("srb.web")
 _MAX_DISCARDED = 16 * 1024 * 1024  # bytes of a body that are read and discarded after the answer
 _READ_SIZE = 65536
 _BUILD_SECONDS = 2.0  # from the start of a worker; its engine is loading, and the first clients ask how far it is
+_SETTLE_SECONDS = 10.0  # in which a new worker connects to an engine that runs
 _PIECE = 16384  # bytes of an answer in one write
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
@@ -105,6 +107,7 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.wsgi: Any = None
+        self.serves = mmap.mmap(-1, 1)  # a byte that the arbiter sees: 1 once this worker serves
         self._kept_alive: set[socket.socket] = set()  # connections between two requests
         self._connections = Response.connections = Unreader.connections = Connections()
         self._servers: list[Server] = []
@@ -129,14 +132,22 @@ class Worker(GeventWorker):  # type: ignore[misc]
             super().load_wsgi()
         except ConfigError as error:
             print(f"srb: {error.message}", file=sys.stderr, flush=True)
-            sys.exit(Arbiter.WORKER_BOOT_ERROR)
+            sys.exit(EXIT_WORKER)
         Response.write_timeout = self.wsgi.extensions["srb"].server.write_timeout
         gc.collect()
         gc.freeze()
 
     def run(self) -> None:
         gevent.spawn_later(_BUILD_SECONDS, self._build_bodies)
+        gevent.spawn(self._note_ready)  # runs when the servers, which super() makes, accept connections
         super().run()
+
+    def _note_ready(self) -> None:
+        """Let old workers end, of a reload, once this one serves as they do: connected to the engine, if one runs."""
+        try:
+            self.wsgi.extensions["srb"].wait_settled(_SETTLE_SECONDS)
+        finally:
+            self.serves[0] = 1
 
     def _build_bodies(self) -> None:
         """Build what the first request of each kind would build; collections do not visit it."""

@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException
 
 from srb import logs
 from srb.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, NotFound, SRBError
+from srb.held import held_settings
 from srb.settings import SERVER_ID_VARIABLE, Settings
 from srb.web import routes
 from srb.web.access import Access
@@ -82,10 +83,11 @@ def _own_engine(settings: Settings) -> EngineClient | ModelChoice:
 def create_app(settings: Settings | None = None, client: EngineClient | None = None) -> Application:
     """Return the application of one worker.
 
-    Without `settings`, load them from the file and the environment, and set up the logging of the process.
+    Without `settings`, take those that the arbiter holds for its workers, or load them from the file and the environment,
+    and set up the logging of the process.
     """
     if settings is None:
-        settings = Settings.load()
+        settings = held_settings() or Settings.load()
         logs.configure(settings)
     check_configured(settings)
     app = Application(__name__, static_folder=None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import gevent
 from flask import current_app
 
 from srb.protocol import MAX_BRANCHES, ModelInfo
@@ -97,6 +98,14 @@ class Web:
         else:
             self.engine.models.start()
         self.stories.start()
+
+    def wait_settled(self, seconds: float) -> None:
+        """Wait until every engine that runs is connected to, at most `seconds`."""
+        with gevent.Timeout(seconds, False):
+            if isinstance(self.engine, EngineClient):
+                self.engine.wait_settled()
+            else:
+                self.engine.models.wait_settled()
 
     def shut_down(self, grace: float | None = None) -> None:
         """End the open calls after `grace` seconds and refuse new ones from then on; see Calls.shut_down."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from srb.errors import ConfigError
+from srb.held import read_text
 from srb.settings import Settings
 from srb.web.dialects.llamacpp.body import SystemPrompt
 
@@ -45,11 +45,7 @@ def _from_file(name: str) -> SystemPrompt:
     """Read a JSON object with `prompt`, `anti_prompt` and `assistant_name`, llama-server's form, or plain text."""
     if not name:
         return SystemPrompt()
-    try:
-        text = Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigError(f"system_prompt_file: cannot read {name}: {reason}") from None
+    text = read_text("system_prompt_file", name)
     try:
         given = orjson.loads(text)
         given = given.get("system_prompt", given)  # with the name that it has in a request, or without

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from srb.backoff import Backoff
 from srb.engine.process.engine_child import HeartbeatMonitor
 from srb.engine.process.heartbeat import Heartbeat
 from srb.engine.process.status_reporter import ToSupervisor
-from srb.engine.process.supervisor import Backoff
 from srb.errors import SRBError
 
 

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 from srb import logs
+from srb.backoff import Backoff
 from srb.engine.process.engine_child import BRIDGE, ENGINE, TICK_SECONDS, EngineChild, HeartbeatMonitor, describe
 from srb.engine.process.parent_death import exit_with_parent, ignore_reloads
 from srb.engine.process.runtime_folder import clean_up, make_runtime_dir
@@ -31,25 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("srb.supervisor")
 
-_FIRST_DELAY = 0.1  # seconds before the first restart; doubles each time
-_MAX_DELAY = 10.0
 _MAX_CRASHES = 3  # of native code while a model loads, in a row: then its file is at fault, and the model has failed
 _CRASHES = tuple(-signum for signum in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
-_HEALTHY_SECONDS = 30.0  # an engine that was ready this long resets the delay
-
-
-class Backoff:
-    """The delay before the next start, which doubles each time."""
-
-    def __init__(self) -> None:
-        self._next = _FIRST_DELAY
-
-    def after(self, healthy_seconds: float) -> float:
-        """Return the delay in seconds after an engine that was ready for `healthy_seconds`."""
-        if healthy_seconds >= _HEALTHY_SECONDS:
-            self._next = _FIRST_DELAY
-        delay, self._next = self._next, min(self._next * 2, _MAX_DELAY)
-        return delay
 
 
 class Supervisor:

@@ -338,6 +338,13 @@ class EngineClient:
         self.start()
         return bool(self._connected.wait(seconds))
 
+    def wait_settled(self) -> None:
+        """Wait until an engine that runs is connected to; return at once if none runs, or only another server's."""
+        self.start()
+        self._looked.wait()
+        if not self._is_foreign and self._status()["state"] == "running":
+            self._connected.wait()
+
     def _ready_connection(self) -> _Connection:
         self.start()
         if self._connection is None and not self._looked.wait(FIRST_LOOK):

@@ -219,6 +219,13 @@ class ModelsClient:
         finally:
             self._watchers.discard(watcher)
 
+    def wait_settled(self) -> None:
+        """Wait until the models' states are known, and every engine that runs is connected to."""
+        self.start()
+        self._known.wait()
+        for name in self.loaded():
+            self.client(name).wait_settled()
+
     # The connection -------------------------------------------------------------------------------------------------
 
     def _check_known(self) -> None:

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 from jinja2 import TemplateError, meta
 
 from srb.errors import ConfigError, InvalidRequest, NotSupported
+from srb.held import read_text
 from srb.protocol import ModelInfo
 from srb.settings import Settings
 from srb.web.chat.families import END_THINK as END_THINK
@@ -465,8 +465,4 @@ def _compiled(source: str, bos_token: str, eos_token: str) -> ChatTemplate:
 
 @lru_cache(maxsize=8)
 def _file_text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigError(f"chat_template_file: cannot read {path}: {reason}") from None
+    return read_text("chat_template_file", path)

@@ -14,12 +14,14 @@ from functools import partial
 from typing import Any
 
 import gevent
+import orjson
 from gevent.pool import Pool
+from gunicorn import util
 from gunicorn.http import parser, wsgi
-from gunicorn.http.errors import ParseException
+from gunicorn.http.errors import InvalidHeader, ParseException
 from gunicorn.workers.ggevent import GeventWorker
 
-from srb.errors import ConfigError
+from srb.errors import ConfigError, Forbidden, InvalidRequest, NotSupported, SRBError
 from srb.exit_codes import EXIT_WORKER
 from srb.launch.connections import Connections, Server, Unreader
 
@@ -84,7 +86,29 @@ class Response(wsgi.Response):  # type: ignore[misc]
 
 
 wsgi.Response = Response  # gunicorn's class of responses
+
+
+class WrongHost(InvalidHeader):  # type: ignore[misc]
+    """A request of HTTP/1.1 that has no Host header, or several (RFC 9112, 3.2)."""
+
+    def __str__(self) -> str:
+        return "a request of HTTP/1.1 has exactly one Host header"
+
+
+def write_error(sock: Any, status: int, reason: str, message: str) -> None:
+    """Refuse a request that no route sees, in the JSON of other errors, and announce the connection's end."""
+    kind = _TYPES.get(status, SRBError if status >= 500 else InvalidRequest)
+    error = {"code": status, "message": message or reason, "type": kind.type}
+    body = orjson.dumps({"error": error})
+    head = (
+        f"HTTP/1.1 {status} {reason}\r\nServer: {wsgi.SERVER}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    util.write_nonblock(sock, head.encode() + body)
+
+
 parser.SocketUnreader = Unreader  # gunicorn's reader of connections
+util.write_error = write_error  # gunicorn's answers are HTML
 wsgi.SERVER = "llama.cpp"  # clients check for this Server header, and gunicorn drops the application's own
 
 
@@ -95,6 +119,7 @@ _READ_SIZE = 65536
 _BUILD_SECONDS = 2.0  # from the start of a worker; its engine is loading, and the first clients ask how far it is
 _SETTLE_SECONDS = 10.0  # in which a new worker connects to an engine that runs
 _PIECE = 16384  # bytes of an answer in one write
+_TYPES: dict[int, type[SRBError]] = {403: Forbidden, 501: NotSupported}  # of statuses of gunicorn's refusals
 _GONE = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 
@@ -165,6 +190,8 @@ class Worker(GeventWorker):  # type: ignore[misc]
     def handle_request(self, listener_name: Any, req: Any, sock: socket.socket, addr: Any) -> None:
         self._kept_alive.discard(sock)
         self._connections.progress(sock)
+        if req.version >= (1, 1) and sum(name == "HOST" for name, _ in req.headers) != 1:
+            raise WrongHost("Host", req=req)
         try:
             super().handle_request(listener_name, req, sock, addr)
         except (

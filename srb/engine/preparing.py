@@ -424,7 +424,7 @@ class Preparer:
             dry_penalty_last_n=self._window(params.dry_penalty_last_n),
         )
         if not params.grammar and params.json_schema:
-            schemas = (prepared(params.json_schema, "json_schema"),)
+            schemas = (self._schema(params.json_schema, "json_schema"),)
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=schemas)
             self._model.grammars.matcher(params.grammar, schemas, "json_schema")
         elif params.grammar_schemas:
@@ -446,15 +446,23 @@ class Preparer:
         schemas = []
         for schema in params.grammar_schemas:
             try:
-                made = prepared(schema, "tools")
+                made = self._schema(schema, "tools")
                 self._model.grammars.matcher("root ::= schema-0", (made,), "tools")
             except InvalidRequest as error:
                 if not is_lazy:
                     raise
                 log.warning("a tool is called with any arguments, since its schema makes no grammar: %s", error)
-                made = prepared('{"type":"object"}', "tools")
+                made = self._schema('{"type":"object"}', "tools")
             schemas.append(made)
         return tuple(schemas)
+
+    @staticmethod
+    def _schema(text: str, field: str) -> str:
+        """Return a JSON schema for a grammar; what does not hold of it is told in the log. Raise InvalidRequest."""
+        made = prepared(text, field)
+        for remark in made.remarks:
+            log.warning("a JSON schema is loosened: %s", remark)
+        return made.text
 
     def _window(self, last_n: int) -> int:
         """Return how many last tokens a penalty considers: no more than a context holds, which -1 stands for."""

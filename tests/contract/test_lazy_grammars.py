@@ -51,7 +51,7 @@ def params_of(
 def under(grammar: CallGrammar, before: str = "", **options: Any) -> SamplingParams:
     """Return the parameters of a reply under a grammar, which `before` may precede."""
     text = preceded(grammar.text, before) if before else grammar.text
-    schemas = tuple(prepared(schema, "tools") for schema in grammar.schemas)
+    schemas = tuple(prepared(schema, "tools").text for schema in grammar.schemas)
     return SamplingParams(grammar=text, grammar_schemas=schemas, **options)
 
 
@@ -240,7 +240,7 @@ def test_schemas_of_a_grammar_keep_their_own_rules(llama: LlamaModel) -> None:
         inner = {"type": "object", "properties": {"is": {"enum": words}}, "required": ["is"]}
         return orjson.dumps({"type": "object", "properties": {"1": inner}, "required": ["1"]}).decode()
 
-    schemas = tuple(prepared(schema(*words), "tools") for words in (("a", "b"), ("c", "d")))
+    schemas = tuple(prepared(schema(*words), "tools").text for words in (("a", "b"), ("c", "d")))
     params = SamplingParams(grammar='root ::= "0" schema-0 | "1" schema-1', grammar_schemas=schemas)
     for text in ('0{"1":{"is":"a"}}', '1{"1":{"is":"d"}}'):
         assert write(llama, llama.new_sampler(params, 1, []), text) == text

@@ -237,7 +237,7 @@ def test_a_clone_stands_where_its_grammar_stands(llama: LlamaModel) -> None:
 
 
 def of_schema(schema: dict[str, Any], **options: Any) -> SamplingParams:
-    made = prepared(json.dumps(schema), "json_schema")
+    made = prepared(json.dumps(schema), "json_schema").text
     return SamplingParams(grammar="root ::= schema-0", grammar_schemas=(made,), **options)
 
 
@@ -474,7 +474,7 @@ def test_a_json_schema_is_obeyed(llama: LlamaModel, schema: dict[str, Any]) -> N
 )
 def test_a_schema_that_cannot_be_made_a_grammar_is_refused(llama: LlamaModel, schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        llama.grammars.matcher("root ::= schema-0", (prepared(json.dumps(schema), "json_schema"),), "json_schema")
+        llama.grammars.matcher("root ::= schema-0", (prepared(json.dumps(schema), "json_schema").text,), "json_schema")
     assert caught.value.extra["param"] == "json_schema"
 
 

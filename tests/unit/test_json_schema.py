@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from srb.engine.grammar.patterns import in_rust
 from srb.engine.grammar.schemas import MAX_INTEGER, prepared
 from srb.errors import InvalidRequest
 
@@ -19,7 +20,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def made(schema: dict[str, Any]) -> dict[str, Any]:
-    found = json.loads(prepared(json.dumps(schema), "json_schema"))
+    found = json.loads(prepared(json.dumps(schema), "json_schema").text)
     del found["x-guidance"]
     return found
 
@@ -105,9 +106,82 @@ def test_an_object_has_the_properties_that_its_schema_names_and_no_others(
 
 
 def test_whole_numbers_without_bounds_have_some_and_others_keep_theirs() -> None:
-    bounds = {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
-    assert made({"type": "integer"}) == {"type": "integer", **bounds}
+    found = made({"type": "object", "properties": {"a": {"type": "integer", "title": "A"}, "b": {"type": "integer"}}})
+    [number] = {each["$ref"] for each in found["properties"].values()}
+    name = number.removeprefix("#/$defs/").replace("%20", " ")
+    assert found["$defs"][name] == {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
+    assert made({"type": "integer", "$defs": {"A": {"type": "null"}}})["$defs"].keys() == {"A", name}
     assert made({"type": "integer", "minimum": 3}) == {"type": "integer", "minimum": 3}
+
+
+# A part of a schema, what holds of it, and the remark's end.
+LOOSE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"type": "string", "pattern": "^(?!tmp)[a-z]+$", "maxLength": 9},
+        {"type": "string", "maxLength": 9},
+        "look-around",
+    ),
+    ({"type": "string", "pattern": "(?<=a)b"}, {"type": "string"}, "look-around"),
+    ({"type": "string", "pattern": r"(a)\1"}, {"type": "string"}, "backreferences"),
+    ({"type": "string", "pattern": r"\bfoo\b"}, {"type": "string"}, "lookarounds"),
+    ({"type": "integer", "minimum": 1, "not": {"const": 3}}, {"type": "integer", "minimum": 1}, "box.not"),
+    ({"type": "array", "uniqueItems": True}, {"type": "array"}, "box.uniqueItems"),
+    ({"type": "string", "format": "regex"}, {"type": "string"}, "box.format: 'regex'"),
+    ({"type": "string", "enum": []}, {"type": "string"}, "box.enum"),
+]
+
+
+@pytest.mark.parametrize(("part", "holds", "remark"), LOOSE, ids=[str(each[0]) for each in LOOSE])
+def test_what_cannot_hold_is_loosened_at_its_place_alone(
+    part: dict[str, Any], holds: dict[str, Any], remark: str
+) -> None:
+    schema = {"type": "object", "properties": {"box": part, "other": {"type": "string", "pattern": "^a$"}}}
+    found = prepared(json.dumps(schema), "json_schema", "tools[2].function.parameters")
+    assert json.loads(found.text)["properties"] == {"box": holds, "other": {"type": "string", "pattern": "^a$"}}
+    assert len(found.remarks) == 1
+    assert found.remarks[0].startswith("tools[2].function.parameters.properties.box.")
+    assert remark in found.remarks[0]
+
+
+def test_a_remark_is_one_line_whatever_names_it_quotes() -> None:
+    schema = {"type": "object", "properties": {"a\n2026 ERROR srb: forged\x1b[31m": {"not": {}}}}
+    [remark] = prepared(json.dumps(schema), "json_schema").remarks
+    assert remark.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"type": "string", "pattern": "("}, "pattern: is no regular expression"),
+        ({"items": {"pattern": "a" * 9000}}, r"items\.pattern: has 9000 characters; at most 8192"),
+        ({"properties": {"a": {"allOf": [{"pattern": f".*{i}"} for i in range(9)]}}}, "properties.a: has 9 patterns"),
+    ],
+    ids=["broken", "long", "many"],
+)  # fmt: skip
+def test_what_is_refused_is_named_with_its_place(schema: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidRequest, match=place) as caught:
+        prepared(json.dumps(schema), "json_schema")
+    assert caught.value.extra["param"] == "json_schema"
+
+
+def test_property_names_are_properties_or_patterns() -> None:
+    schema = {"propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "boolean"}}
+    assert made(schema) == {
+        "type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "boolean"}}, "additionalProperties": False,
+    }  # fmt: skip
+    assert made({"propertyNames": {"pattern": "^x-"}})["patternProperties"] == {"^x-": {}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rust"),
+    [
+        ("[[a&&b~~+--d]", r"[\[a\&\&b\~\~+-\-d]"), (r"^\$\{x\}{$", r"^\$\{x\}\{$"), ("a{2}b{3,}c{,3}", r"a{2}b{3,}c\{,3\}"),
+        (r"^https:\/\/a\.b\_\-\@$", r"^https://a\.b_-@$"), (r"[\w-]\cJ", r"[\w-]\x0a"), (r"[^\]\s]", r"[^\]\s]"),
+    ],
+)  # fmt: skip
+def test_patterns_are_ecmascripts(pattern: str, rust: str) -> None:
+    assert in_rust(pattern) == rust
+    assert made({"type": "string", "pattern": pattern}) == {"type": "string", "pattern": rust}
 
 
 def test_references_are_uris() -> None:

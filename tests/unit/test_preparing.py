@@ -249,4 +249,4 @@ def test_a_grammar_is_compiled_once(model: FakeModel, monkeypatch: pytest.Monkey
     monkeypatch.setattr(model.grammars, "_compiled", lambda *given: made.append(given[0]) or compile_one(*given))
     for grammar in ("root ::= [a]", "root ::= [b]", "root ::= [a]"):
         model.grammars.matcher(grammar)
-    assert made == ["root ::= [a]", "root ::= [b]"]
+    assert len(made) == len(set(made)) == 2

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from srb.engine.grammar.gbnf import Chars, Choice, Node, Parts, Repeat, Rule, Text, Token, names_in
-from srb.engine.grammar.limits import MAX_SIZE
+from srb.engine.grammar.limits import MAX_SIZE, OPTIONAL_SIZE
 
 HEAD = "%llguidance {}\n"
 
@@ -83,8 +83,8 @@ def _node_size(node: Node, sizes: Mapping[str, int]) -> int:
             return sizes[name]
         case Parts(parts) | Choice(parts):
             return 1 + sum(_node_size(part, sizes) for part in parts)
-        case Repeat(part, _, _):
-            return 1 + _node_size(part, sizes)
+        case Repeat(part, least, _):
+            return _node_size(part, sizes) + (1 if least else OPTIONAL_SIZE)
     return 1
 
 

@@ -1,6 +1,20 @@
 """How large and how complex a grammar may be. Each limit bounds work of llguidance, or of the conversion for it."""
 
+from llguidance import LLParserLimits
+
 MAX_MADE_BYTES = 256 * 1024  # of a grammar that is made of the request's tools
 MAX_DEPTH = 100  # of groups
 MAX_REPEATS = 2000  # repetitions of one element, nested ones multiplied
 MAX_SIZE = 20_000  # elements of a regular expression, with those of the rules that it names
+OPTIONAL_SIZE = 20  # that an element counts for which may be missing: each follows upon all the others before it
+MAX_DEPTH_OF_SCHEMAS = 64
+MAX_PATTERN = 8192  # characters of a schema's pattern; `[a-z]?` as often as fits takes 70 ms
+MAX_TOGETHER = 8  # patterns for one text; with each the time doubles, and 20 take 15 s
+# Of llguidance. A lexer of 200,000 takes 0.1 s to refuse; a mask of 10,000 items, after which a grammar is refused, 15 ms.
+LIMITS = LLParserLimits(
+    initial_lexer_fuel=200_000,
+    step_lexer_fuel=20_000,
+    max_items_in_row=1000,
+    step_max_items=10_000,
+    verbose_errors=False,
+)

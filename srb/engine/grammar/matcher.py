@@ -7,37 +7,52 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from srb.engine.grammar.gbnf import parse
 from srb.engine.grammar.lark import lark_of
-from srb.errors import GrammarDeadEnd, GrammarTooComplex, bad_field
+from srb.engine.grammar.limits import LIMITS
+from srb.errors import GrammarDeadEnd, GrammarTooComplex, QueueFull, bad_field
 
 MAX_KEPT = 64  # compiled grammars: every turn of a chat has the same tools
 STACK_BYTES = (
     512 * 2**20
-)  # of the thread that compiles: llguidance recurses, and pages that it does not touch cost nothing
-# Of llguidance. A lexer of 200,000 takes about 40 ms to refuse; one mask of 50,000 items 0.2 s at most.
-LIMITS = LLParserLimits(initial_lexer_fuel=200_000, step_lexer_fuel=50_000, step_max_items=50_000, verbose_errors=False)
+)  # of a thread that compiles: llguidance recurses, and pages that it does not touch cost nothing
+COMPILE_SECONDS = 10  # far more than what the limits leave; a thread that takes longer is given up
+MAX_GIVEN_UP = 2  # threads that still compute; no more grammars are compiled meanwhile
 TRIAL_STEPS = 3  # tokens of a text that a new grammar has to make, so that one that is too complex is refused at once
-
+MAX_REASON = 300  # characters; some errors have all of a regular expression
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # errors of llguidance where no token is left
 
 _BITS = np.arange(32, dtype=np.uint32)
 
 
+class Grammar:
+    """A compiled grammar, which all matchers in it share."""
+
+    def __init__(self, native: LLMatcher, vocabulary: Vocabulary) -> None:
+        self.native = native  # at the beginning of a text
+        self.vocabulary = vocabulary
+        self.problem = ""  # why no text goes on in it: one that was too complex for a branch is so for its siblings
+
+    def fail(self, native: LLMatcher) -> GrammarTooComplex:
+        """Return the error for a grammar that was too complex at the place of `native`; nothing uses it from now on."""
+        self.problem = f"the grammar is too complex: {_reason(native)}"
+        return GrammarTooComplex(self.problem)
+
+
 class Matcher:
     """A place in a grammar. Any thread may use it, one at a time."""
 
-    def __init__(self, native: LLMatcher, vocabulary: Vocabulary, length: int = 0) -> None:
+    def __init__(self, grammar: Grammar, native: LLMatcher, length: int = 0) -> None:
+        self._grammar = grammar
         self._native = native
-        self._vocabulary = vocabulary
+        self._vocabulary = grammar.vocabulary
         self.length = length  # accepted tokens, ends not counted
 
     def __repr__(self) -> str:
@@ -45,7 +60,7 @@ class Matcher:
 
     def copy(self) -> Matcher:
         """Return a matcher at the same place, which goes on by itself."""
-        return Matcher(self._native.deep_copy(), self._vocabulary, self.length)
+        return Matcher(self._grammar, self._native.deep_copy(), self.length)
 
     def allows(self, token: int) -> bool:
         """Whether a token may come next."""
@@ -59,13 +74,16 @@ class Matcher:
 
     def accept(self, token: int) -> None:
         """Go on by a token. Raise GrammarDeadEnd for one that may not come, and GrammarTooComplex."""
+        self._check()
         if not self.allows(token):
-            self._check()
+            if token in self.allowed:  # a limit was met on the way
+                raise self._grammar.fail(self._native)
             raise GrammarDeadEnd("the text so far does not fit the grammar")
-        if token not in self._vocabulary.ends:
-            self._native.consume_token(token)
-            self._check()
-            self.length += 1
+        if token in self._vocabulary.ends:
+            return
+        if not self._native.consume_token(token):
+            raise self._grammar.fail(self._native)
+        self.length += 1
 
     def rewind(self, count: int) -> None:
         """Go back by `count` accepted tokens, ends not counted."""
@@ -76,20 +94,28 @@ class Matcher:
     @property
     def allowed(self) -> npt.NDArray[np.intp]:
         """The tokens that may come next, in the tokenization that the model knows. Raise GrammarTooComplex."""
+        self._check()
         mask = np.zeros(self._vocabulary.size // 32 + 1, np.uint32)
         copy = self._native.deep_copy()  # which may fail where no token is left, and then never goes on
         copy.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if copy.is_error() and _reason(copy) not in DEAD_ENDS:
-            raise GrammarTooComplex(f"the grammar is too complex at this place: {_reason(copy)}")
-        words = mask.nonzero()[0]  # few: most masks are either nearly empty or nearly full
-        tokens = (words[:, None] * 32 + _BITS)[(mask[words, None] >> _BITS & 1).astype(bool)]
+            raise self._grammar.fail(copy)
+        tokens = _numbers(mask)
         tokens = tokens[tokens < self._vocabulary.size]
         return np.concatenate((tokens, self._vocabulary.end_list)) if self._native.is_accepting() else tokens
 
     def _check(self) -> None:
-        """Raise GrammarTooComplex if llguidance has given up; this matcher then never goes on."""
-        if self._native.is_error():
-            raise GrammarTooComplex(f"the grammar is too complex at this place: {_reason(self._native)}")
+        if self._grammar.problem:
+            raise GrammarTooComplex(self._grammar.problem)
+
+
+def _numbers(mask: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
+    """Return the numbers of the bits that are set."""
+    words = mask.nonzero()[0]
+    if len(words) * 4 > len(mask):
+        return np.unpackbits(mask.view(np.uint8), bitorder="little").nonzero()[0]
+    found: npt.NDArray[np.intp] = (words[:, None] * 32 + _BITS)[(mask[words, None] >> _BITS & 1).astype(bool)]
+    return found
 
 
 class Tokens(Protocol):
@@ -121,6 +147,10 @@ class Vocabulary:
     @cached_property
     def end_list(self) -> npt.NDArray[np.intp]:
         return np.array(sorted(self.ends), np.intp)
+
+    def make(self) -> None:
+        """Make all of it."""
+        self.native, self.end_list, self._longest_piece, self._by_piece  # noqa: B018  # are made when they are first read
 
     @cached_property
     def native(self) -> LLTokenizer:
@@ -176,64 +206,81 @@ class Grammars:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._kept: dict[tuple[str, tuple[str, ...]], Matcher] = {}
+        self._kept: dict[tuple[str, tuple[str, ...]], Grammar] = {}
         self._lock = threading.Lock()
+        self._given_up: list[threading.Thread] = []
 
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        """The thread that compiles."""
-        before = threading.stack_size(STACK_BYTES)
-        try:
-            pool = ThreadPoolExecutor(1, "grammar")
-            pool.submit(int).result()  # starts it
-        finally:
-            threading.stack_size(before)
-        return pool
+    def make_ready(self) -> None:
+        """Make what the first grammar needs; it holds the interpreter's lock, so it is best done before requests come."""
+        self._vocabulary.make()
 
     def matcher(self, grammar: str, schemas: Sequence[str] = (), field: str = "grammar") -> Matcher:
         """Return a matcher at the beginning of a text of GBNF, whose rules `schema-0`, … are of these JSON schemas.
 
-        Raise InvalidRequest, which names `field`.
+        Raise InvalidRequest, which names `field`, or QueueFull.
         """
         key = (grammar, tuple(schemas))
         with self._lock:
-            matcher = self._kept.pop(key, None)
-            if matcher is None:
-                matcher = self._thread.submit(self._compiled, grammar, schemas, field).result()
-            self._kept[key] = matcher
+            found = self._kept.pop(key, None)
+            if found is None:
+                found = self._compiled(lark_of(parse(grammar, len(schemas), field), schemas), field)
+            self._kept[key] = found
             if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-        return matcher.copy()
+        if found.problem:
+            raise bad_field(field, found.problem)
+        return Matcher(found, found.native.deep_copy())
 
     def close(self) -> None:
-        """Forget all grammars and end the thread."""
+        """Forget all grammars."""
         self._kept.clear()
-        if "_thread" in self.__dict__:
-            self._thread.shutdown()
 
-    def _compiled(self, grammar: str, schemas: Sequence[str], field: str) -> Matcher:
-        lark = lark_of(parse(grammar, len(schemas), field), schemas)
-        native = LLMatcher(self._vocabulary.native, lark, log_level=0, limits=LIMITS)
-        if native.is_error():
-            raise bad_field(field, f"cannot be used as a grammar: {_reason(native)}")
-        matcher = Matcher(native, self._vocabulary)
+    def _compiled(self, lark: str, field: str) -> Grammar:
+        """Return a grammar that a thread of its own has compiled. Raise InvalidRequest or QueueFull."""
+        self._given_up = [thread for thread in self._given_up if thread.is_alive()]
+        if len(self._given_up) >= MAX_GIVEN_UP:
+            raise QueueFull("the grammars of other requests take too long to compile; try again in a moment")
+        made: list[Grammar | Exception] = []
+        thread = threading.Thread(target=self._compile, args=(lark, field, made), name="grammar", daemon=True)
+        before = threading.stack_size(STACK_BYTES)
         try:
-            self._try(matcher.copy(), field)
-        except GrammarTooComplex as error:
-            raise bad_field(field, error.message) from None
-        return matcher
+            thread.start()
+        finally:
+            threading.stack_size(before)
+        thread.join(COMPILE_SECONDS)
+        if not made:
+            self._given_up.append(thread)
+            raise bad_field(field, f"takes longer than {COMPILE_SECONDS} seconds to become a grammar")
+        if isinstance(made[0], Exception):
+            raise made[0]
+        return made[0]
+
+    def _compile(self, lark: str, field: str, made: list[Grammar | Exception]) -> None:
+        try:
+            native = LLMatcher(self._vocabulary.native, lark, log_level=0, limits=LIMITS)
+            if native.is_error():
+                raise bad_field(field, f"cannot be used as a grammar: {_reason(native)}")
+            grammar = Grammar(native, self._vocabulary)
+            self._try(Matcher(grammar, native.deep_copy()), field)
+            made.append(grammar)
+        except Exception as error:  # raised by the thread that waits
+            made.append(error)
 
     def _try(self, trial: Matcher, field: str) -> None:
-        """Begin a text. Raise GrammarTooComplex or InvalidRequest."""
-        for step in range(TRIAL_STEPS):
-            allowed = trial.allowed
-            if not len(allowed) and not step:
-                raise bad_field(field, "allows no text")
-            if not len(allowed) or (token := int(allowed[0])) in self._vocabulary.ends:
-                break
-            trial.accept(token)
+        """Begin a text. Raise InvalidRequest."""
+        try:
+            for step in range(TRIAL_STEPS):
+                allowed = trial.allowed
+                if not len(allowed) and not step:
+                    raise bad_field(field, "allows no text")
+                if not len(allowed) or (token := int(allowed[0])) in self._vocabulary.ends:
+                    break
+                trial.accept(token)
+        except GrammarTooComplex as error:
+            raise bad_field(field, error.message) from None
 
 
 def _reason(native: LLMatcher) -> str:
     """Return the first line of an error, which may quote the grammar; what could write lines of a log is left out."""
-    return "".join(filter(str.isprintable, native.get_error().partition("\n")[0]))
+    line = native.get_error().partition("\n")[0]
+    return "".join(filter(str.isprintable, line))[:MAX_REASON] or "no reason given"

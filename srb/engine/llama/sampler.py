@@ -210,7 +210,6 @@ class LlamaSampler:
         token = self._choose(self._model.candidates.fill(logits))
         if (grammar := self._grammar_here) is not None and not grammar.allows(token):
             token = self._choose_within_grammar(logits)
-            self._check_grammar(token)
         return self._accept(self._fitting(token, logits))
 
     def sample_apart(self, logits: Logits, taken: Set[int], seed: int) -> int:
@@ -223,7 +222,6 @@ class LlamaSampler:
             if other is None and is_greedy(self._params):
                 other = self._next_likeliest(logits, taken)
             token = token if other is None else other
-        self._check_grammar(token)
         return self._accept(self._fitting(token, logits))
 
     def _next_likeliest(self, logits: Logits, taken: Set[int]) -> int | None:
@@ -456,11 +454,6 @@ class LlamaSampler:
         if self._grammar_here is not None and self._model.candidates.is_exhausted:
             raise GrammarDeadEnd("the grammar allows no token here")
         return self._choose(array)
-
-    def _check_grammar(self, token: int) -> None:
-        """Raise GrammarDeadEnd for a token that the grammar forbids: the biases may leave no others."""
-        if (grammar := self._grammar_here) is not None and not grammar.allows(token):
-            raise GrammarDeadEnd("the grammar and the other settings allow no common token here")
 
     def _fill_within_grammar(self, logits: Logits) -> Any:
         if (grammar := self._grammar_here) is None:

@@ -85,6 +85,8 @@ def load_engine(settings: Settings, report: Callable[[int], None]) -> LoadedEngi
             from srb.engine.llama.rpc import watch_nodes
 
             watch_nodes(_end_without_node)
+    if model.can_generate:
+        model.grammars.make_ready()
     can_draft = settings.has_drafts and model.supports_partial_reuse and not model.has_states
     info = replace(model.info(settings.model_alias), speculative=_drafts(settings) if can_draft else "none")
     draft_model = _load_draft_model(settings, model) if settings.has_draft_model and can_draft else None

@@ -1,0 +1,54 @@
+"""ECMAScript's regular expressions, which JSON schemas have, as Rust's. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_PART = re.compile(
+    r"""
+    \\c(?P<control>[A-Za-z])
+  | (?P<escape> \\. )
+  | (?P<class> \[ \^? (?: \\. | [^\]\\] )* \] )
+  | (?P<repeat> \{ \d+ (?: , \d* )? \} )
+  | (?P<brace> [{}] )
+  | (?P<slash> / )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IN_CLASS = re.compile(r"\\c(?P<control>[A-Za-z])|(?P<escape>\\.)|(?P<set>[\[&~])|(?P<dashes>--)", re.DOTALL)
+_WITHOUT_MEANING = frozenset("_\"'`@%&~ <>=:;,!/#-")  # escaped or not, they stand for themselves
+
+
+def in_rust(pattern: str) -> str:
+    """Return a pattern in Rust's syntax: within classes `[`, `&&`, `--` and `~~` mean themselves, and so do lone braces."""
+    return _PART.sub(_part, pattern)
+
+
+def _part(match: re.Match[str]) -> str:
+    if match["control"]:
+        return _control(match["control"])
+    if match["escape"]:
+        return _escape(match["escape"])
+    if match["class"]:
+        return "[" + _IN_CLASS.sub(_in_class, match["class"][1:-1]) + "]"
+    if match["brace"]:
+        return "\\" + match["brace"]
+    return match[0]
+
+
+def _in_class(match: re.Match[str]) -> str:
+    if match["control"]:
+        return _control(match["control"])
+    if match["escape"]:
+        return match["escape"] if match["escape"] == "\\-" else _escape(match["escape"])
+    return r"-\-" if match["dashes"] else "\\" + match["set"]
+
+
+def _escape(text: str) -> str:
+    if text[1] in _WITHOUT_MEANING:
+        return text[1]
+    return r"\x00" if text == r"\0" else text
+
+
+def _control(letter: str) -> str:
+    return f"\\x{ord(letter) % 32:02x}"

@@ -1,0 +1,157 @@
+"""Grammars, schemas and patterns that explode: each is refused at once, or goes on in steps of bounded work."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from srb.engine.fake import FakeModel
+from srb.engine.grammar import matcher as matcher_module
+from srb.engine.grammar.schemas import prepared
+from srb.errors import GrammarDeadEnd, GrammarTooComplex, InvalidRequest, QueueFull
+from srb.protocol import FinishReason
+from srb.sampling_params import MAX_GRAMMAR
+from tests.engine_helpers import Driver
+
+
+def schema(value: Any) -> dict[str, Any]:
+    return {"json_schema": value}
+
+
+def pattern(text: str) -> dict[str, Any]:
+    return schema({"type": "string", "pattern": text})
+
+
+def gbnf(text: str) -> dict[str, Any]:
+    return {"grammar": text}
+
+
+def chained(count: int, link: Callable[[str], Any]) -> Any:
+    links = {f"a{place}": link(f"#/$defs/a{place + 1}") for place in range(count)}
+    return {"$ref": "#/$defs/a0", "$defs": {**links, f"a{count}": {"type": "null"}}}
+
+
+def rules(count: int, rule: str) -> str:
+    """Return the rules root, r0, … of a chain, whose last one is not among them."""
+    return "root ::= r0\n" + "".join(rule.format(place, place + 1) + "\n" for place in range(count))
+
+
+OPTIONS = "root ::= " + " ".join(f"(a{i})?" for i in range(60)) + "\n"
+OPTIONS += "\n".join(f"a{i} ::= [a-z]+ [ ]? [a-z]*" for i in range(1, 60))
+# Fields of requests. The comment says what they did to llama.cpp's grammars, or to llguidance without limits.
+BOMBS: dict[str, Callable[[], dict[str, Any]]] = {
+    "nullable rules": lambda: gbnf("root ::= " + "x " * 20 + "\nx ::= " + "y " * 20 + "\ny ::= [a-z ]*"),  # killed
+    "the same, recursive": lambda: gbnf("root ::= " + "x " * 20 + "\nx ::= " + "y " * 20 + '\ny ::= [a-z ]* | "(" root ")"'),
+    "repetitions of rules": lambda: gbnf('root ::= a{0,20}\na ::= b{0,20}\nb ::= "x"{0,20}'),  # killed
+    "sixty options": lambda: gbnf(OPTIONS + "\na0 ::= [a-z]+"),
+    "sixty options, recursive": lambda: gbnf(OPTIONS + '\na0 ::= "(" root ")"'),  # 0.4 s a mask
+    "ambiguous": lambda: gbnf('root ::= b b | "a" | ""\nb ::= root root | "a"'),
+    "doubling": lambda: gbnf(rules(14, "r{0} ::= r{1} r{1}") + "r14 ::= [a-z]?"),  # 5 s
+    "a chain": lambda: gbnf(rules(3900, "r{0} ::= r{1}") + 'r3900 ::= "x"'),  # SIGSEGV
+    "a ring": lambda: gbnf(rules(3900, "r{0} ::= r{1}") + 'r3900 ::= "x" root?'),  # SIGSEGV
+    "a chain of references": lambda: schema(chained(1200, lambda target: {"$ref": target})),  # SIGSEGV
+    "a chain of objects": lambda: schema(chained(700, lambda target: {"properties": {"x": {"$ref": target}}})),
+    "doubling references": lambda: schema(chained(40, lambda target: {"anyOf": [{"$ref": target}, {"$ref": target}]})),
+    "7,000 words": lambda: schema({"enum": [f"v{number}" for number in range(6500)]}),
+    "2,000 options": lambda: pattern("^(" + "a?" * 2000 + ")$"),
+    "classes that may be missing": lambda: pattern("^(" + "[a-z]?" * 1300 + ")$"),
+    "nested stars": lambda: pattern("^(a*)*$"),
+    "nested pluses": lambda: pattern("^((a+)+)+b$"),
+    "nested repetitions": lambda: pattern("^((a{0,100}){0,100}){0,100}$"),
+    "a bracket": lambda: pattern("^a]$"),  # for ever
+    "a class of POSIX": lambda: pattern("^[[:alpha:]]$"),  # for ever
+    "states": lambda: pattern("^([a-z ]*a[a-z ]{20}){20}$"),
+    "patterns that hold together": lambda: schema({"allOf": [{"pattern": f"^.*a{i}.*$"} for i in range(8)]}),
+    "products of choices": lambda: schema({
+        "allOf": [{"anyOf": [{"type": "object", "properties": {f"a{i}{j}": {}}} for j in range(4)]} for i in range(8)]
+    }),
+    "long texts": lambda: schema({"type": "string", "minLength": 10**6, "maxLength": 10**7}),
+    "long lists": lambda: schema({"type": "array", "items": {"type": "array", "maxItems": 10**6}, "minItems": 10**5}),
+    "1,500 properties": lambda: schema({"properties": {f"k{i}": {"type": "integer"} for i in range(1500)}}),
+    "nested": lambda: schema(eval('{"items":' * 60 + "{}" + "}" * 60)),
+    "multiples": lambda: schema({"type": "integer", "multipleOf": 999999937}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_grammar_that_explodes_is_refused_or_goes_on(name: str) -> None:
+    """No abort, no overflow of a stack, no endless loop; pytest's time limit is the only clock."""
+    model = FakeModel()
+    [(field, value)] = BOMBS[name]().items()
+    assert len(json.dumps(value)) <= MAX_GRAMMAR
+    try:
+        if field == "grammar":
+            matcher = model.grammars.matcher(value)
+        else:
+            matcher = model.grammars.matcher("root ::= schema-0", (prepared(json.dumps(value), field).text,), field)
+    except InvalidRequest:
+        return
+    for step in range(40):
+        try:
+            allowed = [token for token in matcher.allowed.tolist() if not model.is_eog(token)]
+            if not allowed:
+                return
+            matcher.copy().accept(allowed[-1])
+            matcher.accept(allowed[step % len(allowed)])
+        except GrammarTooComplex:
+            return
+
+
+def test_a_branch_whose_grammar_becomes_too_complex_ends_with_an_error_and_the_others_go_on() -> None:
+    driver = Driver(FakeModel(n_ctx=2048))
+    other = driver.submit("the old king", n=2, max_tokens=30, ignore_eos=True)
+    bad = driver.submit("the", n=2, max_tokens=200, ignore_eos=True, **BOMBS["repetitions of rules"]())
+    driver.run()
+    assert {(end.reason, end.code) for end in driver.result(bad).ends.values()} == {
+        (FinishReason.ERROR, "grammar_too_complex")
+    }
+    assert [(end.reason, end.length) for end in driver.result(other).ends.values()] == [(FinishReason.LIMIT, 30)] * 2
+
+
+def test_a_grammar_that_was_too_complex_for_a_branch_is_so_for_its_siblings_and_for_later_requests() -> None:
+    model = FakeModel()
+    first, sibling = (model.grammars.matcher("root ::= [a-z]* [0-9]") for _ in range(2))
+    token = int(first.allowed[0])
+    raise_from = first._grammar.fail(first._native)
+    assert raise_from.code == "grammar_too_complex"
+    for call in (lambda: sibling.allowed, lambda: sibling.accept(token)):
+        with pytest.raises(GrammarTooComplex):
+            call()
+    with pytest.raises(InvalidRequest, match="too complex"):
+        model.grammars.matcher("root ::= [a-z]* [0-9]")
+    with pytest.raises(GrammarDeadEnd):
+        model.grammars.matcher('root ::= "a"').accept(token + 1)
+
+
+def test_a_grammar_that_compiles_for_ever_is_refused_and_others_are_compiled_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 0.05)
+    model, end = FakeModel(), threading.Event()
+    compile_one = model.grammars._compile
+
+    def compile_slowly(lark: str, field: str, made: list[Any]) -> None:
+        if "!" in lark:
+            end.wait(60)
+        else:
+            monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
+        compile_one(lark, field, made)
+
+    monkeypatch.setattr(model.grammars, "_compile", compile_slowly)
+    with pytest.raises(InvalidRequest, match="takes longer than"):
+        model.grammars.matcher('root ::= "!"')
+    assert model.grammars.matcher("root ::= [a]").allowed.size
+    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 0.05)
+    with pytest.raises(InvalidRequest, match="takes longer than"):
+        model.grammars.matcher('root ::= "!!"')
+    with pytest.raises(QueueFull):
+        model.grammars.matcher("root ::= [b]")
+    end.set()
+    for thread in model.grammars._given_up:
+        thread.join()
+    monkeypatch.setattr(matcher_module, "COMPILE_SECONDS", 60)
+    assert model.grammars.matcher("root ::= [b]").allowed.size

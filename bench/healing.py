@@ -1,0 +1,134 @@
+"""`python -m bench.healing`: how likely what is written is, after prompts that end at a word, with a space or within a word.
+
+The measure is the log-probability per character of the joined text, prompt and continuation, behind the words that all
+kinds of prompts have in common; the model scores each text by `echo`. Without token healing a space or half a word costs a
+lot; with it they should cost nothing beside prompts that end at a word (`space`) or with the whole next word (`cut`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from srb.bench.client import BenchFailed, post
+from srb.bench.server import server
+
+# The beginning of a sentence, the next word, and how many of its letters a prompt within the word has.
+STEMS = [
+    ("The old man sat by the", " fireplace", 6),
+    ("She opened the door and saw her", " grandmother", 6),
+    ("In the morning the ship left the", " harbour", 4),
+    ("He put the letter back into its", " envelope", 5),
+    ("The children ran down to the", " river", 3),
+    ("After the storm the whole village was", " covered", 4),
+    ("My father always said that a man should", " remember", 5),
+    ("The king looked at the map for a long", " time", 2),
+    ("There was a strange noise in the", " kitchen", 4),
+    ("She had never been so", " frightened", 6),
+    ("At the end of the street stood a", " church", 3),
+    ("The train arrived two hours", " late", 2),
+    ("Nobody in the town had ever", " seen", 2),
+    ("He walked slowly across the", " bridge", 3),
+    ("The doctor closed his bag and", " sighed", 3),
+    ("It was the coldest winter that anyone could", " remember", 4),
+    ("They sat at the table and waited for the", " soup", 2),
+    ("The captain gave the order to", " return", 3),
+    ("A light was burning in the", " window", 3),
+    ("She took the photograph from the", " drawer", 4),
+    ("The dog lay in front of the", " door", 2),
+    ("On the other side of the mountain there was a", " valley", 4),
+    ("He could not understand why she had", " left", 2),
+    ("The teacher wrote a number on the", " blackboard", 5),
+    ("We stayed in a small hotel near the", " station", 4),
+    ("The old woman counted her", " money", 3),
+    ("In the garden behind the house grew a", " cherry", 4),
+    ("When the music stopped, everyone looked", " around", 3),
+    ("The farmer said that it would rain before", " evening", 4),
+    ("Her hands were shaking as she held the", " knife", 3),
+]
+KINDS = {"word": False, "space": False, "whole": False, "cut": False, "space, healed": True, "cut, healed": True}
+_AT_ONCE = 64  # texts that are scored by one request
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What is known of one kind of prompt: the log-probability per character of each joined text."""
+
+    kind: str
+    scores: list[float]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores)
+
+
+def prompt_of(kind: str, stem: tuple[str, str, int]) -> str:
+    beginning, word, letters = stem
+    ends = {"word": "", "space": " ", "whole": word, "cut": word[: 1 + letters]}
+    return beginning + ends[kind.partition(",")[0]]
+
+
+def _ask(url: str, path: str, body: dict[str, Any]) -> Any:
+    with post(url, path, orjson.dumps({**body, "stream": False})) as sock:
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    if b" 200 " not in head[:20]:
+        raise BenchFailed(rest.decode("utf-8", "replace")[:500])
+    return orjson.loads(rest[rest.index(b"{") : rest.rindex(b"}") + 1])
+
+
+def written(url: str, kind: str, stem: tuple[str, str, int], n: int, tokens: int) -> list[str]:
+    """Return the joined texts of n branches."""
+    prompt = prompt_of(kind, stem)
+    body = {"prompt": prompt, "n": n, "max_tokens": tokens, "seed": 1, "token_healing": KINDS[kind]}
+    answer = _ask(url, "/v1/srb/completions", body)
+    return [prompt + each["text"] for each in answer["completions"] if "\N{REPLACEMENT CHARACTER}" not in each["text"]]
+
+
+def score(url: str, texts: list[tuple[str, int]]) -> Iterator[float]:
+    """Yield the log-probability per character of each text behind its first characters, of which there are so many."""
+    for first in range(0, len(texts), _AT_ONCE):
+        some = texts[first : first + _AT_ONCE]
+        body = {"prompt": [text for text, _ in some], "echo": True, "logprobs": 0, "max_tokens": 0, "model": "any"}
+        choices = _ask(url, "/v1/completions", body)["choices"]
+        for choice, (text, start) in zip(choices, some, strict=True):
+            found = choice["logprobs"]
+            behind = [
+                logprob
+                for logprob, offset in zip(found["token_logprobs"], found["text_offset"], strict=True)
+                if offset >= start
+            ]
+            yield sum(behind) / max(1, len(text) - start)
+
+
+def measure(url: str, kind: str, stems: list[tuple[str, str, int]], n: int, tokens: int) -> Scored:
+    texts = [(text, len(stem[0])) for stem in stems for text in written(url, kind, stem, n, tokens)]
+    return Scored(kind, list(score(url, [each for each in texts if len(each[0]) > each[1]])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.healing", description=__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="a GGUF file of a model that has learned a language")
+    parser.add_argument("--prompts", type=int, default=len(STEMS), help="number of prompts (default: %(default)s)")
+    parser.add_argument("--n", type=int, default=32, help="branches of each (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=24, help="of each branch (default: %(default)s)")
+    options = parser.parse_args()
+    with server({**os.environ, "SRB_MODEL": str(options.model.absolute())}) as url:
+        print(f"{'prompt ends':<16} {'log p per character':>20} {'beside':>8}")
+        means: dict[str, float] = {}
+        for kind in KINDS:
+            means[kind] = measure(url, kind, STEMS[: options.prompts], options.n, options.tokens).mean
+            beside = means["word" if kind.startswith(("word", "space")) else "whole"] if kind != "word" else means[kind]
+            print(f"{kind:<16} {means[kind]:>20.3f} {means[kind] - beside:>8.3f}", flush=True)
+    print("\n" + orjson.dumps(means).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -204,12 +204,12 @@ IDS = [7] * 2_000_000
         ("/detokenize", {"tokens": IDS}),
         ("/v1/embeddings", {"input": IDS}),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_others_are_answered_while_a_long_body_is_worked_on(path: str, body: dict[str, Any], victim: Victim) -> None:
     answer = Answer("POST", path, orjson.dumps(body))
     before = victim.answers
-    assert victim.lost(answer.ask) < 2 * MOST_LOST
+    assert victim.lost(answer.ask) < 4 * MOST_LOST
     assert victim.answers - before >= 10
     assert answer.status == 200, answer.text[:300]
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -176,3 +180,25 @@ def test_where_the_system_does_not_tell_of_waits_the_number_stays(load: Load, tm
         with threads.step():
             pass
     assert threads.count == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "2000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "passive"}, {"OMP_WAIT_POLICY": "passive"}),
+    ],
+    ids=["none", "a number", "a policy"],
+)
+def test_threads_that_wait_sleep_soon_unless_a_person_has_set_it(
+    given: dict[str, str], expected: dict[str, str]
+) -> None:
+    """libgomp tells the number that it has read when it is loaded, with OMP_DISPLAY_ENV."""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    environ = {name: value for name, value in os.environ.items() if name not in names}
+    environ |= given | {"OMP_DISPLAY_ENV": "verbose"}
+    words = [sys.executable, "-c", "import srb.engine.llama.threads"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+    told = dict(re.findall(r"(\w+) = '(\w*)'", done.stderr))
+    assert {name: told[name].lower() for name in expected} == expected

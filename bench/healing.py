@@ -59,7 +59,7 @@ _AT_ONCE = 64  # texts that are scored by one request
 
 @dataclass(frozen=True)
 class Scored:
-    """What is known of one kind of prompt: the log-probability per character of each joined text."""
+    """The log-probabilities per character of the joined texts of one kind of prompt."""
 
     kind: str
     scores: list[float]

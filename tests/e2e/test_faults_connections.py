@@ -103,12 +103,14 @@ def test_row_53_in_a_crowd_each_answer_ends_its_connection(make_server: MakeServ
 
         def ask() -> None:
             while not stop.is_set():
-                busy.get(f"{server.url}/livez", timeout=DEADLINE)
+                with suppress(requests.ConnectionError):  # between two requests its connection may give way
+                    busy.get(f"{server.url}/livez", timeout=DEADLINE)
 
         thread = threading.Thread(target=ask)
         thread.start()
         try:
-            assert [server.live() for _ in range(5)] == [200] * 5
+            for _ in range(5):  # 0: a connection of this busy test that has asked for nothing for a second
+                wait_for(lambda: server.live() == 200, "an answer beside the one who keeps asking")
         finally:
             stop.set()
             thread.join(DEADLINE)

@@ -15,7 +15,7 @@ from srb.engine.branch_specs import check_branches
 from srb.engine.embedding import POOLINGS, EmbeddingJob, count_numbers
 from srb.engine.exploring import Biases, Exploration, check_exploring
 from srb.engine.grammar.gbnf import preceded
-from srb.engine.grammar.schemas import prepared
+from srb.engine.grammar.schemas import checked_regex, prepared
 from srb.engine.healing import Ending, Pieces, key_of, num_removed
 from srb.engine.known_texts import KnownTexts
 from srb.engine.media import IsWanted, MediaFiles, MediaRun, always
@@ -427,6 +427,9 @@ class Preparer:
             schemas = (self._schema(params.json_schema, "json_schema"),)
             params = replace(params, grammar="root ::= schema-0", grammar_schemas=schemas)
             self._model.grammars.matcher(params.grammar, schemas, "json_schema")
+        elif params.grammar.startswith("/"):
+            params = replace(params, grammar="root ::= schema-0", grammar_schemas=(checked_regex(params.grammar),))
+            self._model.grammars.matcher(params.grammar, params.grammar_schemas)
         elif params.grammar_schemas:
             params = replace(params, grammar_schemas=self._schemas(params))
         elif params.grammar:

@@ -25,6 +25,7 @@ from srb.web.dialects.llamacpp.body import (
 )
 from srb.web.dialects.openai.chat_body import ChatBody
 from srb.web.dialects.openai.completion_body import TextCompletionBody
+from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.openapi import body_models, field_names
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,8 @@ def test_every_request_field_is_documented_under_all_its_names() -> None:
 
 def test_every_field_of_a_chat_is_documented_under_all_its_names() -> None:
     names = set()
-    for name in ChatBody.model_fields.keys() - CompletionBody.model_fields.keys() | {"logprobs", "top_logprobs"}:
+    elsewhere = CompletionBody.model_fields.keys() | GuidedFields.model_fields.keys()
+    for name in ChatBody.model_fields.keys() - elsewhere | {"logprobs", "top_logprobs"}:
         alias = ChatBody.model_fields[name].validation_alias
         names |= set(map(str, alias.choices)) if isinstance(alias, AliasChoices) else {name}
     table = API.partition("| field, other names")[2].partition("\n\n")[0]

@@ -17,16 +17,24 @@ HEAD = "%llguidance {}\n"
 
 
 def lark_of(rules: Mapping[str, Node], schemas: Sequence[str] = ()) -> str:
-    """Return the grammar with these rules, all of which are defined; `schemas` are its rules `schema-0`, `schema-1`, …"""
+    """Return the grammar with these rules, all of which are defined; `schemas` are its rules `schema-0`, `schema-1`, …
+
+    Each is a JSON schema, or a regular expression between slashes.
+    """
     reachable = _reachable(rules)
     is_regular = (_size(rules, reachable) or MAX_SIZE + 1) <= MAX_SIZE
     names = {name: f"{'R' if is_regular else 'r'}{place}" for place, name in enumerate(reachable)}
     write = _written_as_lexeme if is_regular else _written_by_character
     lines = [f"start: {names['root']}"]
     for name in reachable:
-        schema = None if name in rules else schemas[int(name.removeprefix("schema-"))]
-        lines.append(f"{names[name]}: {write(rules[name], names) if schema is None else f'%json {schema}'}")
+        lines.append(f"{names[name]}: {write(rules[name], names) if name in rules else _foreign(schemas, name)}")
     return HEAD + "\n".join(lines) + "\n"
+
+
+def _foreign(schemas: Sequence[str], name: str) -> str:
+    """Return the body of a rule whose text is a JSON schema, or a regular expression between slashes."""
+    text = schemas[int(name.removeprefix("schema-"))]
+    return text if text.startswith("/") else f"%json {text}"
 
 
 def _reachable(rules: Mapping[str, Node]) -> list[str]:

@@ -40,6 +40,7 @@ from srb.web.dialects.openai.chat_fields import (
     parse_tools,
 )
 from srb.web.dialects.openai.chat_shape import Shape, calls_of, waits_for_answer
+from srb.web.dialects.openai.guided import GuidedFields
 from srb.web.limits import cap_max_tokens
 from srb.web.media_sources import MAX_CHARACTERS, load_media
 
@@ -79,7 +80,7 @@ def _without_prompt(schema: dict[str, Any]) -> None:
     del schema["properties"]["prompt"]
 
 
-class ChatBody(CompletionBody):
+class ChatBody(GuidedFields, CompletionBody):
     """The body of a chat completion: all fields of CompletionBody except `prompt`, and those of chats."""
 
     model_config = ConfigDict(json_schema_extra=_without_prompt)

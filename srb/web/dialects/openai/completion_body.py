@@ -17,9 +17,10 @@ from srb.web.calls.echo import Echo, read_back
 from srb.web.calls.ranking import Select
 from srb.web.calls.stages import Best
 from srb.web.context import Web
+from srb.web.dialects.openai.guided import GuidedFields
 
 
-class TextCompletionBody(CompletionBody):
+class TextCompletionBody(GuidedFields, CompletionBody):
     """The body of a text completion. With `best_of`, that many branches are sampled per prompt, and `n` chosen of them."""
 
     best_of: Integer | None = None

@@ -1,0 +1,101 @@
+"""The constraints of vLLM's and SGLang's clients, as `grammar` and `json_schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import orjson
+from pydantic import WithJsonSchema, model_validator
+
+from srb.errors import bad_field
+from srb.web.bodies.sampling import FieldsBody
+from srb.web.chat.grammar import quoted
+
+MAX_CHOICES = 1024
+_TEXT = WithJsonSchema({"type": "string"})
+_CHOICES = WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES})
+_SCHEMA = WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})
+_OUTPUTS = WithJsonSchema(
+    {"type": "object", "description": "one of json, json_object, regex, choice and grammar, as guided_…"}
+)
+
+
+class GuidedFields(FieldsBody):
+    """The names of others for a constraint of the text; at most one of all is given."""
+
+    guided_json: Annotated[Any, _SCHEMA] = None
+    guided_regex: Annotated[Any, _TEXT] = None
+    guided_choice: Annotated[Any, _CHOICES] = None
+    guided_grammar: Annotated[Any, _TEXT] = None
+    structured_outputs: Annotated[Any, _OUTPUTS] = None
+    regex: Annotated[Any, _TEXT] = None
+    ebnf: Annotated[Any, _TEXT] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _under_our_names(cls, body: Any) -> Any:
+        return {**body, **_constraint(body)} if isinstance(body, dict) else body
+
+
+def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `grammar` or `json_schema` that a body asks for under other names. Raise InvalidRequest."""
+    given = [(name, name, body[name]) for name in _FIELDS if body.get(name) is not None]
+    outputs = body.get("structured_outputs")
+    if outputs is not None and not isinstance(outputs, dict):
+        raise bad_field("structured_outputs", "should be an object")
+    for kind, value in (outputs or {}).items():
+        if kind in _KINDS and value is not None and value is not False:
+            given.append((f"structured_outputs.{kind}", _KINDS[kind], value))
+    if not given:
+        return {}
+    name, field, value = given[0]
+    ours = [other for other in ("grammar", "json_schema", "response_format") if body.get(other)]
+    if others := [other for other, _, _ in given[1:]] + ours:
+        raise bad_field(others[0], f"cannot be used together with {name}")
+    return _MADE[field](value, name)
+
+
+def _json(value: Any, name: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise bad_field(name, "is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise bad_field(name, "should be a JSON schema, an object or its text")
+    return {"json_schema": value}
+
+
+def _choice(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_CHOICES or not all(map(_is_text, value)):
+        raise bad_field(name, f"should be a list of 1 to {MAX_CHOICES} strings")
+    return {"grammar": f"root ::= {' | '.join(map(quoted, value))}"}
+
+
+def _grammar(value: Any, name: str) -> dict[str, Any]:
+    if not _is_text(value):
+        raise bad_field(name, "should be a grammar (GBNF), as a string")
+    return {"grammar": value}
+
+
+def _regex(value: Any, name: str) -> dict[str, Any]:
+    if not _is_text(value):
+        raise bad_field(name, "should be a regular expression, as a string")
+    return {"grammar": f"/{value}/"}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    return {"json_schema": {}}
+
+
+_FIELDS = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "ebnf")
+_KINDS = {kind: f"guided_{kind}" for kind in ("json", "regex", "choice", "grammar")} | {"json_object": "json_object"}
+_MADE: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "guided_json": _json, "guided_regex": _regex, "guided_choice": _choice, "guided_grammar": _grammar,
+    "regex": _regex, "ebnf": _grammar, "json_object": _object,
+}  # fmt: skip

@@ -1,0 +1,87 @@
+"""The constraints of vLLM's and SGLang's clients: each is a grammar or a schema of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from srb.errors import InvalidRequest
+from srb.web.dialects.openai.chat_body import ChatBody
+from srb.web.dialects.openai.completion_body import TextCompletionBody
+from tests.engine_helpers import Driver
+
+PROMPT = "the old king"
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+SCHEMA_TEXT = '{"type":"object","properties":{"a":{"type":"boolean"}}}'
+GRAMMAR = 'root ::= "a" | "b"'
+SAME: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"guided_json": SCHEMA}, {"json_schema": SCHEMA_TEXT, "grammar": ""}),
+    ({"guided_json": SCHEMA_TEXT}, {"json_schema": SCHEMA_TEXT, "grammar": ""}),
+    ({"guided_choice": ["yes", 'a "no"\n']}, {"grammar": 'root ::= "yes" | "a \\"no\\"\\n"', "json_schema": ""}),
+    ({"guided_grammar": GRAMMAR}, {"grammar": GRAMMAR, "json_schema": ""}),
+    ({"ebnf": GRAMMAR}, {"grammar": GRAMMAR, "json_schema": ""}),
+    ({"guided_regex": "[ab]{3}"}, {"grammar": "/[ab]{3}/", "json_schema": ""}),
+    ({"regex": "[ab]{3}"}, {"grammar": "/[ab]{3}/", "json_schema": ""}),
+    ({"structured_outputs": {"json": SCHEMA}}, {"json_schema": SCHEMA_TEXT, "grammar": ""}),
+    ({"structured_outputs": {"json_object": True}}, {"json_schema": '{"type":"object"}', "grammar": ""}),
+    ({"structured_outputs": {"choice": ["x"], "regex": None}}, {"grammar": 'root ::= "x"', "json_schema": ""}),
+    ({"structured_outputs": {"regex": "a+"}}, {"grammar": "/a+/", "json_schema": ""}),
+    ({"structured_outputs": {"grammar": GRAMMAR}}, {"grammar": GRAMMAR, "json_schema": ""}),
+    ({"guided_json": None, "structured_outputs": {}}, {}),
+]
+
+
+@pytest.mark.parametrize(("given", "right"), SAME, ids=[str(given) for given, _ in SAME])
+def test_a_constraint_of_others_is_one_of_ours(given: dict[str, Any], right: dict[str, str]) -> None:
+    text = TextCompletionBody.parse({"prompt": "x", **given})
+    chat = ChatBody.parse({"messages": [{"role": "user", "content": "x"}], **given})
+    for body in (text, chat):
+        changes = body.sampling_changes()
+        assert {name: value for name, value in changes.items() if name in ("grammar", "json_schema")} == right
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"guided_json": "{"}, "guided_json"),
+        ({"guided_json": [1]}, "guided_json"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_choice": ["a", 5]}, "guided_choice"),
+        ({"guided_choice": ["a"] * 1025}, "guided_choice"),
+        ({"guided_regex": 5}, "guided_regex"),
+        ({"ebnf": ["root"]}, "ebnf"),
+        ({"structured_outputs": "json"}, "structured_outputs"),
+        ({"structured_outputs": {"regex": {}}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs.choice"),
+        ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice"),
+        ({"regex": "a", "grammar": GRAMMAR}, "grammar"),
+    ],
+)
+def test_a_constraint_that_is_none_or_one_of_two_is_refused_and_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidRequest, match=named) as caught:
+        TextCompletionBody.parse({"prompt": "x", **given})
+    assert caught.value.extra["param"] == named
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("/a{3}/", "aaa"), (r"/^a\/b$/", "a/b"), ("/(a|a)b/", "ab"), ("/a\nb/", "a\nb"), (r"/\$x\$/", "$x$")],
+)
+def test_a_regular_expression_between_slashes_is_matched_by_the_whole_text(pattern: str, text: str) -> None:
+    driver = Driver()
+    outcome = driver.result(driver.submit(PROMPT, n=3, max_tokens=20, grammar=pattern))
+    driver.run()
+    assert set(outcome.texts.values()) == {text}
+    assert {end.reason for end in outcome.ends.values()} == {"eos"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [("/(?!a)b/", "look"), ("/(/", "not supported"), ("/a", "ends with one"), ("//", "ends with")],
+)
+def test_a_regular_expression_that_cannot_hold_is_refused(pattern: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        Driver().submit(PROMPT, grammar=pattern)
+    assert caught.value.extra["param"] == "grammar"

@@ -13,7 +13,7 @@ settings.register_profile("srb", deadline=None)
 settings.load_profile("srb")
 
 # Side by side, files that take long begin first, so that none runs alone at the end.
-_LONG_FOLDERS = ("e2e", "page", "process", "contract", "property")
+_LONG_FOLDERS = ("real", "e2e", "page", "process", "contract", "property")
 _LONG_FILES = ("test_tree_at_size.py",)  # of other folders
 
 

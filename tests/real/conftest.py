@@ -1,0 +1,42 @@
+"""Servers of real models. Without the models these tests are skipped; in CI, which fetches them, they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.needs import need
+from tests.servers import Server
+from tools.real_models import path_of
+
+# One thread, since two threads that wait for each other are slow on busy cores.
+SETTINGS = {"n_ctx": 8192, "threads": 1, "stories": ""}
+
+
+@pytest.fixture(scope="package")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of SmolLM2 135M Instruct, which tests share."""
+    yield from _serve("smollm2", tmp_path_factory)
+
+
+@pytest.fixture(scope="package")
+def gemma3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of Gemma 3 270M, a base model with sliding windows, which tests share."""
+    yield from _serve("gemma3", tmp_path_factory)
+
+
+def need_model(name: str) -> Path:
+    """Return a model's path; skip the test, or fail it in CI, if it was not fetched."""
+    path = path_of(name)
+    need(path.exists(), f"{path.name}: make real-models fetches it")
+    return path
+
+
+def _serve(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    path = need_model(name)
+    folder = tmp_path_factory.mktemp(name)
+    own = {"stories": folder / "stories.sqlite3"} if name == "smollm2" else {}
+    with Server(folder, model=path, alias=name, **SETTINGS | own) as server:
+        yield server.start()

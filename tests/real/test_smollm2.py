@@ -1,0 +1,170 @@
+"""What people do with the default model: chats, calls and JSON that is always valid, sentences, and the loop of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from playwright.sync_api import Page
+
+from tests.page.conftest import browser, make_page, page, troubles
+from tests.page.writer import Writer
+from tests.servers import Server
+
+__all__ = ["browser", "make_page", "page", "troubles"]  # the fixtures of tests/page
+
+pytestmark = pytest.mark.timeout(600)  # seconds of a test, for a machine that does much else
+
+HOT = {"temperature": 1.5, "n": 8, "stream": False}  # much that it writes at this temperature is no English
+CAPITAL = {"role": "user", "content": "What is the capital of France?"}
+
+
+def chat(server: Server, **fields: Any) -> list[dict[str, Any]]:
+    """Return the choices of a chat's answer."""
+    answer = server.post("/v1/chat/completions", fields)
+    assert answer.status_code == 200, answer.text
+    choices: list[dict[str, Any]] = answer.json()["choices"]
+    return choices
+
+
+# chats
+
+
+def test_a_chat_is_written_in_the_models_own_template(smollm2: Server) -> None:
+    said = smollm2.post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}, CAPITAL]})
+    assert said.json()["prompt"] == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_a_chat_answers_and_ends_by_itself(smollm2: Server) -> None:
+    [choice] = chat(smollm2, messages=[CAPITAL], temperature=0, max_tokens=60)
+    assert "Paris" in choice["message"]["content"]
+    assert choice["finish_reason"] == "stop"
+    assert "<|im_" not in choice["message"]["content"]
+
+
+def test_a_chat_goes_on_with_what_was_said(smollm2: Server) -> None:
+    [first] = chat(smollm2, messages=[CAPITAL], temperature=0, max_tokens=60)
+    follow = {"role": "user", "content": "In which country is it? Answer with one word."}
+    answer = smollm2.post(
+        "/v1/chat/completions",
+        {"messages": [CAPITAL, first["message"], follow], "temperature": 0, "max_tokens": 30},
+    ).json()
+    assert "France" in answer["choices"][0]["message"]["content"]
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 30
+
+
+# calls and schemas
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "description": f"{name} it", "parameters": parameters}}
+
+
+TOOLS = {
+    "weather": tool("weather", city={"type": "string", "maxLength": 12},
+                    days={"type": "integer", "minimum": 1, "maximum": 9}),
+    "paint": tool("paint", colour={"enum": ["red", "green", "very dark blue"]},
+                  coats={"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}),
+}  # fmt: skip
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "an object": TOOLS["weather"]["function"]["parameters"],
+    "an enumeration": {"enum": ["yes", "no", 7, None, {"maybe": True}]},
+    "a list": {"type": "array", "minItems": 2, "maxItems": 3, "items": {"type": "integer", "minimum": -20, "maximum": 20}},
+    "letters of other scripts": {"type": "object", "required": ["naïve “quote”"], "additionalProperties": False,
+                                 "properties": {"naïve “quote”": {"enum": ["日本", "\n\t\"", "🦊"]}}},
+    "one of two": {"oneOf": [{"type": "object", "required": ["a"], "additionalProperties": False,
+                              "properties": {"a": {"type": "boolean"}}},
+                             {"type": "string", "maxLength": 8}]},
+    "a reference": {"$ref": "#/$defs/pair", "$defs": {"pair": {"type": "array", "prefixItems": [{"type": "boolean"},
+                    {"type": "string", "maxLength": 6}], "minItems": 2, "maxItems": 2, "items": False}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", ["required", *TOOLS])
+def test_a_forced_call_is_always_valid(smollm2: Server, choice: str) -> None:
+    wanted = choice if choice == "required" else {"type": "function", "function": {"name": choice}}
+    said = chat(smollm2, messages=[CAPITAL], tools=list(TOOLS.values()), tool_choice=wanted, parallel_tool_calls=False,
+                max_tokens=200, seed=5, **HOT)  # fmt: skip
+    assert len(said) == 8
+    for each in said:
+        [call] = each["message"]["tool_calls"]
+        assert each["finish_reason"] == "tool_calls"
+        assert choice in ("required", call["function"]["name"])
+        parameters = TOOLS[call["function"]["name"]]["function"]["parameters"]
+        jsonschema_rs.validate(parameters, json.loads(call["function"]["arguments"]))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_an_answer_with_a_schema_is_always_valid(smollm2: Server, kind: str) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMAS[kind], "strict": True}}
+    said = chat(smollm2, messages=[CAPITAL], response_format=form, max_tokens=200, seed=6, **HOT)
+    assert [each["finish_reason"] for each in said] == ["stop"] * 8
+    for each in said:
+        jsonschema_rs.validate(SCHEMAS[kind], json.loads(each["message"]["content"]))
+
+
+# sentences
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "The old man sat by the fire and",
+        "Le vieil homme regardait la mer et",
+        "Der alte Mann saß am Feuer und",
+        'She opened the door. "Who',
+    ],
+)
+def test_stop_at_sentence_ends_each_branch_behind_its_first_sentence(smollm2: Server, prompt: str) -> None:
+    body = {"prompt": prompt, "n": 8, "seed": 3, "max_tokens": 80, "stop_at": "sentence", "stream": False}
+    said = smollm2.post("/v1/srb/completions", body).json()["completions"]
+    ended = [each["text"] for each in said if each["reason"] == "boundary"]
+    assert len(ended) >= 4
+    with_mark = [text for text in ended if re.search(r"[.!?…][\"'”’»)*\]]*$", text)]
+    assert len(with_mark) >= len(ended) - 2  # others end before an empty line
+    assert not [
+        text for text in ended if re.search(r"\w{4,}[.!?…]+\s+[A-ZÀ-Ý]", text)
+    ]  # where a second one would begin
+
+
+def test_stop_at_paragraph_and_line_end_where_a_line_does(smollm2: Server) -> None:
+    for boundary in ("line", "paragraph"):
+        body = {"prompt": "A list of fruits:\n\n1. Apple\n2.", "n": 8, "seed": 3, "max_tokens": 40, "stream": False}
+        said = smollm2.post("/v1/srb/completions", body | {"stop_at": boundary}).json()["completions"]
+        ended = [each["text"] for each in said if each["reason"] == "boundary"]
+        assert ended
+        assert all("\n" not in text.rstrip("\n") or boundary == "paragraph" for text in ended)
+        assert all("\n\n" not in text.rstrip("\n") for text in ended)
+
+
+# the page
+
+
+def test_a_writer_goes_through_the_loop(smollm2: Server, page: Page) -> None:
+    writer = Writer(page, smollm2.url).set(max_tokens=24, stop_at="sentence")
+    page.locator(".openings").get_by_role("button").first.click()
+    writer.wait_for_end()
+    opening = page.evaluate("desk.text")
+    texts = page.evaluate("desk.round.slots.map((slot) => slot.text)")
+    assert len(texts) == 8
+    assert len(set(texts)) > 4
+    page.evaluate("void desk.take(2)")
+    writer.wait(f"desk.text.length > {len(opening)} && desk.round?.slots.length === 8")
+    assert page.evaluate("desk.text") == opening + texts[2]
+    writer.wait_for_end()
+    writer.press("Control+z")
+    writer.wait(f"desk.text === {json.dumps(opening)}")
+    writer.wait_until_saved()

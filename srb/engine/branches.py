@@ -38,6 +38,7 @@ class BranchCounters:
     context_shifts_total: int = 0
     rewinds_total: int = 0
     tokens_rewound_total: int = 0
+    tokens_forced_total: int = 0  # by grammars, without a step of their own
 
 
 class Branches:
@@ -162,6 +163,26 @@ class Branches:
             if branch.spec.sampling.n_probs < 0:
                 prob = None  # scored, but not told
         self._append(branch, token, prob, events, may_wait=row is not None)
+        self.jump_ahead(branch, events)
+
+    def jump_ahead(self, branch: Branch, events: list[Event]) -> None:
+        """Append the tokens that the branch's grammar leaves no choice of; the next step computes all of them at once.
+
+        Call it wherever a token follows, also when the branch goes on after its limit: forced tokens draw no numbers.
+        """
+        if not branch.may_jump or not branch.is_active:
+            return
+        self.read_newest(branch, events)  # it may end the branch
+        state, room = branch.state, self._model.n_ctx_seq - branch.end - 1
+        try:
+            for token in branch.sampler.forced[:room] if branch.is_active else ():
+                branch.sampler.accept(token)
+                self._append(branch, token, None, events)
+                self.counters.tokens_forced_total += 1
+                if branch.state is not state:  # the token has ended the branch
+                    return
+        except (GrammarDeadEnd, GrammarTooComplex) as error:
+            self.end(branch, FinishReason.ERROR, events, error=error)
 
     def read(self, events: list[Event]) -> bool:
         """Read the tokens that have waited for a decode to begin, which may end branches; return whether there were any."""

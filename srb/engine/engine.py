@@ -308,6 +308,7 @@ class Engine:
                 self._branches.resume(branch)
                 self._registry.resume(request, self._clock())
                 events.append(BranchAdded(request.request_id, branch.index, branch.spec.seed, resumed=True))
+                self._branches.jump_ahead(branch, events)
         elif branch.state is BranchState.ENDED:
             raise Conflict(f"branch {branch.index} has ended", state="ended")
         else:

@@ -557,6 +557,16 @@ class FakeSampler:
         sums = weights.cumsum()
         return weights, int((sums <= self._random.random() * sums[-1]).sum())
 
+    @property
+    def forced(self) -> list[int]:
+        is_on = self._grammar is not None and (self._watch is None or self._watch.is_on)
+        return self._grammar.forced if is_on and self._grammar is not None else []
+
+    def accept(self, token: int) -> None:
+        assert self._states is None
+        self._sampled += 1
+        self._go_on_in_grammar(token)
+
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         for token in tokens:
             self._go_on_in_grammar(token)

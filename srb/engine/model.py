@@ -105,6 +105,15 @@ class Sampler(Protocol):
         """Sample and accept a token from stored logits, as `sample` does."""
         ...
 
+    @property
+    def forced(self) -> list[int]:
+        """Tokens that have to come next, as far as a grammar leaves no choice; they may be accepted in their order."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Accept a token that is forced, as if it had been sampled. Only while no states are remembered."""
+        ...
+
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         """Accept tokens that were sampled under the same grammar; without one do nothing. Raise GrammarDeadEnd."""
         ...

@@ -284,6 +284,13 @@ class Branch:
         return self.is_plain or not (self.is_steered or (self.rewinding is not None and self.rewinding.forbidden))
 
     @property
+    def may_jump(self) -> bool:
+        """Whether tokens that a grammar forces are appended without a step of their own, and so without probabilities."""
+        sampling = self.spec.sampling
+        has_grammar = bool(sampling.grammar or sampling.json_schema)
+        return has_grammar and self.is_plain and self.cover is None and not self.spec.is_scored
+
+    @property
     def pending(self) -> int:
         return len(self.tokens) - self.num_computed
 

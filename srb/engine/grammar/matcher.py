@@ -104,6 +104,11 @@ class Matcher:
         tokens = tokens[tokens < self._vocabulary.size]
         return np.concatenate((tokens, self._vocabulary.end_list)) if self._native.is_accepting() else tokens
 
+    @property
+    def forced(self) -> list[int]:
+        """The tokens that have to come next, as far as the grammar leaves no choice; [] where it does."""
+        return [token for token in self._native.compute_ff_tokens() if token < self._vocabulary.size]
+
     def _check(self) -> None:
         if self._grammar.problem:
             raise GrammarTooComplex(self._grammar.problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence, Set
+from itertools import takewhile
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -329,6 +330,14 @@ class LlamaSampler:
         self._go_on_in_grammar(token)
         lib.llama_sampler_accept(self._chain, token)
         return token
+
+    @property
+    def forced(self) -> list[int]:
+        tokens = self._grammar_here.forced if self._grammar_here is not None else []
+        return list(takewhile(lambda token: token not in self._forbidden, tokens))
+
+    def accept(self, token: int) -> None:
+        self._accept(token)
 
     def accept_in_grammar(self, tokens: Sequence[int]) -> None:
         if self._grammar is None and self._watch is None:

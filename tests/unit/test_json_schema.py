@@ -177,6 +177,7 @@ def test_property_names_are_properties_or_patterns() -> None:
     [
         ("[[a&&b~~+--d]", r"[\[a\&\&b\~\~+-\-d]"), (r"^\$\{x\}{$", r"^\$\{x\}\{$"), ("a{2}b{3,}c{,3}", r"a{2}b{3,}c\{,3\}"),
         (r"^https:\/\/a\.b\_\-\@$", r"^https://a\.b_-@$"), (r"[\w-]\cJ", r"[\w-]\x0a"), (r"[^\]\s]", r"[^\]\s]"),
+        (r"^\p{L}[\p{Nd}_]{2}$", r"^\p{L}[\p{Nd}_]{2}$"),
     ],
 )  # fmt: skip
 def test_patterns_are_ecmascripts(pattern: str, rust: str) -> None:

@@ -7,6 +7,7 @@ import re
 _PART = re.compile(
     r"""
     \\c(?P<control>[A-Za-z])
+  | (?P<named> \\[pPu]\{[^}]*\} )
   | (?P<escape> \\. )
   | (?P<class> \[ \^? (?: \\. | [^\]\\] )* \] )
   | (?P<repeat> \{ \d+ (?: , \d* )? \} )
@@ -15,7 +16,9 @@ _PART = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_IN_CLASS = re.compile(r"\\c(?P<control>[A-Za-z])|(?P<escape>\\.)|(?P<set>[\[&~])|(?P<dashes>--)", re.DOTALL)
+_IN_CLASS = re.compile(
+    r"\\c(?P<control>[A-Za-z])|(?P<named>\\[pPu]\{[^}]*\})|(?P<escape>\\.)|(?P<set>[\[&~])|(?P<dashes>--)", re.DOTALL
+)
 _WITHOUT_MEANING = frozenset("_\"'`@%&~ <>=:;,!/#-")  # escaped or not, they stand for themselves
 
 
@@ -39,6 +42,8 @@ def _part(match: re.Match[str]) -> str:
 def _in_class(match: re.Match[str]) -> str:
     if match["control"]:
         return _control(match["control"])
+    if match["named"]:
+        return match["named"]
     if match["escape"]:
         return match["escape"] if match["escape"] == "\\-" else _escape(match["escape"])
     return r"-\-" if match["dashes"] else "\\" + match["set"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from srb.engine import fake
+from srb.engine.grammar import matcher
 from srb.engine.process.__main__ import load_engine
 from srb.settings import Settings
 
@@ -53,3 +54,13 @@ def test_a_memory_that_cannot_be_cut_has_no_drafts_which_is_said_once(
     assert load(tmp_path, **settings) == "none"
     [said] = [each.getMessage() for each in caplog.records if "no effect" in each.getMessage()]
     assert said == f"{named} has no effect: this model's memory cannot be cut after a token"
+
+
+def test_the_vocabulary_of_grammars_is_made_before_requests_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a second or more for a large vocabulary, and nothing else runs meanwhile."""
+    engine, _, close = load_engine(Settings(model="fake:", n_ctx=512, runtime_dir=str(tmp_path)), lambda percent: None)
+    monkeypatch.setattr(matcher, "LLTokenizer", None)  # whoever made one now would fail
+    assert engine.model.grammars.matcher('root ::= "a"').allowed.size == 1
+    close()

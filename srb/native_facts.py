@@ -14,9 +14,9 @@ PATCHES = (
         "amx-columns-of-sequences",
         "amx-weights-of-one-matrix",
         "pixtral-marks",
-        "zeros-are-given-back",
+        "special-tokens",
     ),
-    *("cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
+    *("zeros-are-given-back", "cells-in-order", "cells-of-a-sequence", "shared-keys", "patch-names"),
 )
 _PATCHES = "SRB_PATCHES"  # the feature in which llama.cpp tells their names
 _LOSS = "branches of long texts are slower, and a KV store may take all its memory at once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,15 @@ def test_a_vocabulary_lacks_the_characters_that_it_knows_only_as_bytes_or_not_at
     assert all(map(model._lacks, "“”‘’—…"))
     known = {"spm": "好，", "bpe": "了。"}.get(kind, "")  # with tokens of their own, or within one
     assert not any(map(model._lacks, known))
+
+
+@pytest.mark.parametrize("unit", ["<|end|> a", "<|user|><|end|>\n", "the<|end|>the <|user|> old"])
+@pytest.mark.parametrize("write", [vocabularies.write_spm, vocabularies.write_bpe])
+def test_a_text_of_special_tokens_takes_time_that_grows_with_it(
+    tmp_path: Path, write: Callable[[Path], Path], unit: str
+) -> None:
+    """Four megabytes: half an hour where time grows with the square of the special tokens, which pytest's limit ends."""
+    model = vocabularies.load(write(tmp_path / "vocabulary.gguf"))
+    two, three = (model.tokenize(unit * count, False, True) for count in (2, 3))
+    many = 2**22 // len(unit)
+    assert model.tokenize(unit * many, False, True) == two + three[len(two) :] * (many - 2)

@@ -65,7 +65,7 @@ def test_another_gpu_and_other_arguments_are_built_and_the_same_are_not_built_ag
 def test_a_build_stays_where_neither_is_said_also_when_what_it_is_built_by_changes(clone: Clone) -> None:
     clone.make("install", "GPU=rocm", CMAKE_ARGS="-DX=1")
     assert clone.make(".venv/.installed-dev") == []
-    os.utime(clone.folder / "native/patches/09-patch-names.patch")
+    os.utime(clone.folder / "native/patches/10-patch-names.patch")
     assert clone.make("install") == ["-DGGML_HIP=on -DX=1"]
     assert clone.make("install") == []
 

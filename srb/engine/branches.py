@@ -19,7 +19,6 @@ from srb.engine.rewinding import Rewinding, dead_end
 from srb.engine.settling import Settling
 from srb.engine.text import Emission, Prob
 from srb.engine.tokens import tokens_of
-from srb.engine.tree.match import WORTH_SHARING
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.errors import BannedDeadEnd, GrammarDeadEnd, GrammarTooComplex, SRBError
 from srb.protocol import BranchAdded, BranchEnded, Delta, Event, FinishReason
@@ -81,7 +80,7 @@ class Branches:
             self._begin_healing(branch)
             # A pilot computes what the tree may have: it needs the logits.
             known = branch.tokens if branch.ending is None else branch.tokens[: branch.ending.num_quiet + 1]
-        branch.lease = self._tree.start(prompt, known, _worth_sharing(branch))
+        branch.lease = self._tree.start(prompt, known)
         branch.num_computed = branch.lease.node.end - branch.start
         if branch.num_cached is None:
             branch.num_cached = branch.num_computed
@@ -381,7 +380,7 @@ class Branches:
         prompt = branch.request.prefix.node
         assert prompt is not None
         self.return_lease(branch, keep=True)
-        branch.lease = self._tree.start(prompt, branch.tokens, _worth_sharing(branch))
+        branch.lease = self._tree.start(prompt, branch.tokens)
         branch.num_computed = branch.lease.node.end - branch.start
 
     def resume(self, branch: Branch) -> None:
@@ -563,8 +562,3 @@ class Branches:
             branch.has_new_line = branch.has_new_line or "\n" in emission.text
             probs = emission.probs if branch.spec.sampling.n_probs >= 0 else None
             events.append(Delta(branch.request.request_id, branch.index, emission.text, emission.tokens, probs))
-
-
-def _worth_sharing(branch: Branch) -> int:
-    """Return from how many tokens on a part of a text is shared: explored branches share all that they have in common."""
-    return 1 if branch.path is not None else WORTH_SHARING

@@ -315,6 +315,10 @@ class FakeModel:
         cells = np.frombuffer(b"".join(cell.visible.ljust(_HASH_SIZE, b"\0") for cell in (before, *own)), np.uint8)
         return self._positions.pack(seq_id, start, cells)
 
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        place = _HASH_SIZE * (at - start)  # each part has the cell before it
+        return self._positions.split(blob, at, lambda cells: (cells[: place + _HASH_SIZE], cells[place:]))
+
     def restore(self, seq_id: int, blob: Blob) -> bool:
         runs, cells = self._positions.unpack(blob)
         data, tip = cells.tobytes(), self._tips[seq_id]

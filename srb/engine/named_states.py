@@ -10,7 +10,7 @@ from srb.engine.model import LoraScales, SavedState, StateStore
 from srb.engine.request import Request
 from srb.engine.tokens import NEXT, Tokens, tokens_of
 from srb.engine.tree.match import Match
-from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.node import NodeState
 from srb.engine.tree.prefix_tree import PrefixTree
 from srb.engine.tree.residency import Residency
 from srb.errors import SRBError, Unavailable
@@ -46,8 +46,8 @@ class NamedStates:
         known = self._tree.match(saved.tokens, root).length
         if len(saved.blob) > self._residency.cache_bytes or known >= len(saved.tokens) - 1:
             return
-        node = Node(root, saved.tokens[:], NodeState.PARKED)
-        self._residency.insert_parked(node, saved.blob, saved.logits if len(saved.logits) else None)
+        logits = saved.logits if len(saved.logits) else None
+        self._residency.insert_parked(root, saved.tokens[:], saved.blob, logits)
 
     # ---- of any text
 

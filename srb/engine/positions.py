@@ -7,7 +7,9 @@ index, less what the runs before it have saved; a sequence without such runs has
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -102,10 +104,17 @@ class Positions:
         while run is not None and run.start >= start:
             runs = [run.start, run.end, run.num_positions, *runs]
             run = run.before
-        if not runs:
-            return cells
-        header = np.array([len(runs) // _FIELDS, *runs], np.int32).view(np.uint8)
-        return np.concatenate([_MAGIC, header, cells])
+        return _packed(runs, cells)
+
+    @staticmethod
+    def split(blob: Blob, at: int, split_cells: Callable[[Blob], tuple[Blob, Blob] | None]) -> tuple[Blob, Blob] | None:
+        """Return the two spans of a saved one that end and begin at the token `at`; None if its cells cannot be split."""
+        runs, cells = Positions.unpack(blob)
+        parts = split_cells(cells)
+        if parts is None or not runs:
+            return parts
+        upper, lower = ([run for run in runs if (run[0] < at) == is_upper] for is_upper in (True, False))
+        return _packed([*chain(*upper)], parts[0]), _packed([*chain(*lower)], parts[1])
 
     @staticmethod
     def unpack(blob: Blob) -> tuple[list[tuple[int, int, int]], Blob]:
@@ -146,3 +155,11 @@ class Positions:
         if run is not None and run.end > end:
             raise AssertionError(f"sequence {seq_id} is cut at {end}, within a picture of {run.start} to {run.end}")
         return run
+
+
+def _packed(runs: list[int], cells: Blob) -> Blob:
+    """Return the cells of a span behind its runs, if there are any."""
+    if not runs:
+        return cells
+    header = np.array([len(runs) // _FIELDS, *runs], np.int32).view(np.uint8)
+    return np.concatenate([_MAGIC, header, cells])

@@ -642,6 +642,42 @@ def test_a_span_is_saved_alone_and_restored_after_the_same_text(model: Model) ->
     assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
 
 
+@pytest.mark.parametrize("model_name", [*PARTLY_REUSABLE, *WITH_STATES], indirect=True)
+@pytest.mark.parametrize(("start", "at"), [(0, 1), (0, 8), (3, 4), (5, 8)])
+def test_a_saved_span_is_split_into_two_that_are_restored_one_after_the_other(
+    model: Model, start: int, at: int
+) -> None:
+    tokens = tokens_of(model)[:20]
+    cold = compute(model, 0, tokens)
+    for seq_id in (3, 4):  # so that not all cells lie in the order of the text
+        compute(model, seq_id, tokens[:5])
+    compute(model, 1, tokens[:5])
+    model.remove(3)
+    compute(model, 1, tokens[5:-1], position=5)
+    blob, state = model.save(1, start), saved_state(model, 1)
+    if start:
+        model.fork(1, 2, start)
+    model.remove(1)
+    parts = model.split(blob, start, at)
+    assert parts is not None
+    assert model.restore(2, parts[0])
+    restore(model, 2, parts[1], state)
+    assert close(cold, compute(model, 2, tokens[-1:], position=len(tokens) - 1))
+
+
+@partly_reusable
+def test_the_upper_part_of_a_split_span_goes_on_differently(model: Model) -> None:
+    tokens = tokens_of(model)[:20]
+    other = [*tokens[:7], *tokens[:3]]
+    cold = compute(model, 0, other)
+    compute(model, 1, tokens)
+    parts = model.split(model.save(1, 0), 0, 7)
+    assert parts is not None
+    assert len(parts[0]) < len(parts[1])
+    assert model.restore(2, parts[0])
+    assert close(cold, compute(model, 2, other[7:], position=7))
+
+
 @partly_reusable
 def test_a_truncated_fork_can_continue_differently(model: Model) -> None:
     tokens = tokens_of(model)

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from srb.engine import tokens as ids
 from srb.engine.banned import fold
 from srb.engine.fake import EOS, FakeModel
-from srb.engine.model import DecodeStatus
+from srb.engine.model import DecodeStatus, LoraScales
 from srb.engine.request import BranchState
 from srb.errors import Conflict, ContextExceeded, InvalidRequest, NotFound
 from srb.protocol import (
@@ -34,9 +35,11 @@ from srb.protocol import (
 )
 from tests.engine_helpers import Contrary, Driver, Outcome, Wavering, always_draft, parked_bytes, plain, solo
 from tests.media import b64, png, wav
+from tests.tree_oracle import WORTH_FINDING, check_found
 
 FILES = tuple(map(b64, (png(seed=1), png(seed=2), wav(0.01))))  # of 6 to 27 tokens, with two more beside each
 MOST_OF_A_FILE = 29
+WHOLE_ENDS = (FinishReason.EOS, FinishReason.WORD, FinishReason.LIMIT)
 ABOUT_MEDIA: list[tuple[str | int, ...]] = [("the old king said", -1, " then"), (-2, -1), ("the fox", -3, ".")]
 PROMPTS = ["the old king said", "the old king said then the fox", "a", "river boat " * 12, "☃ snow"]
 UNFINISHED = [
@@ -46,6 +49,16 @@ UNFINISHED = [
     "river boat " * 12 + "☃",
     "the fox said th",
 ]
+SYSTEM_PROMPTS = ["the old king said", "the quiet keeper remembered the river and the lamp . ? the boat left the house"]
+EXAMPLES = [
+    "",
+    " ? the fox",
+    " ? the fox found a letter . ? the girl kept the door",
+    " ? the fox found a lamp . ? a young",
+]
+QUESTIONS = ["", " ? the", " ? the old", " ? the old boat", " ? the old boat left", " ? the grey fox opened", " ? a"]
+ANSWERS = ["", " . the river", " . the river never lost a small boat", " . never"]
+TALKS = st.builds("".join, st.tuples(*map(st.sampled_from, (SYSTEM_PROMPTS, EXAMPLES, QUESTIONS, ANSWERS))))
 # Biases that forbid all tokens but a few bytes, the king and the end of the text.
 FEW_LETTERS = tuple(
     (token, None)
@@ -78,6 +91,7 @@ class Submitted:
     banned: tuple[str, ...] = ()
     append: tuple[str | int, ...] = ()
     linger: float = 0.0
+    is_kept: bool = True  # whether the tree keeps its texts
     branches: list[Expected] = field(default_factory=list)
 
     def expect(self, model: FakeModel) -> Submitted:
@@ -178,9 +192,45 @@ class EngineWalk(RuleBasedStateMachine):
         self.explored: dict[str, tuple[str, Explore]] = {}
         self.spread: dict[str, Spread] = {}
         self.scored: list[str] = []  # whose prompts' probabilities were asked for
+        self.written: dict[
+            tuple[str, int], tuple[ids.Tokens, LoraScales]
+        ] = {}  # texts of branches, those that have ended last
+
+    @invariant()
+    def each_text_is_found_as_far_as_the_tree_has_it(self) -> None:
+        """Whatever was written and not dropped is there, and whatever is there is found."""
+        if not hasattr(self, "driver"):
+            return
+        self.note_written()
+        engine = self.driver.engine
+        check_found(engine, list(self.written.values())[-20:])
+        has_all = not (self.may_fail or engine.stats()["nodes_dropped_total"])
+        if engine.model.supports_partial_reuse and has_all:
+            for tokens, lora in self.written.values():
+                found = engine._tree.match(tokens, engine._tree.root(lora))
+                assert max(found.length, found.shared) >= len(tokens) - WORTH_FINDING
+
+    def note_written(self) -> None:
+        """Note the texts of branches that have ended, as far as their tokens are known here."""
+        for request_id, submitted in self.submitted.items():
+            if not submitted.is_kept or submitted.shift or media_of(submitted.prompt):
+                continue
+            outcome = self.driver.result(request_id)
+            for index, branch in enumerate(submitted.branches):
+                if index in outcome.ends and outcome.ends[index].reason in WHOLE_ENDS:
+                    text = [*self.head_of(submitted.prompt), *branch.given, *outcome.tokens[index]]
+                    self.written[request_id, index] = ids.tokens_of(text), tuple(scale for _, scale in submitted.lora)
+
+    def head_of(self, prompt: str | tuple[str | int, ...]) -> list[int]:
+        """Return the tokens of a prompt without media."""
+        return (
+            self.driver.model.tokenize(prompt, True, True)
+            if isinstance(prompt, str)
+            else tokens_of(self.driver.model, prompt)
+        )
 
     @rule(
-        prompt=st.sampled_from([*PROMPTS, *ABOUT_MEDIA]),
+        prompt=st.sampled_from([*PROMPTS, *ABOUT_MEDIA]) | TALKS | TALKS,
         n=st.integers(1, 10),
         seed=st.integers(0, 1000),
         max_tokens=st.integers(-1, 25) | st.sampled_from([60, 100]),
@@ -214,9 +264,9 @@ class EngineWalk(RuleBasedStateMachine):
         options |= {"stop": stop, "lora": lora, "linger": linger, "append": append, "can_grow": True}
         options["banned_strings"] = banned
         request_id = self.driver.submit(prompt, n, seed, max_tokens, media=media_of(prompt), **options)
-        self.note(
-            request_id, Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
-        )
+        asked = Submitted(prompt, n, seed, max_tokens, stop, lora, append=append, banned=banned, linger=linger)
+        asked.is_kept = cache_prompt
+        self.note(request_id, asked)
         if prompt_logprobs:
             self.scored.append(request_id)
 
@@ -334,7 +384,7 @@ class EngineWalk(RuleBasedStateMachine):
         if sum(map(self.most_tokens, tokens)) < self.n_ctx_seq:
             options: dict[str, Any] = {"cache_prompt": cache_prompt, "lora": before.lora, "can_grow": True}
             new_id = self.driver.submit(tokens, n, seed, 8, media=media_of(tokens), **options)
-            self.note(new_id, Submitted(tokens, n, seed, 8, (), before.lora))
+            self.note(new_id, Submitted(tokens, n, seed, 8, (), before.lora, is_kept=cache_prompt))
 
     def most_tokens(self, part: str | int) -> int:
         """Return how many tokens a part of a prompt has at most."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from srb.engine.fake import FakeModel
-from srb.engine.tokens import has_at, tokens_of
+from srb.engine.tokens import common_length, has_at, tokens_of
 from srb.engine.tree.host import MAX_RECENT
-from srb.engine.tree.match import CROWD, common_length
 from srb.engine.tree.residency import PARK_TOKENS
 from srb.protocol import Done
 from tests.engine_helpers import Driver, Outcome, parked_bytes, solo
@@ -431,8 +430,7 @@ def test_siblings_that_begin_alike_are_few_however_many_there_are() -> None:
         driver.submit(prompt, max_tokens=1)
         driver.run()
     root = driver.engine._tree.root(())
-    crowds = [siblings for node in root.subtree() for siblings in node.children.values()]
-    assert max(map(len, crowds)) <= CROWD
+    assert all(len(siblings) == 1 for node in root.subtree() for siblings in node.children.values())
     before = computed(driver)
     for prompt in prompts:
         driver.submit([*prompt, 5], max_tokens=1)

@@ -484,6 +484,13 @@ class LlamaModel:
         converted = self._sequences.in_other_layout(blob)
         return self._sequences.restore(seq_id, blob if converted is None else converted)
 
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        """Return the two spans of a saved one from `start` on: up to the token `at`, and from there on.
+
+        None: its form is unknown.
+        """
+        return self._sequences.split(blob, start, at)
+
     def save_state(self, seq_id: int) -> Blob:
         """Return the state of a sequence's end, if memory has states."""
         self.flush()

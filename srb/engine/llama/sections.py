@@ -73,6 +73,12 @@ class SectionedSequences(Sequences):
         self._positions.restored(seq_id, runs)
         return True
 
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        try:
+            return self._positions.split(blob, at, lambda cells: self._inner.split(cells, start, at))
+        except ValueError:
+            return None
+
     def in_other_layout(self, blob: Blob) -> Blob | None:
         try:
             cells = self._positions.unpack(blob)[1]

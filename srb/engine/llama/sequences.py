@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from srb.engine.llama.batch import NativeBatch
-from srb.engine.llama.kv_layout import Form, in_other_layout
+from srb.engine.llama.kv_layout import Form, in_other_layout, num_cells, split
 from srb.engine.llama.memory import bytes_pointer
 from srb.engine.model import Batch, Blob
 
@@ -72,6 +72,10 @@ class Sequences:
             self._copy(self._scratch, seq_id)
             self._cut(self._scratch)
         return True
+
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        """Return the two spans of a saved one from `start` on, up to `at` and from there on; None: its form is not known."""
+        return split(blob, at - start, self.form)
 
     def in_other_layout(self, blob: Blob) -> Blob | None:
         """Return a saved span as a context with flash attention would have it if this one has none, or the other way round.
@@ -185,6 +189,21 @@ class GuardedSequences(Sequences):
             self._guard(seq_id, self._guarded[seq_id])
         return True
 
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        uppers: list[Blob] = []
+        lowers, left = _parts(blob) or [], at - start
+        while lowers and left:
+            part = lowers.pop(0)
+            size = num_cells(part)
+            if size > left:
+                parts = split(part, left, self.form)
+                if parts is None:
+                    return None
+                part, size, lowers = parts[0], left, [parts[1], *lowers]
+            uppers.append(part)
+            left -= size
+        return (_joined(uppers), _joined(lowers)) if lowers and not left else None
+
     def in_other_layout(self, blob: Blob) -> Blob | None:
         converted = [super(GuardedSequences, self).in_other_layout(part) for part in _parts(blob) or ()]
         known = [part for part in converted if part is not None]
@@ -273,6 +292,9 @@ class StatefulSequences(Sequences):
 
     def save(self, seq_id: int, start: int) -> Blob:
         return self._span(seq_id, start, -1) if self._has_cells else np.empty(0, np.uint8)
+
+    def split(self, blob: Blob, start: int, at: int) -> tuple[Blob, Blob] | None:
+        return super().split(blob, start, at) if self._has_cells else (blob, blob)
 
     def restore(self, seq_id: int, blob: Blob) -> bool:
         if not self._has_cells:

@@ -68,6 +68,14 @@ class HostMemory:
         self._note_leaf(node)
         self.make_room()
 
+    def note_split(self, upper: Node, lower: Node, blobs: tuple[Blob, Blob]) -> None:
+        """Let both parts of a parked node have their own KV; `make_room` follows when it is known which of them stays."""
+        assert lower.blob is not None
+        self._blob_bytes += sum(map(len, blobs)) - len(lower.blob)
+        upper.blob, lower.blob = blobs
+        self.num_nodes += 1
+        self._note_leaf(lower)  # its inner children may have gone to the upper part
+
     def remove(self, node: Node) -> None:
         """Drop a parked node's blob, since the node is being restored or evicted."""
         assert node.blob is not None

@@ -21,7 +21,9 @@ class NodeState(Enum):
 class Children(dict[int, list["Node"]]):
     """The children that begin at one position of `parent`: lists by key.
 
-    They know their parent by this object alone, so all of them get another parent at once.
+    Of memory that can be cut no two nodes with the same beginning hold the same token, except prompts that are being
+    computed: a list has at most one other node, its first. The children know their parent by this object alone, so all of
+    them get another parent at once.
     """
 
     __slots__ = ("num_live", "parent")
@@ -99,6 +101,15 @@ class Node:
         parent = self.parent
         assert parent is not None, f"{self!r} is a root"
         return parent
+
+    def children_at(self, position: int) -> Children:
+        """Return the children that begin at a position within the node."""
+        return self.inner.get(position, _NO_CHILDREN)
+
+    def known_child(self, token: int) -> Node | None:
+        """Return the child at the node's end that begins with a token, unless it is being computed."""
+        siblings = self.children.get(token)
+        return siblings[0] if siblings and siblings[0].state is not NodeState.COMPUTING else None
 
     def place_at_end(self) -> Children:
         """Return the node's children, which another one may join."""
@@ -198,7 +209,8 @@ class Node:
         """Add the node to its parent's children, unless it is private."""
         if not self.is_private:
             assert self.place is not None
-            self.place.setdefault(self.key, []).append(self)
+            siblings = self.place.setdefault(self.key, [])
+            siblings.insert(len(siblings) if self.state is NodeState.COMPUTING else 0, self)
 
     def detach(self) -> None:
         """Remove the node from its parent's children."""
@@ -235,11 +247,19 @@ class Node:
         """Whether the node begins within its parent's span."""
         return self.parent is not None and self.start < self.parent.end
 
+    def begin_later(self, parent: Node, count: int) -> None:
+        """Begin `count` tokens later, at the end of another parent. The node has no children and is not attached."""
+        self.place = parent.place_at_end()
+        del self.tokens[:count]
+        self.start, self.key = parent.end, self.tokens[0]
+        self.num_computed -= count
+
     def split(self, count: int) -> Node:
         """Split the node after `count` tokens, all computed; return a new node for them, the parent of this one."""
         tail = self.tokens[count:]
         del self.tokens[count:]
-        upper = Node(self.parent, self.tokens, NodeState.RESIDENT, key=self.key)
+        state = NodeState.RESIDENT if self.is_live else self.state
+        upper = Node(self.parent, self.tokens, state, key=self.key)
         upper.start = self.start
         self._give_place_to(upper)
         self.start, self.tokens, self.key = upper.end, tail, tail[0]
@@ -250,7 +270,9 @@ class Node:
         upper._take_prompt_ends(self, upper.end)
         upper._take_checkpoints(self, upper.end)
         self.place = upper.place_at_end()
-        upper.attach_child(self)
+        self.attach()
+        if self.is_live:
+            self.note_live()
         upper.needed_children = int(self.is_needed)
         return upper
 
@@ -279,12 +301,6 @@ class Node:
         """Part from the children of a node that has left the tree: with no cycle left, Python frees it at once."""
         self.children, self.inner, self.live_children = _NO_CHILDREN, {}, {}
 
-    def attach_child(self, child: Node) -> None:
-        """Add a node in the KV store, whose parent is already this node, to the children at the end."""
-        self.place_at_end().setdefault(child.key, []).append(child)
-        self.children.num_live += 1
-        self.live_children[child] = None
-
     def _take_children(self, position: int, children: Children) -> None:
         """Take the children of another node that begin at `position`: within this node or at its end."""
         children.parent = self
@@ -310,10 +326,10 @@ class Node:
         """Replace this node by `other`, which has the same start and key, among the parent's children."""
         assert self.place is not None
         siblings = self.place[self.key]
-        siblings[siblings.index(self)] = other
+        siblings.remove(self)
+        siblings.insert(0, other)
         other.place = self.place
-        if not self.is_inner:
-            live = self._parent.live_children
+        if self in (live := self._parent.live_children):
             del live[self]
             live[other] = None
 

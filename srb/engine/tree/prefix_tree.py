@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from srb.engine.model import Logits, LoraScales, Model
 from srb.engine.tokens import Tokens, run_start, tokens_of
 from srb.engine.tree.checkpoints import Checkpoint
-from srb.engine.tree.match import WORTH_SHARING, Match, best_child, longest_match
-from srb.engine.tree.node import Node, NodeState
+from srb.engine.tree.match import Match, longest_match
+from srb.engine.tree.node import Children, Node, NodeState
 from srb.engine.tree.residency import Residency
-from srb.engine.tree.whole import find_text, longest_whole_match, text_key
+from srb.engine.tree.whole import longest_whole_match
 
 MAX_ROOTS = 64  # beyond this number, roots without children are removed
 
@@ -123,8 +123,8 @@ class PrefixTree:
                 at = parent = residency.move_pin(at, root)
                 num_cached = 0
             rest = tokens[parent.end :]
-            is_private = not keep or self._is_known(parent, rest)
-            node = Node(parent, rest, NodeState.COMPUTING, residency.lend(at), at.end - parent.end, is_private)
+            seq_id, num_computed = residency.lend(at), at.end - parent.end
+            node = Node(parent, rest, NodeState.COMPUTING, seq_id, num_computed, is_private=not keep)
             residency.insert(node)
             residency.move_pin(at, node)
         restored = residency.counters.tokens_restored_total - restored_before
@@ -132,44 +132,32 @@ class PrefixTree:
 
     def complete(self, node: Node, logits: Logits, keep: bool) -> Node:
         """Keep a computed prompt with the logits of its last token; return its node, pinned, which may be another."""
-        if not keep:
-            return node
-        if node.is_private:
-            anchor, cells = node.parent, node.cells
-            assert anchor is not None
-            self._residency.pin(anchor)
-            self._residency.unpin(node)
-            self._residency.record_branch(cells)  # the cells stay in use while the text is inserted
-            tokens, seq_id = node.tokens, self._residency.take_seq(node)
-            node = self._insert(anchor, tokens, seq_id, node.checkpoints)
-            self._residency.record_branch(-cells)
-            self._residency.unpin(anchor)
-        self._residency.host.set_logits(node, logits)
+        node = self._residency.settle(node)
+        if keep:
+            self._residency.host.set_logits(node, logits)
         return node
 
     def release(self, node: Node) -> None:
         """Release a prompt's node. Its computed tokens stay in the tree, unless the node is private."""
         if node.state is NodeState.COMPUTING:
             self._residency.stop_computing(node)
+            node = self._residency.settle(node)
         self._residency.unpin(node)
-        is_merged = node.state is NodeState.EVICTED  # into its only child
-        if not is_merged and (node.is_private or not node.tokens) and not node.is_needed:
+        if node.is_private and not node.is_needed:
             self._residency.evict(node)
 
     # ---- a branch
 
-    def start(self, prompt: Node, tokens: Tokens, worth: int = WORTH_SHARING) -> Lease:
+    def start(self, prompt: Node, tokens: Tokens) -> Lease:
         """Lend a branch a sequence that holds its prompt and the part of its earlier `tokens` that the tree still has.
 
-        A part of a node is shared if it has at least `worth` tokens. The last of `tokens` is always left to compute,
-        since its logits are needed.
+        The last of `tokens` is always left to compute, since its logits are needed.
         """
         residency = self._residency
         residency.pin(prompt)
         at = prompt
         if len(tokens) > 1 and self._partial_reuse and not prompt.is_private:
-            # Match below the prompt only: the same text elsewhere in the tree has cells of its own.
-            known = self._states.deepest(longest_match(tokens[:-1], prompt, len(tokens) - 1, worth))
+            known = self._states.deepest(longest_match(tokens[:-1], prompt, len(tokens) - 1))
             found = residency.make_resident(known)
             if found.end > prompt.end and residency.make_room(0, 1):
                 at = found
@@ -214,71 +202,22 @@ class PrefixTree:
     def end(self, lease: Lease, own: Tokens, keep: bool) -> None:
         """End a branch's lease. `own` are the tokens that the branch computed; with `keep` they become a node."""
         base, residency = lease.node, self._residency
-        anchor, tokens = base, own
-        if not self._partial_reuse:
-            keep = keep and residency.make_room(len(base.tokens), 0)
-        if not self._partial_reuse or base.is_private:  # no child of its own: the whole span goes below its parent
+        anchor, tokens, keep, num_own = base, own, keep and not base.is_private, len(own)
+        if not self._partial_reuse:  # no child of its own: the whole text is a node
             assert base.parent is not None
             anchor, tokens = base.parent, base.tokens + own
+            keep = keep and residency.make_room(len(base.tokens), 0)
         if keep and tokens:
-            residency.unpin(self._insert(anchor, tokens, lease.seq_id, lease.checkpoints))
+            node = Node(anchor, tokens, NodeState.COMPUTING, lease.seq_id)
+            residency.insert(node)
+            residency.pin(node)
+            self._states.adopt(node, lease.checkpoints)
+            residency.unpin(residency.settle(node))
         else:
             residency.free_seq(lease.seq_id)
         self._states.drop(lease.checkpoints)
-        residency.record_branch(-len(own))
+        residency.record_branch(-num_own)
         residency.unpin(base)
-
-    def _insert(self, anchor: Node, tokens: Tokens, seq_id: int, checkpoints: dict[int, Checkpoint]) -> Node:
-        """Insert `tokens`, computed in `seq_id` after `anchor`; return the node where they end, pinned.
-
-        The nodes take the `checkpoints` within the tokens.
-        Tokens that the tree already holds are shared, unless their node is being computed or cannot be restored now.
-        """
-        residency, at, done = self._residency, anchor, 0
-        residency.pin(at)
-        while done < len(tokens):
-            child, common = self._child(at, tokens, done)
-            if child is None or child.state is NodeState.COMPUTING:
-                break
-            if child.state is NodeState.PARKED and common == len(tokens) - done == len(child.tokens):
-                residency.record_restored(child, seq_id)  # its KV was just computed again
-                at = residency.move_pin(at, child)
-                self._states.adopt(at, checkpoints)
-                return at
-            if child.state is NodeState.PARKED and not residency.restore(child):
-                break
-            at = residency.move_pin(at, residency.split(child, common))
-            self._states.adopt(at, checkpoints)
-            done += common
-            if done < len(tokens):
-                holder = at.holder()
-                assert holder is not None
-                self._model.splice(holder, seq_id, at.end)
-        if done == len(tokens):
-            self._states.keep(at, seq_id)
-            residency.free_seq(seq_id)
-            return at
-        node = Node(at, tokens[done:], NodeState.RESIDENT, seq_id)
-        residency.insert(node)
-        at = residency.move_pin(at, node)
-        self._states.adopt(at, checkpoints)
-        return at
-
-    def _is_known(self, node: Node, tokens: Tokens) -> bool:
-        """Whether tokens that follow a node are best inserted when they are computed, since the tree has them in part.
-
-        Memory with states computes some known tokens again: if many follow that are new, other requests may find them
-        at once, and the known ones take cells twice.
-        """
-        child, common = self._child(node, tokens, 0)
-        is_mostly_new = self._states.are_kept and len(tokens) - common >= WORTH_SHARING
-        return child is not None and not is_mostly_new
-
-    def _child(self, node: Node, tokens: Tokens, offset: int) -> tuple[Node | None, int]:
-        """Return the child that shares enough of `tokens[offset:]`, and the number of shared tokens."""
-        if self._partial_reuse:
-            return best_child(node.children, tokens, offset)
-        return find_text(tokens, node, text_key(tokens)), len(tokens)
 
     # ---- all of it
 
@@ -305,8 +244,10 @@ class PrefixTree:
             assert set(node.live_children) == {child for child in live if not child.is_inner}, repr(node)
             assert node.num_live_inner == sum(child.is_inner for child in live), repr(node)
             assert all(node.start < position < node.end for position in node.inner), repr(node)
-            for children in (node.children, *node.inner.values()):
+            for position, children in ((node.end, node.children), *node.inner.items()):
                 assert children.parent is node or not children, repr(node)
+                if self._partial_reuse:
+                    self._check_alone(node, position, children)
                 assert children.num_live == sum(each.is_live for some in children.values() for each in some), repr(node)
         for node in nodes:
             assert node.parent is not None
@@ -316,3 +257,11 @@ class PrefixTree:
             assert self._partial_reuse or node.parent.parent is None, f"{node!r} is below another node"
         lent, places = [lease.seq_id for lease in leases], [lease.checkpoints for lease in leases]
         self._residency.check_invariants(nodes, branch_cells, lent, places)
+
+    def _check_alone(self, node: Node, position: int, children: Children) -> None:
+        """Assert that no two texts of children hold the same token after the same text, computing prompts aside."""
+        known = {node.tokens[position - node.start]} if position < node.end else set[int]()
+        assert not known & children.keys(), f"{node!r} and its child at {position} go on alike"
+        for key, siblings in children.items():
+            assert all(child.tokens[0] == key for child in siblings), f"{node!r}: a child's key"
+            assert all(child.state is NodeState.COMPUTING for child in siblings[1:]), f"{node!r}: children begin alike"

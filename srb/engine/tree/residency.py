@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from srb.engine.model import Blob, Logits, Model
-from srb.engine.tokens import run_start
+from srb.engine.tokens import Tokens, common_length, run_start
 from srb.engine.tree.checkpoints import AUTO, Checkpoint
 from srb.engine.tree.host import HostMemory
 from srb.engine.tree.idle import IdleNodes
@@ -22,7 +22,7 @@ from srb.engine.tree.kept import KeptText, SolidCells
 from srb.engine.tree.match import Match
 from srb.engine.tree.node import Node, NodeState
 from srb.engine.tree.states import States
-from srb.engine.tree.whole import Lengths, text_key
+from srb.engine.tree.whole import Lengths, find_text, text_key
 
 MAX_INNER = 8192  # positions within a node's span at which children begin; a merge or a split handles all of them
 PARK_TOKENS = 256  # most tokens saved in one step, so that saving does not hold up running branches
@@ -142,12 +142,23 @@ class Residency:
         self._attach(node)
         self._add_live(node)
 
-    def insert_parked(self, node: Node, blob: Blob, logits: Logits | None) -> None:
-        """Insert a node as parked, with what `snapshot` returned and the logits of its last token, read from a store."""
-        if not self._partial_reuse:
-            node.key = text_key(node.tokens)
+    def insert_parked(self, root: Node, tokens: Tokens, blob: Blob, logits: Logits | None) -> None:
+        """Insert a text as parked, with what `snapshot` returned and the logits of its last token, read from a store."""
+        at, done = root, 0
+        while self._partial_reuse and done < len(tokens) and (child := at.known_child(tokens[done])) is not None:
+            upper = self._cut(child, common_length(child.tokens, tokens, done))
+            if upper is None:
+                break
+            at, done = upper, upper.end
+        node = Node(at, tokens[done:], NodeState.PARKED, key=None if self._partial_reuse else text_key(tokens))
+        cells = self.states.unpack(node, blob)
+        parts = self._model.split(cells, 0, done) if 0 < done < len(tokens) else (cells, cells)
+        if parts is None or done == len(tokens):
+            self.states.drop(node.checkpoints)
+            self.host.make_room()
+            return
         self._attach(node)
-        self.host.add(node, self.states.unpack(node, blob))
+        self.host.add(node, parts[1])
         if node.state is NodeState.PARKED:  # else it was evicted at once for lack of room
             self.host.set_logits(node, logits)
 
@@ -156,8 +167,6 @@ class Residency:
         self._solid.note_growth(node.start + node.num_computed, count, self.used_cells)
         node.num_computed += count
         self._node_cells += count
-        if node.num_computed == len(node.tokens):
-            node.state = NodeState.RESIDENT
 
     def record_branch(self, count: int, start: int | None = None) -> None:
         """Add `count`, which may be negative, to the cells that running branches own.
@@ -171,7 +180,7 @@ class Residency:
             self._solid.cut(self.used_cells)
 
     def stop_computing(self, node: Node) -> None:
-        """Truncate a pinned node to its computed tokens, of which there may be none: no more of it is computed.
+        """Truncate a prompt's node to its computed tokens, of which there may be none: no more of it is computed.
 
         A run of media that is computed in part is dropped, since no text can go on within it.
         """
@@ -183,7 +192,6 @@ class Residency:
             del node.tokens[node.num_computed :]
             node.key = text_key(node.tokens)
             self._attach(node)
-        node.state = NodeState.RESIDENT
 
     def _drop_part_of_run(self, node: Node) -> None:
         kept = run_start(node.tokens, node.num_computed)
@@ -201,7 +209,7 @@ class Residency:
         """Evict a node, which is not needed, and every node below it."""
         parent = node.parent
         assert parent is not None
-        self.counters.nodes_dropped_total += 1
+        self.counters.nodes_dropped_total += not node.is_private
         for each in reversed(node.subtree()):
             assert not each.is_needed, f"{each!r} is needed and cannot be evicted"
             self.host.remove_names(each)
@@ -216,6 +224,97 @@ class Residency:
             each.forget_children()
         self.host.note_child_removed(parent)
         self._absorb_below(parent)
+
+    # ---- computed texts join the others
+
+    def settle(self, node: Node) -> Node:
+        """Let a computed text, which is pinned once, join the others; return the node where it ends, with its pin."""
+        at = self._join(node, len(node.tokens))
+        if at is node:
+            self._idle.unpin(node)  # the pin of `_join` is left
+        return at
+
+    def _join(self, node: Node, count: int) -> Node:
+        """Let the first `count` tokens of a node, all computed, join the texts below its parent; return their end, pinned.
+
+        Tokens that the tree has are shared: the node begins after them, or is gone if there are no others. Parked ones come
+        back with the node's cells, so nothing is restored and no room is needed.
+        """
+        at, seq_id, done = node.parent, node.seq_id, 0
+        assert at is not None
+        assert seq_id is not None
+        self.pin(at)
+        while done < count and (child := self._known(at, node, done)) is not None:
+            common = min(common_length(child.tokens, node.tokens, done), count - done)
+            upper = self._cut(child, common)
+            if upper is None:
+                break
+            done += common
+            if upper.state is NodeState.PARKED:
+                self.record_restored(upper, None)
+            elif done < len(node.tokens):
+                holder = upper.holder()
+                assert holder is not None
+                self._model.splice(holder, seq_id, upper.end)
+            at = self.move_pin(at, upper)
+            self.states.adopt(at, node.checkpoints)
+        if done == len(node.tokens):
+            self._dissolve(node, at, seq_id)
+            return at
+        if done:
+            self._begin_later(node, at, done)
+        if done == count:
+            return at
+        if count < done + len(node.tokens):
+            return self.move_pin(at, self.split(node, count - done))
+        node.detach()  # to be the first of its siblings
+        node.state = NodeState.RESIDENT
+        node.attach()
+        return self.move_pin(at, node)
+
+    def _known(self, at: Node, node: Node, done: int) -> Node | None:
+        """Return the child of `at` that goes on as a node does after `done` tokens."""
+        if node.is_private:
+            return None
+        if self._partial_reuse:
+            return at.known_child(node.tokens[done])
+        return find_text(node.tokens, at, node.key)
+
+    def _dissolve(self, node: Node, at: Node, seq_id: int) -> None:
+        """Remove a node whose text ends at `at`, which may take its sequence."""
+        self._take_out(node)
+        node.state, node.seq_id = NodeState.EVICTED, None
+        node.forget_children()
+        if at.parent is not None and at.holder() is None:
+            at.seq_id = seq_id
+            self._node_ids += 1
+        else:
+            if node.tokens:
+                self.states.keep(at, seq_id)
+            self.free_seq(seq_id)
+
+    def _begin_later(self, node: Node, parent: Node, count: int) -> None:
+        """Let a node begin `count` tokens later, below `parent`, whose cells its sequence shares."""
+        pins = self._take_out(node)
+        node.begin_later(parent, count)
+        self._attach(node)
+        self._add_live(node)
+        for _ in range(pins):
+            self._idle.pin(node)
+
+    def _take_out(self, node: Node) -> int:
+        """Take a leaf from its place and out of the sums; return the number of its pins. Its sequence stays as it is."""
+        pins = node.pins
+        for _ in range(pins):
+            self._idle.unpin(node)
+        self._solid.cut(node.start)
+        self._num_live -= 1
+        self._node_cells -= node.cells
+        self._node_ids -= 1
+        self._idle.remove(node)
+        self._detach(node)
+        node.note_gone()
+        return pins
 
     def _attach(self, node: Node) -> None:
         assert node.parent is not None
@@ -240,7 +339,7 @@ class Residency:
         self._solid.note_growth(node.start, node.cells, self.used_cells)
         self._num_live += 1
         self._node_cells += node.cells
-        self._node_ids += 1
+        self._node_ids += node.seq_id is not None
         node.note_live()
         self._idle.add(node)
         self._free_inner_seq(node.parent)
@@ -288,21 +387,6 @@ class Residency:
         self._model.remove(seq_id)
         self.states.note_lost(seq_id)
         self._free_ids.append(seq_id)
-
-    def take_seq(self, node: Node) -> int:
-        """Remove a private, unpinned node and return its sequence, whose cells the caller now owns."""
-        seq_id = node.seq_id
-        assert seq_id is not None
-        assert node.is_private
-        self._solid.cut(node.start)
-        self._num_live -= 1
-        self._node_cells -= node.cells
-        self._node_ids -= 1
-        self._idle.remove(node)
-        del self._private[node]
-        node.seq_id, node.state = None, NodeState.EVICTED
-        node.forget_children()
-        return seq_id
 
     def _take_from(self, node: Node) -> int | None:
         """Take the sequence of a node, whose end keeps its state; return None if it has none."""
@@ -475,15 +559,27 @@ class Residency:
             at = steps.pop()  # already resident and whole
         self.pin(at)
         at = self._take_back(at, match, steps)
-        for node in reversed(steps):
+        while steps:
+            node = steps.pop()
             if node.is_inner:
                 at = self.move_pin(at, self.split(at, node.start - at.start))
-            if node.state is NodeState.PARKED and not self.restore(node):
+            count = (steps[-1].start if steps else match.length) - node.start
+            if node.state is NodeState.COMPUTING:
+                upper = self._join(node, count)
+                self.unpin(at)
+                at = upper
                 break
-            if node.state is NodeState.EVICTED:
+            part = None if node.state is NodeState.EVICTED else self._cut(node, count)
+            if part is None:
                 break
-            at = self.move_pin(at, self.split(node, match.cut) if node is match.into else node)
+            if part.state is NodeState.PARKED:
+                if not steps:
+                    self.host.protect(part)
+                if not self.restore(part):
+                    break
+            at = self.move_pin(at, part)
         self.host.protect(None)
+        self.host.make_room()  # for the parts of parked nodes
         return at
 
     def restore(self, node: Node) -> bool:
@@ -509,8 +605,8 @@ class Residency:
         self.record_restored(node, seq_id)
         return True
 
-    def record_restored(self, node: Node, seq_id: int) -> None:
-        """Record that a parked node is resident again, in `seq_id`."""
+    def record_restored(self, node: Node, seq_id: int | None) -> None:
+        """Record that a parked node is resident again, in `seq_id`, or in the sequence of a node that will be below it."""
         assert node.blob is not None
         self._restored.append(node.blob)
         self.host.remove(node)
@@ -524,6 +620,22 @@ class Residency:
         self._num_live += 1
         upper = node.split(count)
         self._idle.update_leaf(node)  # its live inner children may have gone to the upper part
+        return upper
+
+    def _cut(self, node: Node, count: int) -> Node | None:
+        """Split any node after `count` tokens; return the upper part, or None if a parked one's KV cannot be split.
+
+        Then it is evicted: it was read from a file of another form.
+        """
+        if node.state is not NodeState.PARKED or count == len(node.tokens):
+            return self.split(node, count)
+        assert node.blob is not None
+        blobs = self._model.split(node.blob, node.start, node.start + count)
+        if blobs is None:
+            self.evict(node)
+            return None
+        upper = node.split(count)
+        self.host.note_split(upper, node, blobs)
         return upper
 
     def _absorb_below(self, node: Node) -> None:

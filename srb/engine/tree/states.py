@@ -139,7 +139,7 @@ class States:
 
     def note_prompt(self, node: Node, count: int, tokens: Tokens, shared: int) -> None:
         """Leave a checkpoint if the last `count` tokens of a prompt that were computed end at the place of one."""
-        if not self.are_kept or not self._host.budget or node.state is not NodeState.COMPUTING:
+        if not self.are_kept or not self._host.budget or node.num_computed == len(node.tokens):
             return
         position = node.start + node.num_computed
         if self.next_place(tokens, position - count, shared) == position:

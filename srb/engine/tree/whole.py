@@ -63,17 +63,17 @@ def longest_whole_match(tokens: Tokens, root: Node, lengths: Lengths, usable: in
         return Match(root)
     hashes, awaits = prefix_hashes(tokens), None
     for length in lengths.up_to(len(tokens)):
-        key = int(hashes[length - 1])
-        node = find_text(tokens[:length], root, key) if key in root.children else None
-        if node is None:
-            continue
-        if node.state is NodeState.COMPUTING:
-            awaits = awaits or node
-        elif length <= usable or node.logits is not None:
-            return Match(node, awaits=awaits, logits=node.logits if length > usable else None)
+        for node in root.children.get(int(hashes[length - 1]), ()):
+            if node.tokens != tokens[:length]:
+                continue
+            if node.state is NodeState.COMPUTING:
+                awaits = awaits or node
+            elif length <= usable or node.logits is not None:
+                return Match(node, awaits=awaits, logits=node.logits if length > usable else None)
     return Match(root, awaits=awaits)
 
 
 def find_text(tokens: Tokens, root: Node, key: int) -> Node | None:
-    """Return the node of exactly this text, whose hash is `key`, or None."""
-    return next((node for node in root.children.get(key, ()) if node.tokens == tokens), None)
+    """Return the node of exactly this text, whose hash is `key`, unless it is being computed, or None."""
+    siblings = root.children.get(key, ())
+    return next((node for node in siblings if node.tokens == tokens and node.state is not NodeState.COMPUTING), None)

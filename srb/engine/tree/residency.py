@@ -108,11 +108,11 @@ class Residency:
 
     def cost(self, prompt: Sequence[int], match: Match) -> int:
         """Return how many of the available cells a prompt takes: its tokens, less those that needed nodes hold."""
-        node = match.node
+        node, into = match.node, match.into
+        held = node.end if into is None else into.start + match.cut * into.is_needed
         while not node.is_needed and node.parent is not None:
-            node = node.parent
-        cut = match.cut if match.into is not None and match.into.is_needed else 0
-        return len(prompt) - node.end - cut
+            held, node = node.start, node.parent
+        return len(prompt) - held
 
     def stats(self) -> dict[str, float]:
         """Return counters (`…_total`) and gauges by name."""

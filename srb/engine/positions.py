@@ -17,7 +17,7 @@ import numpy.typing as npt
 from srb.engine.media import MediaRun
 from srb.engine.model import Batch, Blob
 
-_MAGIC = np.frombuffer(b"SRB runs", np.uint8)  # before the cells of a span that has runs
+_MAGIC = b"SRB runs"  # before the cells of a span that has runs
 _FIELDS = 3  # start, end and number of positions of a run
 
 
@@ -120,7 +120,7 @@ class Positions:
     def unpack(blob: Blob) -> tuple[list[tuple[int, int, int]], Blob]:
         """Return the runs of a saved span, for `restored`, and its cells. Raise ValueError for a damaged one."""
         size = len(_MAGIC)
-        if not np.array_equal(blob[:size], _MAGIC):
+        if blob[:size].tobytes() != _MAGIC:
             return [], blob
         count = int(blob[size : size + 4].copy().view(np.int32)[0]) if len(blob) >= size + 4 else -1
         end = size + 4 * (1 + _FIELDS * count)
@@ -162,4 +162,4 @@ def _packed(runs: list[int], cells: Blob) -> Blob:
     if not runs:
         return cells
     header = np.array([len(runs) // _FIELDS, *runs], np.int32).view(np.uint8)
-    return np.concatenate([_MAGIC, header, cells])
+    return np.concatenate([np.frombuffer(_MAGIC, np.uint8), header, cells])

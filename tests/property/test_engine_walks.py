@@ -710,6 +710,8 @@ class EngineWalk(RuleBasedStateMachine):
             return
         expected = cold(branch.stop)
         whole = branch.beginning + expected.texts[0]
+        if branch.beginning and any(fold(string) in fold(whole) for string in submitted.banned):
+            return  # alone its beginning was a part of the prompt, which a banned string may begin in
         if end.truncated and self.may_fail:
             assert whole.startswith(outcome.texts[index].rstrip("\ufffd"))
         elif submitted.linger or all(self.is_whole(tokens[:length]) for length in resumed_at):

@@ -249,10 +249,11 @@ class Node:
 
     def begin_later(self, parent: Node, count: int) -> None:
         """Begin `count` tokens later, at the end of another parent. The node has no children and is not attached."""
-        self.place = parent.place_at_end()
-        del self.tokens[:count]
-        self.start, self.key = parent.end, self.tokens[0]
-        self.num_computed -= count
+        if count:
+            self.place = parent.place_at_end()
+            del self.tokens[:count]
+            self.start, self.key = parent.end, self.tokens[0]
+            self.num_computed -= count
 
     def split(self, count: int) -> Node:
         """Split the node after `count` tokens, all computed; return a new node for them, the parent of this one."""

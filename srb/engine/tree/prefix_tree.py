@@ -124,7 +124,8 @@ class PrefixTree:
                 num_cached = 0
             rest = tokens[parent.end :]
             seq_id, num_computed = residency.lend(at), at.end - parent.end
-            node = Node(parent, rest, NodeState.COMPUTING, seq_id, num_computed, is_private=not keep)
+            key = residency.key_of(rest)
+            node = Node(parent, rest, NodeState.COMPUTING, seq_id, num_computed, is_private=not keep, key=key)
             residency.insert(node)
             residency.move_pin(at, node)
         restored = residency.counters.tokens_restored_total - restored_before
@@ -208,14 +209,12 @@ class PrefixTree:
             anchor, tokens = base.parent, base.tokens + own
             keep = keep and residency.make_room(len(base.tokens), 0)
         if keep and tokens:
-            node = Node(anchor, tokens, NodeState.COMPUTING, lease.seq_id)
-            residency.insert(node)
-            residency.pin(node)
-            self._states.adopt(node, lease.checkpoints)
+            node = Node(anchor, tokens, NodeState.COMPUTING, lease.seq_id, key=residency.key_of(tokens))
+            node.checkpoints = lease.checkpoints
             residency.unpin(residency.settle(node))
         else:
             residency.free_seq(lease.seq_id)
-        self._states.drop(lease.checkpoints)
+            self._states.drop(lease.checkpoints)
         residency.record_branch(-num_own)
         residency.unpin(base)
 

@@ -134,11 +134,12 @@ class Residency:
 
     # ---- nodes come and go
 
+    def key_of(self, tokens: Tokens) -> int | None:
+        """Return the key by which the root finds a whole text, of memory that cannot be cut; None: the first token."""
+        return None if self._partial_reuse else text_key(tokens)
+
     def insert(self, node: Node) -> None:
         """Insert a node whose computed KV is in its sequence. The node is idle until it is pinned."""
-        assert node.parent is not None
-        if not self._partial_reuse:
-            node.key = text_key(node.tokens)
         self._attach(node)
         self._add_live(node)
 
@@ -150,7 +151,7 @@ class Residency:
             if upper is None:
                 break
             at, done = upper, upper.end
-        node = Node(at, tokens[done:], NodeState.PARKED, key=None if self._partial_reuse else text_key(tokens))
+        node = Node(at, tokens[done:], NodeState.PARKED, key=self.key_of(tokens))
         cells = self.states.unpack(node, blob)
         parts = self._model.split(cells, 0, done) if 0 < done < len(tokens) else (cells, cells)
         if parts is None or done == len(tokens):
@@ -228,9 +229,13 @@ class Residency:
     # ---- computed texts join the others
 
     def settle(self, node: Node) -> Node:
-        """Let a computed text, which is pinned once, join the others; return the node where it ends, with its pin."""
+        """Let a computed text join the others; return the node where it ends, pinned.
+
+        A prompt's node is pinned once, and gives its pin; a new node of a branch is not in the tree yet.
+        """
+        is_new = not node.pins
         at = self._join(node, len(node.tokens))
-        if at is node:
+        if at is node and not is_new:
             self._idle.unpin(node)  # the pin of `_join` is left
         return at
 
@@ -258,18 +263,28 @@ class Residency:
                 self._model.splice(holder, seq_id, upper.end)
             at = self.move_pin(at, upper)
             self.states.adopt(at, node.checkpoints)
-        if done == len(node.tokens):
-            self._dissolve(node, at, seq_id)
+        rest, pins = len(node.tokens) - done, node.pins
+        if pins and (done or not rest):
+            self._take_out(node)
+        if not rest:
+            node.state = NodeState.EVICTED
+            self._give_to_end(at, seq_id, has_tokens=done > 0)
             return at
-        if done:
-            self._begin_later(node, at, done)
+        if done or not pins:
+            node.begin_later(at, done)
+            node.state = node.state if pins else NodeState.RESIDENT
+            self._attach(node)
+            self._add_live(node)
+            for _ in range(pins):
+                self._idle.pin(node)
         if done == count:
             return at
-        if count < done + len(node.tokens):
+        if done + rest > count:
             return self.move_pin(at, self.split(node, count - done))
-        node.detach()  # to be the first of its siblings
-        node.state = NodeState.RESIDENT
-        node.attach()
+        if node.state is NodeState.COMPUTING:
+            node.detach()  # to be the first of its siblings
+            node.state = NodeState.RESIDENT
+            node.attach()
         return self.move_pin(at, node)
 
     def _known(self, at: Node, node: Node, done: int) -> Node | None:
@@ -280,32 +295,22 @@ class Residency:
             return at.known_child(node.tokens[done])
         return find_text(node.tokens, at, node.key)
 
-    def _dissolve(self, node: Node, at: Node, seq_id: int) -> None:
-        """Remove a node whose text ends at `at`, which may take its sequence."""
-        self._take_out(node)
-        node.state, node.seq_id = NodeState.EVICTED, None
-        node.forget_children()
+    def _give_to_end(self, at: Node, seq_id: int, has_tokens: bool) -> None:
+        """Let a pinned node have a sequence that ends where it does, or free the sequence if it needs none.
+
+        `has_tokens`: the sequence has computed some to come there, and so may have a state that the node lacks.
+        """
         if at.parent is not None and at.holder() is None:
             at.seq_id = seq_id
             self._node_ids += 1
-        else:
-            if node.tokens:
-                self.states.keep(at, seq_id)
-            self.free_seq(seq_id)
+            return
+        if has_tokens:
+            self.states.keep(at, seq_id)
+        self.free_seq(seq_id)
 
-    def _begin_later(self, node: Node, parent: Node, count: int) -> None:
-        """Let a node begin `count` tokens later, below `parent`, whose cells its sequence shares."""
-        pins = self._take_out(node)
-        node.begin_later(parent, count)
-        self._attach(node)
-        self._add_live(node)
-        for _ in range(pins):
-            self._idle.pin(node)
-
-    def _take_out(self, node: Node) -> int:
-        """Take a leaf from its place and out of the sums; return the number of its pins. Its sequence stays as it is."""
-        pins = node.pins
-        for _ in range(pins):
+    def _take_out(self, node: Node) -> None:
+        """Take a pinned leaf from its place and out of the sums. It keeps its sequence, and loses its pins."""
+        while node.pins:
             self._idle.unpin(node)
         self._solid.cut(node.start)
         self._num_live -= 1
@@ -314,7 +319,6 @@ class Residency:
         self._idle.remove(node)
         self._detach(node)
         node.note_gone()
-        return pins
 
     def _attach(self, node: Node) -> None:
         assert node.parent is not None

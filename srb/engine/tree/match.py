@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from srb.engine.model import Logits
@@ -32,11 +33,11 @@ class Match:
         return self.into.start + self.cut if self.into is not None else self.node.end
 
 
-def longest_match(tokens: Tokens, start: Node, usable: int) -> Match:
+def longest_match(tokens: Tokens, start: Node, usable: int, deepest: Callable[[Match], Match]) -> Match:
     """Match `tokens`, which follow `start`, with the nodes below `start`; return the longest match.
 
-    At most `usable` tokens match, or all of them if the logits of the last one are known. The cost depends on the tokens
-    and nodes that match, and on the prompts that are being computed there, alone.
+    At most `usable` tokens match, or all of them if the logits of the last one are known; of these, as many as `deepest`
+    tells. The cost depends on the tokens and nodes that match, and on the prompts that are being computed there, alone.
     """
     found, place, done = Match(start), start.children, 0
     computing: list[tuple[Node, int]] = []  # each with the number of tokens before it
@@ -48,7 +49,8 @@ def longest_match(tokens: Tokens, start: Node, usable: int) -> Match:
         common = common_length(node.tokens, tokens, done)
         before, done = done, done + common
         if done == len(tokens) and (logits := node.logits_at(node.start + common)) is not None:
-            return replace(Match(node) if common == len(node.tokens) else _part(node, common), logits=logits)
+            found = replace(Match(node) if common == len(node.tokens) else _part(node, common), logits=logits)
+            break
         if done > usable:
             found = _part(node, usable - before) if usable > before else found
             break
@@ -56,24 +58,17 @@ def longest_match(tokens: Tokens, start: Node, usable: int) -> Match:
             found, place = Match(node), node.children
         else:  # the text goes on, if at all, in a child that begins right there
             found, place = _part(node, common), node.children_at(node.start + common)
-    return _with_computing(found, computing, tokens, start.end, usable)
-
-
-def _with_computing(found: Match, computing: list[tuple[Node, int]], tokens: Tokens, start: int, usable: int) -> Match:
-    """Return the longer match, in one of the nodes that are being computed, or `found` with the node that is worth a wait.
-
-    Of matches that are as long it is the newest, since only that has a checkpoint where it parted from the others.
-    """
-    longest, awaits = found.length - start, None
-    for node, done in computing:
-        common = common_length(node.tokens, tokens, done)
-        ready = min(common, node.num_computed, usable - done)
-        if ready > 0 and done + ready >= found.length - start:
-            found = _part(node, ready)
-        if common > node.num_computed and done + common > longest:
-            longest, awaits = done + common, node
-    gain = longest - (found.length - start)
-    is_whole = awaits is not None and (longest == len(tokens) or start + longest == awaits.end)
+    found, awaits, most = deepest(found), None, 0
+    for node, before in computing:
+        common = common_length(node.tokens, tokens, before)
+        ready = min(common, node.num_computed, usable - before)
+        part = deepest(_part(node, ready)) if ready > 0 else found
+        longer = part if part.length >= found.length else found  # of two that are as long, the newer
+        found = replace(longer, shared=max(part.shared, found.shared))
+        if common > node.num_computed and before + common > most:
+            awaits, most = node, before + common
+    gain = start.end + most - found.length
+    is_whole = awaits is not None and (most == len(tokens) or start.end + most == awaits.end)
     return replace(found, awaits=awaits) if gain >= WORTH_WAITING or (is_whole and gain > 0) else found
 
 

@@ -86,7 +86,7 @@ class PrefixTree:
 
     def _match(self, tokens: Tokens, root: Node, usable: int) -> Match:
         if self._partial_reuse:
-            return self._states.deepest(longest_match(tokens, root, usable))
+            return longest_match(tokens, root, usable, self._states.deepest)
         return longest_whole_match(tokens, root, self._residency.lengths, usable)
 
     def nodes(self) -> Iterator[Node]:
@@ -158,7 +158,7 @@ class PrefixTree:
         residency.pin(prompt)
         at = prompt
         if len(tokens) > 1 and self._partial_reuse and not prompt.is_private:
-            known = self._states.deepest(longest_match(tokens[:-1], prompt, len(tokens) - 1))
+            known = longest_match(tokens[:-1], prompt, len(tokens) - 1, self._states.deepest)
             found = residency.make_resident(known)
             if found.end > prompt.end and residency.make_room(0, 1):
                 at = found

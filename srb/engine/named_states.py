@@ -93,10 +93,7 @@ class NamedStates:
         node = self._residency.host.named(name)
         if node is None:
             return None
-        tokens = tokens_of(())
-        for each in node.path():
-            tokens += each.tokens
-        return tokens, self._tree.scales(node.root)
+        return node.text(), self._tree.scales(node.root)
 
     def cached_length(self, tokens: Tokens, lora: LoraScales) -> int:
         """Return how many tokens of a text the tree holds."""

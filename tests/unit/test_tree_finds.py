@@ -8,6 +8,7 @@ import pytest
 
 from srb.engine.fake import FakeModel
 from srb.engine.tokens import tokens_of
+from srb.engine.tree.kept import KeptText
 from srb.engine.tree.match import Match, longest_match
 from srb.engine.tree.node import Node, NodeState
 from tests.engine_helpers import Driver, solo
@@ -164,6 +165,21 @@ def test_a_stored_text_shares_what_the_tree_has_of_it() -> None:
     other.engine.check_invariants()
     assert sum(len(node.tokens) for node in other.engine._tree.nodes()) == len(HEAD) + 10 + 30 + len(B)
     assert ask(other, [*text, 41])[1] == len(text)
+
+
+def test_a_text_that_begins_within_another_node_is_told_whole() -> None:
+    """A named state's tokens, and those of a text that keeps its cells, are not its parent's beyond that place."""
+    driver, texts = roomy(), ([*HEAD, *A], [*HEAD[:10], *B])
+    for tokens in texts:
+        ask(driver, tokens)
+    for turn in range(20):  # newer prompts, so that the nodes of these merge
+        ask(driver, [41, *[9 + turn] * 20])
+    tree = driver.engine._tree
+    nodes = [tree.match(tokens_of([*tokens, 41]), tree.root(())).node for tokens in texts]
+    assert any(node.is_inner for node in nodes)
+    for node, tokens in zip(nodes, texts, strict=True):
+        assert node.text().tolist() == tokens
+        assert KeptText.of(node, len(tokens) - 1, 0).tokens.tolist() == tokens[:-1]
 
 
 def test_the_cost_of_a_prompt_counts_idle_cells_within_a_needed_node() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from srb.engine.tokens import Tokens, has_at, tokens_of
+from srb.engine.tokens import Tokens, has_at
 from srb.engine.tree.node import Node, NodeState
 
 
@@ -42,10 +42,7 @@ class KeptText:
     @staticmethod
     def of(leaf: Node, count: int, seq_id: int) -> KeptText:
         """Return the first `count` tokens of the path to `leaf`, which `seq_id` holds."""
-        tokens = tokens_of(())
-        for node in leaf.path():
-            tokens += node.tokens
-        return KeptText(leaf.root, tokens[:count], seq_id)
+        return KeptText(leaf.root, leaf.text()[:count], seq_id)
 
     def has(self, at: Node, steps: Iterable[Node]) -> list[Node]:
         """Return the first of the nodes `steps`, which follow each other after `at`, whose cells are kept.

@@ -183,6 +183,14 @@ class Node:
             node = node.parent
         return path[::-1]
 
+    def text(self) -> Tokens:
+        """Return all tokens up to the node's end."""
+        tokens = tokens_of(())
+        for node in self.path():
+            del tokens[node.start :]  # it may begin within its parent's span
+            tokens += node.tokens
+        return tokens
+
     def offspring(self) -> Iterator[Node]:
         """Yield the children, inner children included and private ones not."""
         for children in (self.children, *self.inner.values()):

@@ -185,7 +185,7 @@ def test_where_the_system_does_not_tell_of_waits_the_number_stays(load: Load, tm
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, {"GOMP_SPINCOUNT": "2000"}),
+        ({}, {"GOMP_SPINCOUNT": "500"}),
         ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
         ({"OMP_WAIT_POLICY": "passive"}, {"OMP_WAIT_POLICY": "passive"}),
     ],

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 def srb(*arguments: object, **settings: object) -> subprocess.CompletedProcess[str]:
     words = [PYTHON, "-m", "srb.launch.cli", *map(str, arguments)]
-    environ = clean_environ(**settings)
+    environ = clean_environ(**{"model": "storyteller", **settings})  # whatever models this user has
     return subprocess.run(
         words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=2 * DEADLINE, check=False
     )

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.needs import need
+from tests.page.conftest import browser, make_page, page, troubles
 from tests.servers import Server
 from tools.real_models import path_of
 
 # One thread, since two threads that wait for each other are slow on busy cores.
 SETTINGS = {"n_ctx": 8192, "threads": 1, "stories": ""}
+
+# The fixtures of tests/page. Imported by a module, a browser for the package would stay for all tests after it, and two of
+# Playwright's loops do not go together in a process.
+__all__ = ["browser", "make_page", "page", "troubles"]
 
 
 @pytest.fixture(scope="package")

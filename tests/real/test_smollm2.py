@@ -10,11 +10,8 @@ import jsonschema_rs
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.conftest import browser, make_page, page, troubles
 from tests.page.writer import Writer
 from tests.servers import Server
-
-__all__ = ["browser", "make_page", "page", "troubles"]  # the fixtures of tests/page
 
 pytestmark = pytest.mark.timeout(600)  # seconds of a test, for a machine that does much else
 

@@ -200,7 +200,7 @@ test("characters that the vocabulary lacks are sent as plain ones, and those tha
   assert.equal(straightened(story, ""), story);
   assert.equal(straightened(story, null), story);
   assert.equal(straightened(story, undefined), story);
-  assert.equal(straightened(story, "“”„«»‘’‚–—…\u00a0"), "\"It's 'here',\" she said - \"là\"...  é");
+  assert.equal(straightened(story, "“”„«»‘’‚–—…\u00a0"), '"It\'s \'here\'," she said - "là"...  é');
   assert.equal(straightened(story, "“"), story.replace("“", '"'));
   assert.equal(straightened("é", "é"), "é"); // nothing plain stands for it
 });

@@ -119,6 +119,22 @@ def test_a_parked_text_that_was_computed_again_comes_back_with_the_new_cells() -
     assert ask(driver, [*text, 41])[1] == len(text)
 
 
+def test_a_branch_that_ends_as_a_parked_one_began_takes_its_beginning_over() -> None:
+    driver = roomy(cache_cells=0)
+    bias = tuple((token, None) for token in range(2, 300) if token not in (5, 6))  # so that branches begin alike
+    request = driver.submit(HEAD, n=8, max_tokens=30, ignore_eos=True, logit_bias=bias)
+    driver.run()
+    again = driver.submit(HEAD, n=8, seed=100, max_tokens=30, ignore_eos=True, logit_bias=bias)
+    driver.run()
+    assert driver.engine.stats()["tokens_restored_total"] == 0  # the prompt's cells were kept, and branches are new
+    texts = [[*HEAD, *tokens[:-1]] for each in (request, again) for tokens in driver.result(each).tokens.values()]
+    assert driver.engine.stats()["tree_tokens_parked"] == len(
+        {tuple(text[:end]) for text in texts for end in range(1, 200)}
+    )
+    for text in texts:
+        assert ask(driver, [*text, 41])[1] == len(text)
+
+
 def test_a_prompt_being_computed_gives_what_it_has_to_others_beside_a_text_that_begins_alike() -> None:
     """What has come into the tree meanwhile begins as it does, so its beginning is shared before it is given away."""
     driver = Driver(FakeModel(n_ctx=4000, n_seq_max=32, n_batch=64, n_ubatch=64), cache_bytes=10**8)

@@ -76,6 +76,14 @@ class HostMemory:
         self.num_nodes += 1
         self._note_leaf(lower)  # its inner children may have gone to the upper part
 
+    def note_shortened(self, node: Node, blob: Blob, count: int) -> None:
+        """Let a parked node that has lost its first `count` tokens have the KV of the others."""
+        assert node.blob is not None
+        self._blob_bytes += len(blob) - len(node.blob)
+        self.num_tokens -= count
+        node.blob = blob
+        self._note_leaf(node)  # its inner children may have gone with the tokens
+
     def remove(self, node: Node) -> None:
         """Drop a parked node's blob, since the node is being restored or evicted."""
         assert node.blob is not None

@@ -285,6 +285,18 @@ class Node:
         upper.needed_children = int(self.is_needed)
         return upper
 
+    def begin_within(self, other: Node, count: int) -> None:
+        """Become a child within `other`, a new node with the same beginning, which holds the first `count` tokens, too."""
+        self.detach()
+        del self.tokens[:count]
+        self.start += count
+        self.key = self.tokens[0]
+        self.num_computed -= count
+        for position in [position for position in self.inner if position <= self.start]:
+            other._take_children(position, self.inner.pop(position))
+        self.place = other.inner.setdefault(self.start, Children(other))
+        self.attach()
+
     def absorb_parent(self) -> Node:
         """Merge the parent into this node: take its tokens and place. Return the parent, which is evicted."""
         upper = self.parent

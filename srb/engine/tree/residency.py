@@ -251,6 +251,8 @@ class Residency:
         self.pin(at)
         while done < count and (child := self._known(at, node, done)) is not None:
             common = min(common_length(child.tokens, node.tokens, done), count - done)
+            if not done and self._let_pass(node, child, common):
+                break
             upper = self._cut(child, common)
             if upper is None:
                 break
@@ -286,6 +288,25 @@ class Residency:
             node.state = NodeState.RESIDENT
             node.attach()
         return self.move_pin(at, node)
+
+    def _let_pass(self, node: Node, child: Node, common: int) -> bool:
+        """Let a parked child begin within a short new node, if it may: as it would when their beginning had merged.
+
+        Many branches that end in one step so take no longer where others have begun as they do.
+        """
+        is_short = common < len(node.tokens) <= PARK_TOKENS and common < len(child.tokens)
+        is_plain = self._partial_reuse and not (node.pins or self.states.are_kept or child.prompt_ends or child.is_live)
+        if not (is_short and is_plain) or len(child.inner) >= MAX_INNER:
+            return False
+        if node.tokens[common] in child.children_at(child.start + common):
+            return False  # more of the node is there
+        assert child.blob is not None
+        blobs = self._model.split(child.blob, child.start, child.start + common)
+        if blobs is None:
+            return False
+        child.begin_within(node, common)
+        self.host.note_shortened(child, blobs[1], common)
+        return True
 
     def _known(self, at: Node, node: Node, done: int) -> Node | None:
         """Return the child of `at` that goes on as a node does after `done` tokens."""

@@ -140,10 +140,9 @@ class Preparer:
             return prompt
         return prompt[: len(prompt) - num_removed(prompt, self._model)]
 
-    @staticmethod
-    def _may_heal(command: Generate) -> bool:
-        """Whether a request's prompt may be computed without its end."""
-        return command.explore is None and not command.prompt_logprobs
+    def _may_heal(self, command: Generate) -> bool:
+        """Whether a request's prompt may be computed without its end: not where only whole texts are found."""
+        return self._model.supports_partial_reuse and command.explore is None and not command.prompt_logprobs
 
     def _endings(
         self, command: Generate, prompt: Tokens, removed: Tokens, given: Sequence[list[int]], lora: LoraScales

@@ -332,7 +332,10 @@ class EngineWalk(RuleBasedStateMachine):
         """A prompt that ends within a word, which is healed."""
         names = {"banned": "banned_strings", "words": "distinct_words", "first": "distinct_first"}
         options = {names.get(name, name): value for name, value in options.items()}
-        options |= {"token_healing": True, "can_grow": True, "lora": ((0, 0.0),)}
+        if options["distinct_words"]:
+            options["distinct_first"] = False
+        heals = self.driver.model.supports_partial_reuse
+        options |= {"token_healing": heals, "can_grow": True, "lora": ((0, 0.0),)}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)
         self.spread[request_id] = Spread(prompt, n, seed, max_tokens, options)
 

@@ -243,13 +243,23 @@ def test_few_sequences_and_cells_suffice() -> None:
             assert driver.result(request_id).texts[index] == alone.texts[0]
 
 
-@pytest.mark.parametrize("memory", [{"has_states": True}, {"supports_partial_reuse": False}, {"decodes_ahead": True}])
+@pytest.mark.parametrize("memory", [{"has_states": True}, {"decodes_ahead": True}])
 def test_every_kind_of_memory_heals_alike(memory: dict[str, bool]) -> None:
     for prompt in (CUT, "the old king "):
         driver = Driver(FakeModel(n_ctx=4096, **memory))
         _, outcome = heal(prompt, n=5, driver=driver)
         _, plain_memory = heal(prompt, n=5)
         assert outcome.texts == plain_memory.texts
+
+
+def test_memory_that_cannot_be_cut_reads_the_prompt_as_it_is() -> None:
+    texts = []
+    for healed in (False, True):
+        driver = Driver(FakeModel(n_ctx=4096, supports_partial_reuse=False))
+        request_id = driver.submit(CUT, 3, token_healing=healed)
+        driver.run()
+        texts.append(driver.result(request_id).texts)
+    assert texts[0] == texts[1]
 
 
 def test_log_probabilities_are_those_of_what_was_written() -> None:

@@ -27,7 +27,7 @@ from srb.web.openapi import describe
 from srb.web.stories.door import ROOT as STORIES
 
 SIZE = 4 * 2**20 - 4096  # bytes
-MOST_LOST = 1500  # answers: a quarter of a second's; one body with `branches` cost 70,000
+MOST_LOST = 10_000  # answers: what a body costs beside busy programs is less; one with `branches` cost 70,000
 # answered 501 before a body is read
 NOT_READ = ("/api/copy", "/api/create", "/api/delete", "/api/pull", "/api/push", "/models/load", "/models/unload")
 ENTRIES: list[Any] = [{}, "", [], [1], None, True, 1.5, {"": ""}, {"role": "user", "content": ""}]
@@ -209,7 +209,7 @@ IDS = [7] * 2_000_000
 def test_others_are_answered_while_a_long_body_is_worked_on(path: str, body: dict[str, Any], victim: Victim) -> None:
     answer = Answer("POST", path, orjson.dumps(body))
     before = victim.answers
-    assert victim.lost(answer.ask) < 4 * MOST_LOST
+    assert victim.lost(answer.ask) < 2 * MOST_LOST
     assert victim.answers - before >= 10
     assert answer.status == 200, answer.text[:300]
 

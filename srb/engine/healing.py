@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_REMOVED = 8  # tokens; a long run without spaces, as of Chinese, is cut no further back than that
 MAX_KNOWN = 64  # prompts whose rows are remembered, of some kilobytes each: asked again, they need no further decode
+
+MAX_HEADS = 64  # ends of prompts whose tokens are remembered, of a megabyte at most
 
 Ids = npt.NDArray[np.int32]
 
@@ -58,8 +61,10 @@ class Pieces:
         self._model = model
         self._by_byte: dict[int, list[tuple[bytes, int]]] | None = None  # by their first byte, in any order
         self._sorted: dict[int, list[tuple[bytes, int]]] = {}  # only those that were needed
+        # A space alone begins half of a vocabulary, and most prompts that are healed end with one.
+        self.beginning_with = lru_cache(MAX_HEADS)(self._beginning_with)
 
-    def beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
+    def _beginning_with(self, head: bytes) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the tokens whose text begins with `head`, and for each whether its text is longer."""
         pieces = self._of_byte(head[0])
         first = bisect_left(pieces, (head, -1))

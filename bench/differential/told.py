@@ -142,7 +142,9 @@ TOLD: tuple[Told, ...] = (
     Told("an empty one is ignored", ("*",), ("*: stop empty text",)),
     Told("vocabularies that put a space before a text", ("prompt", "*.prompt"), ("POST /*completion*",)),
     Told(
-        "a space between values, never a line break", (*_TEXTS, "events*"), ("*json_schema*", "*response_format json_*")
+        "read by llguidance, which holds more of the standard",
+        (*_TEXTS, "events*"),
+        ("*json_schema*", "*response_format json_*"),
     ),
     Told(
         "the room for `input_extra` counts the request's",

@@ -77,7 +77,8 @@ class Alone:
 def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Alone:
     """The wheel in an environment of its own; only what SRB depends on is ours."""
     folder = tmp_path_factory.mktemp("installed")
-    alone = Alone(folder, {**clean_environ(), "PYTHONPATH": sysconfig.get_path("purelib")})
+    environ = clean_environ() | {"PYTHONPATH": sysconfig.get_path("purelib"), "XDG_CACHE_HOME": str(folder / "cache")}
+    alone = Alone(folder, environ)
     venv.create(folder / "venv")
     python = alone.program("python")
     run(PYTHON, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)

@@ -71,7 +71,8 @@ class Writer:
     def go(self) -> Writer:
         """Ask for a round and wait until every card has text, or has ended: its first token may be the last one."""
         self.press("Control+Enter")
-        return self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text || slot.end)")
+        self.wait("desk.round?.slots.length && desk.round.slots.every((slot) => slot.text || slot.end)")
+        return self.wait("document.querySelector('srb-branches').board.round === desk.round")  # its cards are drawn
 
     def ask(self) -> Writer:
         """Ask for a round and wait until its cards are there."""

@@ -156,9 +156,10 @@ def test_look_and_keys(page: Page) -> None:
     dialog.get_by_label("Typewriter").check()
     dialog.get_by_role("textbox", name="Size").fill("22")
     dialog.get_by_role("textbox", name="Measure").fill("50")
+    dialog.get_by_label("Who wrote what").check()
     dialog.get_by_label("Single keys").uncheck()
-    names = ["theme", "font", "size", "measure", "single_keys"]
-    assert [setting(page, name) for name in names] == ["dark", "mono", 22, 50, False]
+    names = ["theme", "font", "size", "measure", "authors", "single_keys"]
+    assert [setting(page, name) for name in names] == ["dark", "mono", 22, 50, True, False]
 
 
 def test_the_dialog_is_used_by_keys_alone_and_gives_the_focus_back(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""The page's libraries: each file is the one that its table says, within the budget, and can be made again."""
+"""The page's libraries and fonts: each file is the one that its table says, within the budget, and can be made again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ PACKAGES = ROOT / "build" / "page"  # of `make page`
 VENDOR = ROOT / "srb" / "web" / "page" / "vendor"
 VERSIONS = json.loads((VENDOR / "versions.json").read_text())
 BUDGET, RAW_BUDGET = 105_000, 310_000  # bytes of all libraries, with gzip and without
+FONT_BUDGET = 60_000
+FREE = ("MIT", "ISC", "BSD-3-Clause", "OFL-1.1")
 
 
 def test_each_library_has_the_checksum_of_the_table() -> None:
-    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in VENDOR.glob("*.js")}
+    shipped = [path for path in VENDOR.iterdir() if path.suffix in (".js", ".woff2")]
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shipped}
     assert files == {name: entry["sha256"] for name, entry in VERSIONS.items()}
 
 
@@ -29,7 +32,7 @@ def test_each_package_has_a_version_and_a_free_licence_whose_text_is_there() -> 
     for entry in VERSIONS.values():
         assert entry["packages"]
         for package in entry["packages"]:
-            assert package["licence"] in ("MIT", "ISC", "BSD-3-Clause")
+            assert package["licence"] in FREE
             assert f"\n{package['name']}\n=" in f"\n{texts}"
 
 
@@ -47,6 +50,10 @@ def test_the_libraries_are_within_their_budget() -> None:
     files = [path.read_bytes() for path in VENDOR.glob("*.js")]
     assert sum(len(gzip.compress(content, 9)) for content in files) <= BUDGET
     assert sum(map(len, files)) <= RAW_BUDGET
+
+
+def test_the_fonts_are_within_their_budget() -> None:
+    assert 0 < sum(path.stat().st_size for path in VENDOR.glob("*.woff2")) <= FONT_BUDGET
 
 
 def test_the_lock_names_no_registry_and_has_a_checksum_of_every_package() -> None:

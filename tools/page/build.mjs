@@ -1,10 +1,10 @@
 // Make the page's vendored libraries: node tools/page/build.mjs PACKAGES VENDOR
 //
 // PACKAGES is the folder in which npm installed package.json; VENDOR gets a file for each of tools/page/vendor/*.ts, its types,
-// LICENSES and versions.json. The same packages give the same bytes.
+// the fonts, LICENSES and versions.json. The same packages give the same bytes.
 
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,6 +14,12 @@ const modules = join(packages, "node_modules");
 const here = dirname(fileURLToPath(import.meta.url));
 const sources = join(here, "vendor");
 const { build } = createRequire(join(packages, "package.json"))("esbuild");
+
+/** Files of fonts, and the package that each is of. Their ranges of characters are in srb/web/page/page.css. */
+const FONTS = {
+  "literata-latin.woff2": ["@fontsource/literata", "files/literata-latin-400-normal.woff2"],
+  "literata-latin-ext.woff2": ["@fontsource/literata", "files/literata-latin-ext-400-normal.woff2"],
+};
 
 /** Return the names of the packages that a bundle has code of. */
 function packagesOf(metafile) {
@@ -67,13 +73,28 @@ async function bundle(source) {
   writeFileSync(join(vendor, `${name}.js`), text);
   const types = `../../../../tools/page/vendor/${name}.js`; // as seen from srb/web/page/vendor
   writeFileSync(join(vendor, `${name}.d.ts`), `export * from "${types}"; // for the checker only; not in the wheel\n`);
-  return { sha256: createHash("sha256").update(text).digest("hex"), packages: used };
+  return { sha256: checksum(text), packages: used };
+}
+
+/** Copy a font, and return its entry of versions.json. */
+function font(name) {
+  const [from, file] = FONTS[name];
+  copyFileSync(join(modules, from, file), join(vendor, name));
+  return { sha256: checksum(readFileSync(join(vendor, name))), packages: [describe(from)] };
+}
+
+/** Return the checksum of a file's content. */
+function checksum(content) {
+  return createHash("sha256").update(content).digest("hex");
 }
 
 mkdirSync(vendor, { recursive: true });
 const versions = {};
 for (const source of readdirSync(sources).sort()) {
   versions[`${basename(source, ".ts")}.js`] = await bundle(source);
+}
+for (const name of Object.keys(FONTS)) {
+  versions[name] = font(name);
 }
 writeFileSync(join(vendor, "versions.json"), `${JSON.stringify(versions, null, 2)}\n`);
 

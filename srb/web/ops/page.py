@@ -35,6 +35,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 POLICY = (
     "default-src 'none'",

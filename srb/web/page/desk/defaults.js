@@ -44,6 +44,7 @@ export const DEFAULTS = Object.freeze({
   font: /** @type {"prose" | "mono"} */ ("prose"),
   size: 18,
   measure: 68,
+  authors: /** @type {boolean} */ (false), // whether the manuscript shows who wrote what
   theme: /** @type {"auto" | "light" | "dark"} */ ("auto"),
 });
 
@@ -61,7 +62,7 @@ export function settingsOf(story) {
 }
 
 /** Settings of the page more than of a story: a new story begins with those of the one before. */
-const LOOKS = ["theme", "font", "size", "measure", "single_keys"];
+const LOOKS = ["theme", "font", "size", "measure", "authors", "single_keys"];
 
 /** Let a new story look as the page does. @param {import("../story.js").Story} story @param {Settings} settings */
 export function withLooks(story, settings) {

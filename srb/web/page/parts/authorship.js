@@ -1,7 +1,7 @@
-// Authorship colours: the model's words have a tint, a person's words in the middle of them are underlined.
+// Authorship: the model's words have an ink of their own, a person's words in the middle of them are underlined.
 //
 // The colours come from the story's pieces after a take, an undo or a pause. Between those the marks move with the text, and
-// typed words are the person's. CodeMirror draws only the marks in view.
+// typed words are the person's. CodeMirror draws only the marks in view. The style sheet shows them where a person asks for it.
 
 import { Decoration, EditorView, RangeSet, RangeSetBuilder, StateEffect, StateField } from "../vendor/codemirror.js";
 

@@ -47,6 +47,7 @@ export class Manuscript extends HTMLElement {
   head = { node: "", at: 0 };
 
   #view;
+  #editor;
   #story = ""; // id of the story that the text is of
   #pause = 0;
   /** @type {import("../vendor/codemirror.js").Extension[]} */
@@ -63,6 +64,7 @@ export class Manuscript extends HTMLElement {
     style.href = new URL("manuscript.css", import.meta.url).href;
     const editor = document.createElement("div");
     editor.className = "editor";
+    this.#editor = editor;
     root.append(style, editor, legend());
     this.#view = this.#viewOf(this.#stateOf("", 0), root, editor);
     style.addEventListener("load", () => this.#view.requestMeasure());
@@ -316,7 +318,8 @@ export class Manuscript extends HTMLElement {
   }
 
   #applySettings() {
-    const { font = "prose", size = 18, measure = 68 } = this.desk?.settings ?? {};
+    const { font = "prose", size = 18, measure = 68, authors = false } = this.desk?.settings ?? {};
+    this.#editor.classList.toggle("with-authors", authors);
     this.style.setProperty("--manuscript-font", font === "mono" ? "var(--mono)" : "var(--prose)");
     this.style.setProperty("--manuscript-size", `${Number(size)}px`);
     this.style.setProperty("--manuscript-measure", `${Number(measure)}ch`);
@@ -340,7 +343,7 @@ export class Manuscript extends HTMLElement {
   }
 }
 
-/** The meaning of the colours. */
+/** The meaning of the inks. */
 function legend() {
   const line = document.createElement("p");
   line.className = "legend";

@@ -232,6 +232,7 @@ class Settings extends DialogPart {
         ${this.#radio("font", "mono", "Typewriter", "letters of one width")}
       </fieldset>
       ${this.#number(NUMBERS.size)} ${this.#number(NUMBERS.measure)}
+      ${this.#check("authors", "Who wrote what", "the model's words have an ink of their own, your edits among them a line")}
       ${this.#check("single_keys", "Single keys", "letters and digits act while the focus is in the branches: 3 takes the third")}
     `;
   }

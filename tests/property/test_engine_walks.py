@@ -332,7 +332,7 @@ class EngineWalk(RuleBasedStateMachine):
         """A prompt that ends within a word, which is healed."""
         names = {"banned": "banned_strings", "words": "distinct_words", "first": "distinct_first"}
         options = {names.get(name, name): value for name, value in options.items()}
-        if options["distinct_words"]:
+        if options["distinct_words"] or options["banned_strings"]:
             options["distinct_first"] = False
         heals = self.driver.model.supports_partial_reuse
         options |= {"token_healing": heals, "can_grow": True, "lora": ((0, 0.0),)}
@@ -665,7 +665,9 @@ class EngineWalk(RuleBasedStateMachine):
         for index in range(spread.n):
             assert outcome.texts[index] == expected.texts[index]
             assert outcome.tokens[index] == expected.tokens[index]
-            assert outcome.ends[index] == replace(expected.ends[index], request_id=request_id)
+            # How much is drafted depends on what else runs and on measured times; what is written does not.
+            end = replace(outcome.ends[index], drafted=0, accepted=0)
+            assert end == replace(expected.ends[index], request_id=request_id)
 
     def check_leaves(self, request_id: str, prompt: str, asked: Explore) -> None:
         """A walk that ran to its end has the leaves of one that ran alone, with all the room."""
@@ -745,3 +747,19 @@ def test_the_parent_of_a_private_prompt_counts_as_the_holder_of_a_sequence() -> 
     walk.driver.run()
     stats = walk.driver.engine.stats()
     assert stats["sequences_used"] == stats["sequences_idle"]
+
+
+def test_a_healed_text_that_was_drafted_is_that_of_one_that_was_not() -> None:
+    """A walk that was found once: what a branch tells of its drafts was compared with a run that had none."""
+    walk = EngineWalk()
+    walk.begin(
+        ahead=False, n_ctx=70, cache_bytes=0, short=False, memory={}, cache_cells=0, n_ubatch=4, n_seq_max=2, max_draft=4,
+        looks_up=True, every=-1, draft=FakeModel, draft_room=(400, 12), max_running=0, sections=False, apart_from=0,
+    )  # fmt: skip
+    walk.submit_unfinished(
+        prompt=UNFINISHED[0], n=1, seed=0, max_tokens=3, temperature=0, stop=(), banned=(), words=False, first=False,
+        append=(),
+    )  # fmt: skip
+    walk.driver.run()
+    assert walk.driver.result("r0").ends[0].drafted > 0
+    walk.teardown()

@@ -637,6 +637,7 @@ class ModelInfo:
     has_fill_in_the_middle: bool
     build_info: str
     bos_id: int = -1  # token ids; −1 where the vocabulary has none
+    blank_page: list[int] = field(default_factory=list)  # the tokens that stand before an empty prompt; []: none
     eos_id: int = -1
     eot_id: int = -1
     sep_id: int = -1

@@ -100,6 +100,7 @@ class FakeModel:
         self.fails_to_embed = False
         self.n_vocab = FATAL + 1
         self.bos_id = BOS
+        self.blank_page = [BOS]
         self.max_piece_bytes = max(len(self.piece(token, special=True)) for token in range(self.n_vocab))
         self.failures: deque[DecodeStatus] = deque()
         self.before_decode: Callable[[], None] | None = None  # called by each decode, so that it may take its time
@@ -136,6 +137,7 @@ class FakeModel:
             has_fill_in_the_middle=False,
             build_info="fake",
             bos_id=self.bos_id,
+            blank_page=self.blank_page,
             eos_id=EOS,
             add_bos=True,
             ftype="fake",

@@ -193,6 +193,7 @@ class Model(Protocol):
     n_seq_max: int  # sequence ids are 0 … n_seq_max − 1
     n_vocab: int
     bos_id: int  # the token that begins a text (BOS); −1: none
+    blank_page: list[int]  # the tokens that stand before an empty text; []: none
     is_on_gpu: bool  # whether the KV store is in a GPU's memory
     n_embd: int
     n_embed_tokens: int  # most tokens in one call of `embed` or `rank`, and so in one input

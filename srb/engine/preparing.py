@@ -109,10 +109,11 @@ class Preparer:
             command = replace(command, shift=None, media=())  # media cannot be cut
         else:
             prompt, media = self._tokens(command.prompt, command.add_special, parse_special=True), []
-        if not prompt:
+        is_blank = not prompt or command.prompt == ("",)
+        if is_blank:
             prompt = self._blank_page()
         self._check_fits("", len(prompt))
-        sent_prompt, prompt = prompt, self._cut(command, prompt)
+        sent_prompt, prompt = prompt, prompt if is_blank else self._cut(command, prompt)
         removed = sent_prompt[len(prompt) :]
         lora = self.lora if command.lora is None else self.scales(command.lora)
         appended = self._given(command.branches, len(sent_prompt))
@@ -243,10 +244,10 @@ class Preparer:
         return [tokens[spec.append] for spec in specs]
 
     def _blank_page(self) -> Tokens:
-        """Return the prompt of an empty text: BOS alone, even if the vocabulary does not add it. Raise InvalidRequest."""
-        if self._model.bos_id < 0:
+        """Return the prompt of an empty text, even if the vocabulary adds nothing to texts. Raise InvalidRequest."""
+        if not self._model.blank_page:
             raise bad_field("prompt", "is empty, and the vocabulary has no token (BOS) to begin with; give a character")
-        return tokens_of([self._model.bos_id])
+        return tokens_of(self._model.blank_page)
 
     def _saved(self, name: str) -> SavedState | None:
         """Load a state from the store; None if it is in memory and the store has no newer one.

@@ -56,6 +56,10 @@ def test_the_bos_is_the_one_that_the_model_tells_of(model: Model) -> None:
     assert -1 <= model.bos_id < model.n_vocab
 
 
+def test_an_empty_text_begins_with_the_bos(model: Model) -> None:
+    assert model.blank_page == model.info("any").blank_page == [model.bos_id]
+
+
 def test_pieces_of_a_text_concatenate_to_it(model: Model) -> None:
     text = b"".join(model.piece(token) for token in tokens_of(model)).decode()
     assert text.removeprefix(" ") == TEXT

@@ -57,6 +57,31 @@ def test_a_chat_goes_on_with_what_was_said(smollm2: Server) -> None:
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 30
 
 
+# an empty page
+
+
+def test_an_empty_page_begins_sentences(smollm2: Server) -> None:
+    """From its BOS alone, `<|im_start|>`, 1 of 8 branches begins with a capital letter."""
+    body = {"prompt": "", "n": 24, "seed": 1, "max_tokens": 12, "stream": False}
+    texts = [each["text"] for each in smollm2.post("/v1/srb/completions", body).json()["completions"]]
+    assert len([text for text in texts if re.match(r"[\"“*#]*[A-Z0-9]", text)]) >= 22
+    assert len(set(texts)) >= 20
+
+
+def test_an_empty_page_is_echoed_as_nothing_and_counted_as_what_stands_before_it(smollm2: Server) -> None:
+    body = {"model": "any", "prompt": "", "max_tokens": 2, "echo": True, "logprobs": 0, "temperature": 0}
+    answer = smollm2.post("/v1/completions", body).json()
+    [choice] = answer["choices"]
+    assert answer["usage"]["prompt_tokens"] == 4
+    assert choice["logprobs"]["tokens"][:4] == ["", "", "", ""]
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+    said = smollm2.post("/completion", {"prompt": "", "n_predict": 2, "temperature": 0}).json()
+    assert said["prompt"] == "<|im_start|>assistant\n"
+    assert said["content"] == choice["text"]
+    bare = smollm2.post("/completion", {"prompt": "<|im_start|>", "n_predict": 2, "temperature": 0}).json()
+    assert bare["tokens_evaluated"] == 1  # who wants it says so
+
+
 # calls and schemas
 
 

@@ -68,9 +68,17 @@ def test_a_text_without_a_beginning_begins_with_bos_though_the_vocabulary_puts_i
     request.close()
 
 
+def test_an_empty_prompt_begins_with_what_the_model_has_before_texts(model: FakeModel) -> None:
+    model.blank_page = model.tokenize("the king\n", add_special=False, parse_special=False)
+    for heals in (False, True):
+        request = Preparer(model, None).request(Generate("a", ("",), (BranchSpec(1, token_healing=heals),)))
+        assert list(request.prefix.tokens) == model.blank_page  # nothing of it is healed: nobody wrote it
+        request.close()
+
+
 def test_where_there_is_no_bos_an_empty_prompt_is_refused(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "tokenize", lambda *_: [])
-    model.bos_id = -1
+    model.blank_page = []
     with pytest.raises(InvalidRequest, match="Field 'prompt': is empty, and the vocabulary has no token") as caught:
         Preparer(model, None).request(Generate("a", ("",), (BranchSpec(1),)))
     assert caught.value.extra["param"] == "prompt"

@@ -23,6 +23,7 @@ from srb.engine.drafting import check_vocabularies
 from srb.engine.grammar.matcher import Grammars, Vocabulary
 from srb.engine.llama.adapters import LlamaAdapters
 from srb.engine.llama.batch import NativeBatch, compute
+from srb.engine.llama.blank_page import reply_before_empty
 from srb.engine.llama.device_sampling import DeviceSampling
 from srb.engine.llama.devices import free_gpu_memory, tell_missing_patches
 from srb.engine.llama.dry import DrySamplers
@@ -103,6 +104,7 @@ class LlamaModel:
         self._edits: list[Callable[[], None]] = []  # of the KV store, in the order of their calls
         self.n_vocab: int = lib.llama_vocab_n_tokens(self._vocab)
         self.bos_id: int = lib.llama_vocab_bos(self._vocab)
+        self.blank_page = self._blank_page()
         self.n_ctx: int = lib.llama_n_ctx(context)
         self.n_ctx_train: int = lib.llama_model_n_ctx_train(model)
         self.n_ctx_seq: int = min(self.n_ctx, max_sequence_length(settings, self.n_ctx_train))
@@ -245,6 +247,7 @@ class LlamaModel:
             has_fill_in_the_middle=min(fim["pre"], fim["suf"], fim["mid"]) >= 0,
             build_info=f"b{lib.__version__}-llama-cpp-python",
             bos_id=self.bos_id,
+            blank_page=self.blank_page,
             eos_id=lib.llama_vocab_eos(vocab),
             eot_id=lib.llama_vocab_eot(vocab),
             sep_id=lib.llama_vocab_sep(vocab),
@@ -262,6 +265,13 @@ class LlamaModel:
             hears=self._media is not None and self._media.hears,
             lacks="".join(filter(self._lacks, _TYPOGRAPHIC)) if self.can_generate else "",
         )
+
+    def _blank_page(self) -> list[int]:
+        template, bos = self._metadata("tokenizer.chat_template"), self._token_text(self.bos_id)
+        reply = reply_before_empty(template, bos, lib.llama_vocab_get_add_bos(self._vocab))
+        if reply:
+            return self.tokenize(reply, add_special=False, parse_special=True)
+        return [self.bos_id] if self.bos_id >= 0 else []
 
     def _lacks(self, letter: str) -> bool:
         """Whether the vocabulary has nothing for a character but its single bytes: in its training there was none."""

@@ -50,7 +50,7 @@ MAX_RESPONSE_FIELDS = 256
 
 Prompt = tuple[str | int, ...]
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")  # as strtol reads it
-EMPTY_PROMPT: Prompt = ("",)  # an empty text, which the engine begins with the BOS
+EMPTY_PROMPT: Prompt = ("",)  # an empty text, before which the engine puts the model's `blank_page`
 
 
 def field_alias(*names: str) -> Any:

@@ -33,7 +33,7 @@ def read_back(client: EngineClient, prompt: Prompt, with_pieces: bool) -> Echo:
     """
     prompt = shown(prompt)
     if prompt == EMPTY_PROMPT:
-        return Echo("", ("",))  # one piece for the BOS, which the tokenizer may not add by itself
+        return Echo("", ("",) * len(client.check_ready().blank_page))
     if not with_pieces:
         tokens = [part for part in prompt if isinstance(part, int)]
         if not tokens:

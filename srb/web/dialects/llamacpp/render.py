@@ -74,10 +74,12 @@ class PromptTexts:
         self._known: dict[str, str] = {}
 
     def of(self, command: Generate) -> str:
-        """Return a prompt as text, with the BOS that the tokenizer adds before a string, or that is an empty prompt's."""
+        """Return a prompt as text, with the BOS that the tokenizer adds before a string, or with the blank page."""
         if command.request_id not in self._known:
-            has_bos = command.prompt == EMPTY_PROMPT or (self._model.add_bos and isinstance(command.prompt[0], str))
-            text = read_back(self._client, command.prompt, with_pieces=False).text
+            is_empty = command.prompt == EMPTY_PROMPT
+            has_bos = not is_empty and self._model.add_bos and isinstance(command.prompt[0], str)
+            prompt = tuple(self._model.blank_page) if is_empty else command.prompt
+            text = read_back(self._client, prompt, with_pieces=False).text
             self._known[command.request_id] = (self._model.bos_token if has_bos else "") + text
         return self._known[command.request_id]
 

@@ -112,9 +112,8 @@ class Branches:
         """Draw the cover of a pilot that has computed all rows; it starts again as all that wait for it do."""
         assert branch.ending is not None
         self._known_endings.remember(branch.ending)
-        branch.move(BranchState.WAITING)
         # What was appended is left for the branches with the same `append`, this one included.
-        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+        self._set_aside(branch, BranchState.WAITING)
         self._draw_cover(branch)
 
     def _draw_cover(self, branch: Branch) -> None:
@@ -135,12 +134,15 @@ class Branches:
 
     def sample(self, branch: Branch, row: int | None, events: list[Event]) -> None:
         """Sample a branch's next token from a row of the last decode, or from its prefix's logits if `row` is None."""
-        self.counters.decode_steps_total += row is not None
         if branch.ending is not None:
             self._end_pilot(branch)
             return
         if branch.begins_with_cover:
             row = None  # the cover has the logits
+        if branch.is_early:
+            self._set_aside(branch, BranchState.WAITING)
+            return
+        self.counters.decode_steps_total += row is not None
         try:
             if branch.is_plain and row is not None:
                 token = branch.sampler.sample(row)
@@ -233,8 +235,7 @@ class Branches:
 
     def hold(self, branch: Branch) -> None:
         """Take a branch out of the steps until the first words before its own are settled."""
-        branch.move(BranchState.HELD)
-        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+        self._set_aside(branch, BranchState.HELD)
 
     def show(self, branch: Branch, events: list[Event]) -> None:
         """Show a branch's first word, which is settled, and all that was held back with it."""
@@ -255,10 +256,14 @@ class Branches:
         self.return_lease(branch, keep=False)
 
     def pause(self, branch: Branch) -> None:
-        """Pause a branch under pressure: free its sequence; its computed tokens stay in the tree if they can."""
-        branch.move(BranchState.WAITING)
-        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
+        """Pause a branch under pressure."""
+        self._set_aside(branch, BranchState.WAITING)
         self.counters.branches_paused_total += 1
+
+    def _set_aside(self, branch: Branch, state: BranchState) -> None:
+        """Take a branch out of the steps: free its sequence; its computed tokens stay in the tree if they can."""
+        branch.move(state)
+        self.return_lease(branch, keep=self._model.supports_partial_reuse and branch.request.cache_prompt)
 
     def drop_ahead(self, branch: Branch) -> None:
         """Drop the cells of drafted tokens that were not drawn."""

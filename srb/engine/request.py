@@ -262,6 +262,11 @@ class Branch:
         return self.path is not None or ((spreading := self.request.spreading) is not None and spreading.steers(self))
 
     @property
+    def is_early(self) -> bool:
+        """Whether the next token has to wait for the first ones of the branches before this one."""
+        return (spreading := self.request.spreading) is not None and spreading.is_early(self)
+
+    @property
     def num_given_cached(self) -> int:
         """Number of the branch's own given tokens that the tree held when it first started."""
         return max(0, (self.num_cached or 0) - self.num_of_prompt)

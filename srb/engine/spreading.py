@@ -104,11 +104,12 @@ class _Lowered:
 class Spreading:
     """The tokens that a request's branches have sampled, and how they keep those of the others away.
 
-    A branch sees the tokens of siblings with a lower index alone. These are ahead of it wherever branches start and
-    pause in order, so equal seeds give equal branches, whether all run at once or some start late.
+    A branch sees the tokens of siblings with a lower index alone. First tokens are drawn in the order of the branches. For
+    others these siblings are ahead wherever branches start and pause in order, so equal seeds give equal branches, whether
+    all run at once or some start late.
     """
 
-    __slots__ = ("_first", "_is_distinct", "_penalizes", "_penalty", "_places")
+    __slots__ = ("_first", "_is_distinct", "_penalizes", "_penalty", "_places", "_turn")
 
     def __init__(self, *, distinct_first: bool, sibling_penalty: float) -> None:
         """Keep first tokens distinct; subtract `sibling_penalty` from a token's logit for each sibling that chose it."""
@@ -117,10 +118,20 @@ class Spreading:
         self._penalizes = sibling_penalty > 0
         self._first: dict[int, int] = {}  # first token of each branch that sampled its own, by index
         self._places: dict[int, _Place] = {}  # by distance from the shared prompt
+        self._turn = 0  # every branch before this one has its first token for good
 
     def steers(self, branch: Branch) -> bool:
         """Whether the branch's next token depends on its siblings."""
         return self._penalizes or self._begins(branch)
+
+    def is_early(self, branch: Branch) -> bool:
+        """Whether the branch's next token is its first, and one of a branch before it may still change."""
+        if not self._begins(branch):
+            return False
+        branches = branch.request.branches
+        while self._turn < branch.index and _has_first(branches[self._turn]):
+            self._turn += 1
+        return self._turn < branch.index
 
     def sample(self, branch: Branch, row: int | None, logits: Logits) -> int:
         """Sample a branch's next token from a row of the last decode, or from stored logits if `row` is None.
@@ -164,6 +175,11 @@ class Spreading:
     def _begins(self, branch: Branch) -> bool:
         """Whether the branch's next token has to be distinct: the first of its text, which a fork has from its origin."""
         return self._is_distinct and _place(branch) == branch.num_hidden
+
+
+def _has_first(branch: Branch) -> bool:
+    """Whether a branch has a first token that stays, its own or a fork's from its origin, or has ended without one."""
+    return branch.num_given > branch.num_hidden or branch.num_held < branch.length or not branch.is_active
 
 
 def _place(branch: Branch) -> int:

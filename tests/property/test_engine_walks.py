@@ -332,8 +332,6 @@ class EngineWalk(RuleBasedStateMachine):
         """A prompt that ends within a word, which is healed."""
         names = {"banned": "banned_strings", "words": "distinct_words", "first": "distinct_first"}
         options = {names.get(name, name): value for name, value in options.items()}
-        if options["distinct_words"] or options["banned_strings"]:
-            options["distinct_first"] = False
         heals = self.driver.model.supports_partial_reuse
         options |= {"token_healing": heals, "can_grow": True, "lora": ((0, 0.0),)}
         request_id = self.driver.submit(prompt, n, seed, max_tokens, **options)

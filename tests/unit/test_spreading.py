@@ -15,7 +15,7 @@ from srb.engine.fake import EOS, FakeModel
 from srb.engine.request import Branch
 from srb.engine.spreading import _Lowered
 from srb.errors import InvalidRequest
-from srb.protocol import BranchSpec, Generate
+from srb.protocol import BranchSpec, Generate, SamplingParams
 from tests.contract.test_spreading import CHI_SQUARE, PROBS, chi_square
 from tests.engine_helpers import Driver
 
@@ -36,6 +36,49 @@ def test_branches_that_start_late_are_those_of_a_request_that_runs_at_once() -> 
     together = tokens_of(Driver(FakeModel(n_ctx=1000, n_seq_max=16)), **BOTH)
     assert tokens_of(Driver(FakeModel(n_ctx=1000, n_seq_max=4)), **BOTH) == together
     assert tokens_of(Driver(FakeModel(n_ctx=1000, n_seq_max=2)), **BOTH) == together
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"banned_strings": ("a", "e o", "?")},
+        {"banned_strings": ("a", "e o", "?"), "token_healing": True},
+        {"banned_strings": ("e",), "distinct_words": True},
+    ],
+)
+@pytest.mark.parametrize("memory", [{}, {"supports_partial_reuse": False}])
+def test_first_tokens_that_are_drawn_again_are_the_same_however_many_branches_run(
+    options: dict[str, Any], memory: dict[str, bool]
+) -> None:
+    for seed in (26, 31):
+        texts = []
+        for n_seq_max in (2, 3, 64):
+            driver = Driver(FakeModel(n_ctx=4096, n_seq_max=n_seq_max, **memory))
+            request_id = driver.submit(PROMPT, 5, seed, distinct_first=True, **options)
+            driver.run()
+            texts.append([driver.result(request_id).tokens[index] for index in range(5)])
+        assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.parametrize("n_seq_max", [2, 3, 64])
+def test_first_tokens_are_drawn_in_the_order_of_the_branches_whatever_is_appended(n_seq_max: int) -> None:
+    """Alike at temperature 0: the first branch has the longest `append`, and its first token is its own all the same."""
+    driver = Driver(FakeModel(n_ctx=1000, n_seq_max=n_seq_max, n_ubatch=4, n_batch=32))
+    appends: list[tuple[str, ...]] = [(" the river and the boat" * 4,), (), (" and the lamp",), ()]
+    sampling = SamplingParams(temperature=0.0, logit_bias=only_letters(driver.model))
+    specs = tuple(BranchSpec(1, 3, append=append, sampling=sampling) for append in appends)
+    driver.take(driver.engine.submit(driver.engine.prepare(Generate("r", (PROMPT,), specs, distinct_first=True))))
+    driver.run()
+    drawn = [driver.result("r").tokens[index][0] for index in range(4)]
+    assert drawn == driver.model.tokenize("abcd", False, False)
+    assert driver.engine.stats()["decode_steps_total"] == 4 * 2 + 2  # the first tokens after an `append` have rows, too
+
+
+def only_letters(model: FakeModel) -> tuple[tuple[int, float | None], ...]:
+    """Return biases that allow four letters alone, in this order wherever they are drawn."""
+    letters = model.tokenize("abcd", False, False)
+    biases = [(token, 1000.0 * (4 - place)) for place, token in enumerate(letters)]
+    return (*biases, *((token, None) for token in range(model.n_vocab) if token not in letters))
 
 
 def test_branches_paused_for_room_are_those_of_a_request_with_room() -> None:
